@@ -1,0 +1,1 @@
+"""Dragoman: the Agent Client Protocol in Python."""

@@ -1,0 +1,104 @@
+"""The whole error tree, and the kinds of errors that travel between peers.
+
+    DragomanError
+      ProtocolError        an error one peer tells the other; has a kind, never a bare number
+        Unsayable          a message that a dialect has no words for
+      ConnectionFailed     the connection is no longer there
+        TransportClosed    the bytes ended (end of file, close)
+          AgentExited      the agent process ended; carries its exit reason and last stderr lines
+        StartFailed        the agent could not be started
+        WriteStalled       the peer took no bytes for too long
+        Overloaded         more unread input than the hard limit
+
+Numbers belong to the dialects (each has its column); everything above speaks of kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Kind:
+    """The kinds of protocol errors: one meaning each, whatever number a dialect gives them."""
+
+    PARSE_ERROR = "parse_error"
+    INVALID_REQUEST = "invalid_request"
+    METHOD_NOT_FOUND = "method_not_found"
+    INVALID_PARAMS = "invalid_params"
+    INTERNAL_ERROR = "internal_error"
+    AUTH_REQUIRED = "auth_required"
+    SESSION_NOT_FOUND = "session_not_found"
+    RESOURCE_NOT_FOUND = "resource_not_found"
+    PERMISSION_DENIED = "permission_denied"
+    ACCESS_DENIED = "access_denied"
+    INVALID_STATE = "invalid_state"
+    CAPABILITY_UNSUPPORTED = "capability_unsupported"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    CANCELLED = "cancelled"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+    SESSION_EXPIRED = "session_expired"
+    SESSION_CORRUPTED = "session_corrupted"
+    TOO_LARGE = "too_large"
+
+
+KINDS: tuple[str, ...] = tuple(value for name, value in vars(Kind).items() if name.isupper())
+
+
+class DragomanError(Exception):
+    """Everything Dragoman raises on purpose."""
+
+
+class ProtocolError(DragomanError):
+    """An error that one peer tells the other: a kind, a message that says what to do, and data."""
+
+    def __init__(
+        self, kind: str, message: str = "", data: dict[str, Any] | None = None, *, code: int | None = None
+    ) -> None:
+        super().__init__(message or kind.replace("_", " "))
+        self.kind = kind
+        self.message = message or kind.replace("_", " ").capitalize()
+        self.data = data
+        self.code = code
+
+    def __repr__(self) -> str:
+        return f"ProtocolError({self.kind!r}, {self.message!r}, {self.data!r})"
+
+
+class Unsayable(ProtocolError):
+    """A dialect has no words for this message; the message names what could not be said."""
+
+    def __init__(self, dialect: str, what: str) -> None:
+        super().__init__(
+            Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot say {what}", {"what": what}
+        )
+        self.what = what
+
+
+class ConnectionFailed(DragomanError):
+    """The connection is no longer there; the message says why and names the peer."""
+
+
+class TransportClosed(ConnectionFailed):
+    """The peer's bytes ended, or the transport was closed."""
+
+
+class AgentExited(TransportClosed):
+    """The agent process ended; `status` says how, `stderr` holds its last lines."""
+
+    def __init__(self, message: str, *, status: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.stderr = stderr
+
+
+class StartFailed(ConnectionFailed):
+    """The agent could not be started; the message says what to try."""
+
+
+class WriteStalled(ConnectionFailed):
+    """The peer took no bytes for longer than the stall limit."""
+
+
+class Overloaded(ConnectionFailed):
+    """More input arrived unread than the hard limit allows."""

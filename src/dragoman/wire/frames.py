@@ -1,0 +1,101 @@
+"""Newline-delimited framing: bytes in any chunking become frames, in order.
+
+Takes what a transport read, gives complete lines without their line end; blank lines vanish. A line over the
+limit is skipped without being held: only its size, head and tail are kept, so that its id can still be found
+and answered. Knows nothing of JSON.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# 64 MiB: real agents send whole files and images in one message (peers.md C4); more is a fault or an attack.
+MAX_FRAME = 64 * 1024 * 1024
+
+# Enough on either end to find an id, wherever the peer's encoder puts it (peers.md 2).
+EXCERPT = 4 * 1024
+
+
+class Oversize(NamedTuple):
+    """A line that was too large to hold: its size and both ends."""
+
+    size: int
+    head: bytes
+    tail: bytes
+
+
+Frame = bytes | Oversize
+
+
+class Splitter:
+    """Cuts a byte stream into frames; keeps at most one unfinished line."""
+
+    __slots__ = ("_limit", "_parts", "_skipped", "_size")
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._skipped: Oversize | None = None
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the next bytes; give the frames they complete."""
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        frames: list[Frame] = []
+        if lines:
+            if self._parts or self._skipped is not None:
+                first = self._complete(lines[0])
+                if first:
+                    frames.append(first)
+                del lines[0]
+            limit = self._limit
+            for line in lines:
+                if line.endswith(b"\r"):
+                    line = line[:-1]
+                if len(line) > limit:
+                    frames.append(_excerpt(line))
+                elif line and not line.isspace():
+                    frames.append(line)
+        if rest:
+            self._hold(rest)
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """The stream ended: give the last line if it lacked its newline."""
+        if not self._parts and self._skipped is None:
+            return []
+        last = self._complete(b"")
+        return [last] if last else []
+
+    def _hold(self, part: bytes) -> None:
+        if self._skipped is not None:
+            tail = (self._skipped.tail + part)[-EXCERPT:]
+            self._skipped = Oversize(self._skipped.size + len(part), self._skipped.head, tail)
+            return
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self._limit + 1:  # one more: a CR may still fall away
+            self._skipped = _excerpt(b"".join(self._parts))
+            self._parts.clear()
+            self._size = 0
+
+    def _complete(self, part: bytes) -> Frame | None:
+        """End the unfinished line with this last part."""
+        if part:
+            self._hold(part)
+        skipped, self._skipped = self._skipped, None
+        if skipped is not None:
+            return skipped
+        line = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if len(line) > self._limit:
+            return _excerpt(line)
+        return None if not line or line.isspace() else line
+
+
+def _excerpt(line: bytes) -> Oversize:
+    return Oversize(len(line), line[:EXCERPT], line[-EXCERPT:])
