@@ -1,0 +1,157 @@
+"""Taking JSON objects apart and putting them together again, for every dialect's spelling.
+
+The vocabulary is official v1 JSON; what a dialect knows beyond it stands under `_meta.dragoman`, the side data.
+`Lifted` builds a vocabulary object from a wire object, `Lowered` a wire object from a vocabulary object. Both
+carry members that nobody knows verbatim, so that a relay keeps what it does not understand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+Json = Any
+Object = dict[str, Any]
+
+SIDE: Final = "dragoman"
+INFERRED: Final = "inferred"
+
+# Never written to a dialect that has no place for it: a secret does not travel in an extension field.
+SECRET: Final = frozenset({"credentials"})
+
+
+class _Absent:
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Final = _Absent()
+
+
+def side_of(obj: Json) -> Object:
+    """The side data of a vocabulary object; empty when there is none."""
+    meta = obj.get("_meta") if isinstance(obj, dict) else None
+    side = meta.get(SIDE) if isinstance(meta, dict) else None
+    return side if isinstance(side, dict) else {}
+
+
+def with_side(obj: Object, **members: Json) -> Object:
+    """A copy of the object with these members added to its side data."""
+    meta = obj.get("_meta")
+    meta = dict(meta) if isinstance(meta, dict) else {}
+    meta[SIDE] = {**side_of(obj), **members}
+    return {**obj, "_meta": meta}
+
+
+class Lifted:
+    """A wire object being read into the vocabulary: take members, put members, note what was inferred."""
+
+    __slots__ = ("inferred", "left", "meta", "out", "side")
+
+    def __init__(self, obj: Json) -> None:
+        self.left: Object = dict(obj) if isinstance(obj, dict) else {}
+        meta = self.left.pop("_meta", ABSENT)
+        self.meta: Json = meta
+        self.out: Object = {}
+        self.side: Object = {}
+        self.inferred: list[str] = []
+
+    def take(self, name: str, default: Json = ABSENT) -> Json:
+        """Remove a wire member and give its value."""
+        return self.left.pop(name, default)
+
+    def put(self, name: str, value: Json) -> None:
+        """Set a vocabulary member unless the value is absent."""
+        if value is not ABSENT:
+            self.out[name] = value
+
+    def move(self, names: Mapping[str, str]) -> None:
+        """Rename members: wire name -> vocabulary name."""
+        for wire, name in names.items():
+            self.put(name, self.left.pop(wire, ABSENT))
+
+    def keep(self, names: Mapping[str, str] | Iterable[str]) -> None:
+        """Move members the vocabulary has no place for to the side data: wire name -> side name."""
+        pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
+        for wire, name in pairs:
+            value = self.left.pop(wire, ABSENT)
+            if value is not ABSENT:
+                self.side[name] = value
+
+    def infer(self, name: str, value: Json) -> None:
+        """Set a member the peer did not say, and note that."""
+        self.out[name] = value
+        self.inferred.append(name)
+
+    def done(self) -> Object:
+        """The vocabulary object: what was put, what nobody knew, and the side data."""
+        out = {**self.left, **self.out}
+        side = dict(self.side)
+        if self.inferred:
+            side[INFERRED] = list(self.inferred)
+        if self.meta is not ABSENT or side:
+            if side:
+                out["_meta"] = {**(self.meta if isinstance(self.meta, dict) else {}), SIDE: side}
+            else:
+                out["_meta"] = self.meta
+        return out
+
+
+class Lowered:
+    """A vocabulary object being said in a dialect; inferred members are gone from the start."""
+
+    __slots__ = ("inferred", "left", "meta", "out", "side")
+
+    def __init__(self, obj: Json) -> None:
+        self.left: Object = dict(obj) if isinstance(obj, dict) else {}
+        meta = self.left.pop("_meta", ABSENT)
+        self.meta: Json = dict(meta) if isinstance(meta, dict) else meta
+        side = self.meta.pop(SIDE, None) if isinstance(self.meta, dict) else None
+        self.side: Object = dict(side) if isinstance(side, dict) else {}
+        if isinstance(self.meta, dict) and not self.meta and isinstance(side, dict):
+            self.meta = ABSENT
+        noted = self.side.pop(INFERRED, ())
+        self.inferred: frozenset[str] = frozenset(noted if isinstance(noted, list) else ())
+        for name in self.inferred:
+            self.left.pop(name, None)
+        self.out: Object = {}
+
+    def take(self, name: str, default: Json = ABSENT) -> Json:
+        """Remove a vocabulary member and give its value."""
+        return self.left.pop(name, default)
+
+    def recall(self, name: str, default: Json = ABSENT) -> Json:
+        """Remove a member of the side data and give its value."""
+        return self.side.pop(name, default)
+
+    def put(self, name: str, value: Json) -> None:
+        """Set a wire member unless the value is absent."""
+        if value is not ABSENT:
+            self.out[name] = value
+
+    def move(self, names: Mapping[str, str]) -> None:
+        """Rename members: wire name -> vocabulary name (the same table that `Lifted.move` reads)."""
+        for wire, name in names.items():
+            self.put(wire, self.left.pop(name, ABSENT))
+
+    def restore(self, names: Mapping[str, str] | Iterable[str]) -> None:
+        """Say members from the side data: wire name -> side name (the same table that `Lifted.keep` reads)."""
+        pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
+        for wire, name in pairs:
+            self.put(wire, self.side.pop(name, ABSENT))
+
+    def done(self, unsaid: Iterable[str] = ()) -> Object:
+        """The wire object; `unsaid` are vocabulary members that this dialect has no place for."""
+        for name in unsaid:
+            value = self.left.pop(name, ABSENT)
+            if value is not ABSENT:
+                self.side[name] = value
+        out = {**self.left, **self.out}
+        side = {name: value for name, value in self.side.items() if name not in SECRET}
+        if side:
+            out["_meta"] = {**(self.meta if isinstance(self.meta, dict) else {}), SIDE: side}
+        elif self.meta is not ABSENT:
+            out["_meta"] = self.meta
+        return out
