@@ -1,0 +1,67 @@
+"""Which dialect a peer speaks, read from the first thing it says (reference 5.15).
+
+A client is known by its first message, an agent by its answer to initialize. Pure: values in, a name out; None
+where the message tells nothing. Banjo's client cannot be told from v1's and need not be: v1 reads banjo's extras.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# A message that is not initialize still shows its dialect by the spelling of its members, in this order.
+_SIGNS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("session/new", ("workingDirectory",), "draft"),
+    ("session/new", ("session_id",), "2025.1"),
+    ("session/new", ("cwd",), "v1"),
+    ("session/prompt", ("session_id", "content"), "2025.1"),
+    ("session/prompt", ("session_id", "prompt"), "crow"),
+    ("session/prompt", ("sessionId", "content"), "draft"),
+    ("session/prompt", ("sessionId", "prompt"), "v1"),
+    ("session/load", ("session_id", "cwd"), "crow"),
+    ("session/load", ("session_id",), "2025.1"),
+    ("session/load", ("sessionId", "cwd"), "v1"),
+    ("session/load", ("sessionId",), "draft"),
+    ("authenticate", ("token",), "2025.1"),
+    ("authenticate", ("credentials",), "draft"),
+    ("authenticate", ("methodId",), "v1"),
+    ("cancel", ("session_id",), "crow"),
+    ("session/cancel", ("session_id",), "2025.1"),
+)
+
+
+def of_client(method: str, params: Any) -> str | None:
+    """The dialect of a client whose first message this is; None when it shows no sign."""
+    params = params if isinstance(params, dict) else {}
+    if method == "initialize":
+        return _of_initialize(params)
+    for name, members, found in _SIGNS:
+        if name == method and all(member in params for member in members):
+            return found
+    return None
+
+
+def _of_initialize(params: dict[str, Any]) -> str:
+    if "protocolVersion" in params:
+        both = "capabilities" in params and "clientCapabilities" not in params
+        return "draft" if both and "info" not in params else "v1"
+    version = params.get("protocol_version")
+    if isinstance(version, str) or "working_directory" in params or "mcp_servers" in params:
+        return "2025.1"
+    if version is not None or "client_capabilities" in params:
+        return "crow"
+    return "2025.1" if "capabilities" in params and "client_info" in params else "v1"
+
+
+def of_agent(result: Any) -> str | None:
+    """The dialect of an agent that answered initialize with this; None when it is no object."""
+    if not isinstance(result, dict):
+        return None
+    if "agent_capabilities" in result:
+        return "crow"
+    if "agent_info" in result:
+        return "2025.1" if "capabilities" in result or "protocol_version" not in result else "crow"
+    if "agentCapabilities" in result:
+        return "v1"
+    if "agentInfo" in result and "capabilities" in result:
+        return "draft"
+    return "crow" if "protocol_version" in result else "v1"

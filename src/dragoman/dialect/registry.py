@@ -1,0 +1,54 @@
+"""The five dialects by name, with their parts; a sixth (`v2`) will be one more row.
+
+A dialect's modules are imported when it is first asked for: an agent that speaks v1 never loads the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from dragoman.dialect.ledger import Ledger, Settings
+from dragoman.schema.side import Side
+
+Spell = Callable[[Side, str, Any], tuple[str, Any]]
+SpellResult = Callable[[Side, str, Any], Any]
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """How one peer spells the vocabulary: four functions, a column of error numbers, and its ledger."""
+
+    name: str
+    lift_call: Spell
+    lower_call: Spell
+    lift_result: SpellResult
+    lower_result: SpellResult
+    codes: dict[str, int]
+    ledger: Callable[[Side, Settings], Ledger | None]
+
+
+FOLDERS = {"v1": "v1", "banjo": "banjo", "2025.1": "y2025", "crow": "crow", "draft": "draft"}
+NAMES: tuple[str, ...] = tuple(FOLDERS)
+
+
+@cache
+def dialect(name: str) -> Dialect:
+    """The dialect of that name; a ValueError lists the names there are."""
+    if name not in FOLDERS:
+        raise ValueError(f"unknown dialect {name!r}; choose one of {', '.join(NAMES)}")
+    folder = f"dragoman.dialect.{FOLDERS[name]}"
+    spelling = import_module(f"{folder}.spelling")
+    names = import_module(f"{folder}.names")
+    return Dialect(
+        name=name,
+        lift_call=spelling.lift_call,
+        lower_call=spelling.lower_call,
+        lift_result=spelling.lift_result,
+        lower_result=spelling.lower_result,
+        codes=names.CODES,
+        ledger=import_module(f"{folder}.ledger").open_ledger,
+    )

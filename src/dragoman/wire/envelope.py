@@ -1,0 +1,128 @@
+"""JSON-RPC envelopes: a frame becomes a call, a reply or a failure whose params and result stay raw.
+
+Takes frames from `frames`, gives Envelopes to the engine and bytes for what the engine says. Knows no method and
+no dialect. A frame that is no envelope raises ProtocolError with the kind a peer should hear, and the id if found.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.wire.frames import Oversize
+from dragoman.wire.text import repair
+
+Id = int | str | float | None
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """One JSON-RPC object; a call has a method, a reply a result, a failure an error."""
+
+    id: Id | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class WireError(msgspec.Struct):
+    """The error member of a failure, as far as the peer filled it in."""
+
+    code: int = -32603
+    message: str = ""
+    data: Any = None
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def parse(frame: bytes) -> Envelope:
+    """The envelope of a frame; a second, lenient reading decides when the strict one fails."""
+    try:
+        envelope = _decode(frame)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        envelope = _reread(frame)
+    if envelope.method is UNSET and envelope.result is UNSET and envelope.error is UNSET:
+        found = None if envelope.id is UNSET else envelope.id
+        raise Malformed(Kind.INVALID_REQUEST, "neither a method, a result nor an error is in the message", found)
+    return envelope
+
+
+class Malformed(ProtocolError):
+    """A frame that is no envelope; `id` is what could be found of its id."""
+
+    def __init__(self, kind: str, message: str, id: Id = None) -> None:
+        super().__init__(kind, message)
+        self.id = id
+
+
+def _reread(frame: bytes) -> Envelope:
+    try:
+        value = repair(frame)
+    except ProtocolError as error:
+        raise Malformed(error.kind, error.message) from None
+    if isinstance(value, list):
+        raise Malformed(Kind.INVALID_REQUEST, "batches are not supported; send one message a line")
+    if not isinstance(value, dict):
+        raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {type(value).__name__}")
+    found = value.get("id", UNSET)
+    if isinstance(found, bool) or not isinstance(found, int | str | float | None | UnsetType):
+        raise Malformed(Kind.INVALID_REQUEST, "an id is a number, a string or null")
+    method = value.get("method", UNSET)
+    if not isinstance(method, str | UnsetType):
+        raise Malformed(Kind.INVALID_REQUEST, "the method is a string", None if found is UNSET else found)
+    raw = {name: Raw(_encode(value[name])) for name in ("params", "result", "error") if name in value}
+    return Envelope(id=found, method=method, **raw)
+
+
+def read_error(raw: Raw) -> WireError:
+    """The error object of a failure, whatever shape the peer gave it (peers.md 5, 11)."""
+    try:
+        return msgspec.json.decode(raw, type=WireError)
+    except msgspec.MsgspecError:
+        value = repair(bytes(raw))
+    if not isinstance(value, dict):
+        return WireError(message=str(value))
+    code = value.get("code")
+    number = int(code) if isinstance(code, int | float) and not isinstance(code, bool) else -32603
+    return WireError(code=number, message=str(value.get("message", "")), data=value.get("data"))
+
+
+# The id of an oversize message stands at depth one: among the first members, or among the last ones before the
+# brace that closes the message (peers.md 2: some encoders put it last). Anything nested must not be mistaken for it.
+_SCALAR = rb'"(?:jsonrpc|id|method)"\s*:\s*(?:-?\d+|null|"(?:[^"\\]|\\.)*")'
+_HEAD = re.compile(rb"\s*\{\s*((?:" + _SCALAR + rb"\s*,\s*)*)")
+_TAIL = re.compile(rb"((?:,\s*" + _SCALAR + rb"\s*)+)\}\s*\Z")
+_MEMBER = re.compile(rb'"(jsonrpc|id|method)"\s*:\s*(-?\d+|null|"(?:[^"\\]|\\.)*")')
+
+
+def outline(frame: Oversize) -> Envelope:
+    """What can be known of a message too large to hold: its id and method, if they stand at either end."""
+    members: dict[bytes, Any] = {}
+    for match in (_HEAD.match(frame.head), _TAIL.search(frame.tail)):
+        for name, value in _MEMBER.findall(match.group(1)) if match else ():
+            members[name] = msgspec.json.decode(value)
+    return Envelope(id=members.get(b"id", UNSET), method=members.get(b"method", UNSET))
+
+
+def say_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:
+    """The frame of a request, or of a notification when the id is UNSET."""
+    head = b'{"jsonrpc":"2.0",' if id is UNSET else b'{"jsonrpc":"2.0","id":%b,' % _encode(id)
+    if params is None:
+        return b'%b"method":%b}' % (head, _encode(method))
+    return b'%b"method":%b,"params":%b}' % (head, _encode(method), params)
+
+
+def say_result(id: Id, result: bytes | Raw) -> bytes:
+    """The frame of a reply."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(id), result)
+
+
+def say_error(id: Id, error: bytes | Raw) -> bytes:
+    """The frame of a failure."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(id), error)

@@ -1,0 +1,64 @@
+"""JSON text that a strict decoder refuses, read as far as it makes sense.
+
+Takes one frame, gives plain JSON values. Broken UTF-8 and lone surrogates become U+FFFD (node cuts emoji in two
+when a stream ends inside one), NaN and infinities become null, of duplicate keys the last one counts. What is not
+JSON even then, or nested past the limit, is a parse error. Only entered after the strict decode failed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.errors import Kind, ProtocolError
+
+# Deeper than any real message (the deepest recorded one has 14 levels) and far from the interpreter's own limit.
+MAX_DEPTH = 200
+
+
+def repair(frame: bytes) -> Any:
+    """The values of a frame that strict decoding refused; raises a parse error when it is not JSON at all."""
+    import json
+
+    text = frame.decode("utf-8", "replace")
+    try:
+        value = json.loads(text, strict=False, parse_constant=_no_constant, parse_int=_bounded_int)
+        return scrub(value)
+    except RecursionError:
+        raise ProtocolError(
+            Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it"
+        ) from None
+    except ValueError as error:
+        raise ProtocolError(Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line") from None
+
+
+def scrub(value: Any, depth: int = 0) -> Any:
+    """The same values without lone surrogates; too deep nesting is a RecursionError."""
+    if isinstance(value, str):
+        return clean(value)
+    if depth > MAX_DEPTH and isinstance(value, dict | list):
+        raise RecursionError
+    if isinstance(value, dict):
+        return {clean(key): scrub(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [scrub(item, depth + 1) for item in value]
+    return value
+
+
+def clean(text: str) -> str:
+    """The text with lone surrogates replaced by U+FFFD; a pair that was escaped in two halves is joined."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _no_constant(_: str) -> None:
+    return None
+
+
+def _bounded_int(digits: str) -> int | float:
+    """Integers of the JSON kind; digits past what any id or count needs become a float, not a slow bignum."""
+    return int(digits) if len(digits) <= 40 else float(digits)
