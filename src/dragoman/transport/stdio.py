@@ -1,0 +1,62 @@
+"""An agent's own standard input and output as a transport, taken away from everybody else.
+
+Gives a StreamTransport on private descriptors. Descriptor 1 and sys.stdout then lead to stderr and descriptor
+0 is empty, so a stray print, a library or a child process can neither corrupt nor eat the protocol (peers.md
+C5). Below is the stream transport; refuses to know who reads the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from dragoman.errors import StartFailed
+from dragoman.transport.contract import WRITE_STALL
+from dragoman.transport.stream import StreamTransport
+from dragoman.wire.frames import MAX_FRAME
+
+
+def stdio(
+    *, peer: str = "the client", stall: float = WRITE_STALL, max_frame: int = MAX_FRAME
+) -> StreamTransport:
+    """Take descriptors 0 and 1 for the protocol; call it once, inside the running loop."""
+    if sys.platform == "win32":
+        raise StartFailed("the stdio transport needs POSIX pipes; on Windows run the agent inside WSL")
+    read_fd, write_fd = take()
+    return StreamTransport(read_fd, write_fd, peer=peer, stall=stall, max_frame=max_frame)
+
+
+def take() -> tuple[int, int]:
+    """Move standard input and output to private descriptors (input, output); prints then go to stderr."""
+    # Python sets these to None when the descriptor was closed at start; something else may live there by now.
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        raise StartFailed("standard input or output is closed; start the agent from an ACP client")
+    if sys.stdout is not None:
+        sys.stdout.flush()  # printed before the protocol began: not ours to take back
+    read_fd, write_fd = _private(0, os.O_RDONLY), _private(1, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # started without a stderr
+        os.dup2(null, 1)
+    os.close(null)
+    return read_fd, write_fd
+
+
+def _private(fd: int, flags: int) -> int:
+    """A descriptor of our own for the same pipe, closed in children.
+
+    Opened anew where the system allows it: a duplicate shares the non-blocking flag with every process that
+    inherited the pipe (a wrapping shell, a stderr joined to stdout), and their writes would fail.
+    """
+    copy = os.dup(fd)
+    if sys.platform != "linux" or not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return copy
+    try:
+        fresh = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+    except OSError:  # the pipe belongs to another user
+        return copy
+    os.close(copy)
+    return fresh

@@ -1,0 +1,276 @@
+"""Frames over two file descriptors (pipes, sockets, ttys, files): one read a block, one write a burst.
+
+Takes descriptors it then owns, gives the Transport contract. Below is only `os.read`, `os.write` and the
+loop's readiness callbacks, because a stream layer would copy and wake once more for each block. Knows
+nothing of processes, and nothing of what a frame says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections import deque
+
+from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
+from dragoman.transport.contract import CLOSE_PATIENCE, COALESCE, LAST_WORDS, READ_SIZE, WRITE_STALL
+from dragoman.transport.gate import Gate
+from dragoman.wire.frames import MAX_FRAME, Frame, Splitter
+
+_NEWLINE = memoryview(b"\n")
+
+
+class StreamTransport:
+    """A peer behind a readable and a writable descriptor; create it inside a running loop."""
+
+    def __init__(
+        self,
+        read_fd: int,
+        write_fd: int,
+        *,
+        peer: str = "the peer",
+        stall: float = WRITE_STALL,
+        max_frame: int = MAX_FRAME,
+    ) -> None:
+        self.peer = peer
+        self._loop = asyncio.get_running_loop()
+        self._stall = stall
+        self._ended: ConnectionFailed | None = None  # why no more frames come
+        self._broken: ConnectionFailed | None = None  # why no more frames go
+        self._closing: asyncio.Future[None] | None = None
+
+        self._read_fd = read_fd
+        self._splitter = Splitter(max_frame)
+        self._batch: list[Frame] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._reading = False
+        self._discarding = False
+        self._read_polls = _pollable(read_fd)
+
+        self._write_fd = write_fd
+        self._fresh: list[bytes] = []  # frames of this loop pass
+        self._fresh_size = 0
+        self._backlog: deque[memoryview] = deque()  # what a write call did not take
+        self._pass_open = False
+        self._gate = Gate(stall, self._stalled)
+        # A tty keeps its blocking mode: the shell that lent it to us shares that flag.
+        self._write_polls = _pollable(write_fd) and not os.isatty(write_fd)
+        if self._write_polls:
+            os.set_blocking(write_fd, False)
+        if self._read_polls and not os.isatty(read_fd):
+            os.set_blocking(read_fd, False)
+        self._start_reading()
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    async def receive(self) -> list[Frame]:
+        """The frames of the next block; raises TransportClosed or WriteStalled after the last one."""
+        while not self._batch:
+            if self._ended is not None:
+                raise self._ended.with_traceback(None)
+            if self._waiter is not None:
+                raise RuntimeError("receive() is already waiting; a transport has one receiver")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        batch, self._batch = self._batch, []
+        if not self._reading and self._ended is None:
+            self._start_reading()
+        return batch
+
+    def _start_reading(self) -> None:
+        self._reading = True
+        if self._read_polls:
+            self._loop.add_reader(self._read_fd, self._readable)
+        else:  # a file is always ready, and epoll refuses it
+            self._loop.call_soon(self._read_file)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            if self._read_polls:
+                self._loop.remove_reader(self._read_fd)
+
+    def _read_file(self) -> None:
+        if self._reading:
+            self._readable()
+            if self._reading:
+                self._loop.call_soon(self._read_file)
+
+    def _readable(self) -> None:
+        if self._batch:  # nobody took the last block yet: let the pipe fill, so the producer slows down
+            self._stop_reading()
+            return
+        try:
+            data = os.read(self._read_fd, READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end_reading(TransportClosed(f"reading from {self.peer} failed: {error.strerror}"))
+            return
+        if self._discarding:
+            if not data:
+                self._stop_reading()
+            return
+        if data:
+            frames = self._splitter.feed(data)
+            if frames:
+                self._batch = frames
+                self._wake()
+            return
+        self._batch = self._splitter.finish()
+        self._end_reading(TransportClosed(f"{self.peer} closed the connection"))
+
+    def _end_reading(self, error: ConnectionFailed) -> None:
+        self._stop_reading()
+        if self._ended is None:
+            self._ended = error
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # --- writing -------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        """Queue one frame; alone it is written at once, in a burst together with its neighbours."""
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
+        self._fresh.append(data)
+        self._fresh_size += len(data) + 1
+        self._gate.queued += len(data) + 1
+        if self._backlog:
+            return  # the writer callback takes it along
+        if not self._pass_open:
+            self._pass_open = True
+            self._loop.call_soon(self._end_pass)
+            self._flush()
+        elif self._fresh_size >= COALESCE:
+            self._flush()
+
+    def congested(self) -> bool:
+        """Whether more than HIGH_WATER bytes are queued."""
+        return self._gate.congested()
+
+    async def drain(self) -> None:
+        """Wait for LOW_WATER."""
+        await self._gate.drain()
+
+    def _end_pass(self) -> None:
+        self._pass_open = False
+        if self._fresh and not self._backlog:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Join the fresh frames and write; called only while nothing older waits."""
+        fresh = self._fresh
+        self._fresh, self._fresh_size = [], 0
+        if len(fresh) == 1 and len(fresh[0]) > COALESCE:  # a whole file or image: no copy for one newline
+            self._backlog.extend((memoryview(fresh[0]), _NEWLINE))
+        else:
+            fresh.append(b"")
+            self._backlog.append(memoryview(b"\n".join(fresh)))
+        self._write()
+        if self._backlog and self._broken is None:
+            self._loop.add_writer(self._write_fd, self._writable)
+            self._gate.watch()
+
+    def _writable(self) -> None:
+        self._write()
+        if self._backlog:
+            return
+        self._loop.remove_writer(self._write_fd)
+        if self._fresh and self._broken is None:
+            self._flush()
+
+    def _write(self) -> None:
+        """Write from the backlog until it is empty or the descriptor takes no more."""
+        backlog = self._backlog
+        while backlog:
+            piece = backlog[0]
+            try:
+                taken = os.write(self._write_fd, piece)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._lose_writing(error)
+                return
+            self._gate.took(taken)
+            if taken == len(piece):
+                backlog.popleft()
+            else:
+                backlog[0] = piece[taken:]
+                if self._write_polls:
+                    return
+
+    def _lose_writing(self, error: OSError) -> None:
+        """The peer takes nothing more, but may have said why: read on for a moment before giving up."""
+        closed = TransportClosed(f"{self.peer} no longer reads: {error.strerror}")
+        self._stop_writing(closed)
+        self._loop.call_later(LAST_WORDS, self._end_reading, closed)
+
+    def _stop_writing(self, error: ConnectionFailed) -> None:
+        if self._broken is None:
+            self._broken = error
+        if self._backlog and self._write_fd >= 0:
+            self._loop.remove_writer(self._write_fd)
+        self._backlog.clear()
+        self._fresh, self._fresh_size = [], 0
+        self._gate.fail(error)
+
+    def _stalled(self) -> None:
+        error = WriteStalled(
+            f"{self.peer} took no bytes for {self._stall:g} seconds while {self._gate.queued} were waiting"
+        )
+        self._stop_writing(error)
+        self._end_reading(error)
+
+    # --- ending --------------------------------------------------------------------------------------------
+
+    async def close(self, reason: str = "") -> None:
+        """Flush for a bounded time, then close both descriptors."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = self._loop.create_future()
+        because = f": {reason}" if reason else ""
+        closed = TransportClosed(f"the connection to {self.peer} was closed{because}")
+        try:
+            await self._close_writing(closed)
+        finally:
+            self._release(closed)
+            self._closing.set_result(None)
+
+    async def _close_writing(self, error: ConnectionFailed) -> None:
+        """Flush what is queued, then give the peer its end of file. New frames are refused at once."""
+        if self._broken is None:
+            self._broken = error
+        try:
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                await self._gate.empty()
+        except (TimeoutError, ConnectionFailed):
+            pass
+        finally:
+            self._stop_writing(error)
+            self._close_write_fd()
+
+    def _close_write_fd(self) -> None:
+        fd, self._write_fd = self._write_fd, -1
+        if fd >= 0 and fd != self._read_fd:
+            os.close(fd)
+
+    def _release(self, error: ConnectionFailed) -> None:
+        self._end_reading(error)
+        fd, self._read_fd = self._read_fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _pollable(fd: int) -> bool:
+    """Whether readiness can be asked for: epoll refuses regular files and devices like /dev/null."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
