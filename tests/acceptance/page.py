@@ -1,0 +1,88 @@
+"""The acceptance page: the table of items and the tests that showed them, as Markdown.
+
+Takes docs/acceptance_items.toml and, for each item, the names of tests that ran and passed; gives the text
+of docs/acceptance.md. The same results always give the same text: no dates, no timings, no machine. Knows
+nothing of pytest; tests/conftest.py collects the results.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "docs" / "acceptance_items.toml"
+
+PREAMBLE = """\
+# Acceptance
+
+**{shown} of {total}** items shown.
+
+Everything that the protocol documents ask for, one row an item; the ids are those of our protocol notes.
+`make test` writes this page from marks on tests, and counts only tests that ran and passed in that run: a
+skipped test shows nothing. **W** items are seen on the wire, and their tests look at raw JSON; **B** items are
+behaviour, and their tests drive a command or the public API. The sentences are in
+[acceptance_items.toml](acceptance_items.toml).
+"""
+
+
+class Item(NamedTuple):
+    """One thing asked for: its id, W (wire), B (behaviour) or W/B, and a sentence."""
+
+    id: str
+    kind: str
+    says: str
+
+
+class Chapter(NamedTuple):
+    """The items of one source document."""
+
+    seed: str
+    title: str
+    items: tuple[Item, ...]
+
+
+def read_table(path: Path = TABLE) -> tuple[Chapter, ...]:
+    """The chapters in the order of the file."""
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return tuple(
+        Chapter(chapter["seed"], chapter["title"], tuple(Item(**item) for item in chapter["items"]))
+        for chapter in table["chapter"]
+    )
+
+
+def item_ids(chapters: Iterable[Chapter]) -> list[str]:
+    """All ids, in order."""
+    return [item.id for chapter in chapters for item in chapter.items]
+
+
+def base_name(nodeid: str) -> str:
+    """A test's name without its parameters: the cases of one test are one line on the page."""
+    return nodeid.partition("[")[0]
+
+
+def render(chapters: Iterable[Chapter], shown_by: Mapping[str, Iterable[str]]) -> str:
+    """The page's text. `shown_by` has, for an item's id, the node ids of tests that ran and passed."""
+    chapters = tuple(chapters)
+    names = {id: sorted({base_name(nodeid) for nodeid in shown_by.get(id, ())}) for id in item_ids(chapters)}
+    lines = [PREAMBLE.format(shown=sum(map(bool, names.values())), total=len(names))]
+    lines += ["| source | shown |", "|---|---|"]
+    for chapter in chapters:
+        shown = sum(bool(names[item.id]) for item in chapter.items)
+        lines.append(f"| {chapter.title} | {shown} of {len(chapter.items)} |")
+    for chapter in chapters:
+        lines += ["", f"## {chapter.title}", "", "| id | kind | what is asked for | state | shown by |"]
+        lines.append("|---|---|---|---|---|")
+        for item in chapter.items:
+            state = "shown" if names[item.id] else "not yet"
+            tests = "<br>".join(f"`{name}`" for name in names[item.id])
+            lines.append(f"| {item.id} | {item.kind} | {cell(item.says)} | {state} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def cell(text: str) -> str:
+    """A sentence made safe for a table cell: JSON and names with underscores are not Markdown."""
+    return re.sub(r"([|_*<\[\]])", r"\\\1", text)
