@@ -23,8 +23,8 @@ PREAMBLE = """\
 
 Everything that the protocol documents ask for, one row an item; the ids are those of our protocol notes.
 `make test` writes this page from marks on tests, and counts only tests that ran and passed in that run: a
-skipped test shows nothing. **W** items are seen on the wire, and their tests look at raw JSON; **B** items are
-behaviour, and their tests drive a command or the public API. The sentences are in
+skipped test shows nothing. **W** items are seen on the wire, and their tests look at raw JSON; **B** items
+are behaviour, and their tests drive a command or the public API. The sentences are in
 [acceptance_items.toml](acceptance_items.toml).
 """
 

@@ -1,0 +1,100 @@
+"""The documents tell the truth: snippets are files, links lead somewhere, generated pages are up to date."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+GENERATORS = sorted(ROOT.glob("docs/generate/*.py"))
+
+# <!-- file: examples/parrot.py --> followed by a fenced block: the block is the file.
+SNIPPET = re.compile(r"<!-- file: (?P<path>\S+) -->\s*\n```python\n(?P<text>.*?)^```$", re.M | re.S)
+MARKER = re.compile(r"<!-- file: \S+ -->")
+FENCED = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.M | re.S)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(<?(?P<target>[^)\s>]+)>?\)")
+HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *#*$", re.M)
+
+
+def prose(text: str) -> str:
+    """A document without its code."""
+    return re.sub(r"`[^`\n]*`", "", FENCED.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a document's headings, as forges make them."""
+    titles = (heading["title"].lower() for heading in HEADING.finditer(FENCED.sub("", text)))
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+def broken_links(document: Path) -> Iterator[str]:
+    """The links of a document that name a file or a heading which is not there."""
+    for link in LINK.finditer(prose(document.read_text(encoding="utf-8"))):
+        target = link["target"]
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (document.parent / name) if name else document
+        if not file.exists():
+            yield f"{target}: no such file"
+        elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text(encoding="utf-8")):
+            yield f"{target}: no such heading"
+
+
+def differing_snippets(document: Path) -> Iterator[str]:
+    """The marked snippets of a document that are not their file."""
+    text = document.read_text(encoding="utf-8")
+    snippets = list(SNIPPET.finditer(text))
+    if len(snippets) != len(MARKER.findall(FENCED.sub("", text))):
+        yield "a file marker is not followed by a python block"
+    for snippet in snippets:
+        file = ROOT / snippet["path"]
+        if not file.is_file():
+            yield f"{snippet['path']}: no such file"
+        elif file.read_text(encoding="utf-8").strip() != snippet["text"].strip():
+            yield f"{snippet['path']}: the document shows something else"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    assert list(broken_links(document)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_snippets_are_files(document: Path) -> None:
+    assert list(differing_snippets(document)) == []
+
+
+def test_wrong_links_and_snippets_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A title, with: signs\n[a](#a-title-with-signs) [b](gone.md) [c](page.md#gone) [d](https://example.org)\n"
+        "`[e](code.md)`\n<!-- file: pyproject.toml -->\n```python\nother = 1\n```\n"
+        "<!-- file: gone.py -->\ntext\n"
+    )
+    assert list(broken_links(page)) == ["gone.md: no such file", "page.md#gone: no such heading"]
+    assert list(differing_snippets(page)) == [
+        "a file marker is not followed by a python block",
+        "pyproject.toml: the document shows something else",
+    ]
+
+
+@pytest.mark.parametrize("generator", GENERATORS, ids=lambda path: path.stem)
+def test_generated_pages_are_up_to_date(generator: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, generator],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+    )
+    page = ROOT / "docs" / f"{generator.stem}.md"
+    assert page.read_text(encoding="utf-8") == run.stdout, "run `make docs`"

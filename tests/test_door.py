@@ -1,0 +1,64 @@
+"""The public door: what it offers is in order, documented and really there, and opening it is cheap."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import types
+
+door = importlib.import_module("dragoman")
+
+# Every editor pays for these at every start of an agent, so nothing on the way in may need them. What the
+# interpreter, asyncio and msgspec load by themselves is not ours to forbid.
+EXPENSIVE = {
+    "argparse", "dataclasses", "http", "inspect", "rich", "socketserver", "sqlite3", "ssl", "subprocess",
+    "urllib.request",
+}  # fmt: skip
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has after one statement."""
+    script = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(run.stdout.split())
+
+
+def reading_order(name: str) -> tuple[int, str]:
+    """Constants, then classes, then functions, each by the alphabet: as ruff sorts `__all__`."""
+    if name.isupper():
+        return 0, name
+    return (1 if name[0].isupper() else 2), name
+
+
+def test_the_door_is_in_order() -> None:
+    assert door.__all__, "the door is empty"
+    assert list(door.__all__) == sorted(set(door.__all__), key=reading_order)
+
+
+def test_every_name_is_there_and_says_what_it_is() -> None:
+    assert door.__doc__
+    documented = (type, types.FunctionType, types.ModuleType)
+    silent = [
+        name
+        for name in door.__all__
+        if isinstance(thing := getattr(door, name), documented) and not (thing.__doc__ or "").strip()
+    ]
+    assert silent == []
+
+
+def test_every_name_is_in_the_listing() -> None:
+    assert set(door.__all__) <= set(dir(door))
+
+
+def test_opening_the_door_imports_nothing_expensive() -> None:
+    unavoidable = loaded_by("import asyncio, msgspec")
+    assert EXPENSIVE & loaded_by("import dragoman") - unavoidable == set()
+    assert EXPENSIVE - unavoidable, "the list has become empty: nothing is checked"
+
+
+def test_opening_the_door_does_not_load_the_faces() -> None:
+    faces = ("dragoman.tui", "dragoman.web", "dragoman.cli", "dragoman.agents", "dragoman.testing")
+    assert {name for name in loaded_by("import dragoman") if name.startswith(faces)} == set()

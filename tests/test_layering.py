@@ -1,0 +1,137 @@
+"""Imports point one way: each folder of src/dragoman uses only those before it in ORDER.
+
+Reads the sources with ast, so that imports inside functions count too. The public door (dragoman/__init__.py)
+may import everything; who may use the door is decided by its place in the order.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
+
+# The public door stands above the highest thing it offers: what comes after may use it like anybody else.
+ORDER = [
+    "errors", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
+    "workspace", "roles", "<door>", "testing", "registry", "inspect", "bridge", "host", "agents", "conformance",
+    "tui", "web", "cli", "__main__",
+]  # fmt: skip
+RANK = {layer: rank for rank, layer in enumerate(ORDER)}
+
+# Names that collect what has no place. A noun of the domain says more.
+DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "shared", "managers", "manager"}
+
+# Layers that take values and give values: whoever drives them brings clock, ids, randomness and I/O.
+PURE = {"wire", "schema", "dialect", "policy"}
+EFFECTS = {
+    "asyncio", "http", "multiprocessing", "random", "secrets", "select", "selectors", "socket", "sqlite3",
+    "ssl", "subprocess", "threading", "time", "uuid",
+}  # fmt: skip
+
+# What the core may import from outside the standard library; uvloop only where it happens to be installed.
+DEPENDENCIES = {"msgspec", "uvloop"}
+
+
+def imported(source: str, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of all that a module imports; `from a import b` gives a.b."""
+    package = module.split(".")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def layer_of(name: str) -> str | None:
+    """The layer a full name belongs to; None for what is not ours."""
+    parts = name.split(".")
+    if parts[0] != "dragoman":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in RANK else "<door>"
+
+
+def upward(source: str, module: str) -> list[str]:
+    """The imports of a module that do not point down."""
+    own = RANK[module.split(".")[1]]
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported(source, module)
+        if (layer := layer_of(name)) is not None and RANK[layer] > own
+    ]
+
+
+def modules() -> list[tuple[str, Path]]:
+    """Dotted name and path of every module but the door. A package is called by its __init__."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if parts != ("__init__",):
+            found.append((".".join(("dragoman", *parts)), path))
+    return found
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    assert [module for module, _ in modules() if module.split(".")[1] not in RANK] == []
+    assert modules(), "no sources found"
+
+
+def test_imports_point_down() -> None:
+    wrong = [each for module, path in modules() for each in upward(path.read_text(encoding="utf-8"), module)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "names"),
+    [
+        (
+            "dragoman.wire.frames",
+            "from dragoman.engine.router import Router",
+            ["dragoman.engine.router.Router"],
+        ),
+        ("dragoman.wire.frames", "def f():\n    from ..engine import router", ["dragoman.engine.router"]),
+        ("dragoman.wire.frames", "import dragoman.cli.main", ["dragoman.cli.main"]),
+        ("dragoman.wire.__init__", "from ..schema import methods", ["dragoman.schema.methods"]),
+        ("dragoman.engine.router", "from dragoman import Agent, errors", ["dragoman.Agent"]),
+        ("dragoman.engine.router", "from . import exchange\nfrom ..wire import frames\nimport asyncio", []),
+        ("dragoman.cli.main", "from dragoman import Agent, connect", []),
+    ],
+)
+def test_an_import_that_points_up_is_seen(module: str, source: str, names: list[str]) -> None:
+    assert [each.partition(" imports ")[2] for each in upward(source, module)] == names
+
+
+def test_layers_without_io_import_nothing_that_acts() -> None:
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for module, path in modules()
+        if module.split(".")[1] in PURE
+        for line, name in imported(path.read_text(encoding="utf-8"), module)
+        if name.split(".")[0] in EFFECTS or name.startswith("urllib.request")
+    ]
+    assert wrong == []
+
+
+def test_the_core_depends_on_msgspec_alone() -> None:
+    foreign = {
+        name.split(".")[0]
+        for module, path in modules()
+        for _, name in imported(path.read_text(encoding="utf-8"), module)
+    }
+    assert foreign - sys.stdlib_module_names - {"dragoman"} <= DEPENDENCIES
+
+
+def test_the_architecture_page_draws_the_same_order() -> None:
+    page = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert " < ".join(layer for layer in ORDER if layer.isalpha()) in " ".join(page.split())
+
+
+def test_nothing_is_called_after_a_drawer() -> None:
+    names = [path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_dir() or path.suffix == ".py"]
+    assert [str(path) for path in names if path.stem.strip("_") in DRAWERS] == []
