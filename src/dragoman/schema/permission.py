@@ -1,0 +1,66 @@
+"""Asking leave: the question, its options, the outcome (reference 1.10), and crow's own answer (5.17).
+
+Above: methods, policy. Below: toolcall.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from dragoman.schema.base import Model, Unknown
+from dragoman.schema.toolcall import ToolCallUpdate
+
+
+class PermissionOptionKind:
+    """What choosing an option means."""
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_ALWAYS = "allow_always"
+    REJECT_ONCE = "reject_once"
+    REJECT_ALWAYS = "reject_always"
+
+
+class PermissionOption(Model, kw_only=True):
+    """One answer that the user can give."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+class RequestPermissionParams(Model, kw_only=True):
+    """session/request_permission."""
+
+    session_id: str
+    tool_call: ToolCallUpdate
+    options: list[PermissionOption]
+
+
+class SelectedOutcome(Model, kw_only=True, tag_field="outcome", tag="selected"):
+    """The user chose an option."""
+
+    option_id: str
+
+
+class CancelledOutcome(Model, kw_only=True, tag_field="outcome", tag="cancelled"):
+    """The turn was cancelled, or the question was closed without an answer."""
+
+
+if TYPE_CHECKING:
+    PermissionOutcome: TypeAlias = SelectedOutcome | CancelledOutcome | Unknown
+else:
+    PermissionOutcome = SelectedOutcome | CancelledOutcome
+
+
+class RequestPermissionResult(Model, kw_only=True):
+    """What became of the question."""
+
+    outcome: PermissionOutcome
+
+
+class PermissionResponseParams(Model, kw_only=True):
+    """permission_response of crow: the answer to a question that came as an update."""
+
+    session_id: str
+    tool_call_id: str
+    option_id: str

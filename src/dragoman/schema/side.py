@@ -1,0 +1,17 @@
+"""Side is a value: which end of a connection receives a message. Knows nothing else."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Side(StrEnum):
+    """Who receives a method: the agent or the client."""
+
+    AGENT = "agent"
+    CLIENT = "client"
+
+    @property
+    def other(self) -> Side:
+        """The end across the connection."""
+        return Side.CLIENT if self is Side.AGENT else Side.AGENT
