@@ -1,0 +1,94 @@
+# `make run` shows Dragoman at work, `make test` checks it; `make help` lists the rest.
+# Needs make and Python 3.11 or newer. Everything is installed into .venv, with your own pip configuration.
+# PYTHON=... chooses the interpreter, VENV=... the environment, JOBS=... the number of test processes.
+
+PYTHON ?= $(shell sh tools/pythons | head -n 1)
+VENV   ?= .venv
+JOBS   ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# The tests start `dragoman`, and `node` where it came from a wheel.
+export PATH := $(abspath $(BIN)):$(PATH)
+
+# The interop tests need node 18 and npm; a machine that lacks them gets them as a wheel.
+NODE_WORKS = node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' && npm --version
+EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)
+
+# Folders that come with a later step of the work are checked as soon as there is something in them.
+CODE := src tests $(foreach folder,bench examples docs/generate,$(if $(wildcard $(folder)/*.py),$(folder)))
+
+# No test may take longer; a hang ends as a failure with a traceback, not as a CI that never answers.
+PATIENCE := 300
+SUITE := $(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE)
+
+.DEFAULT_GOAL := help
+.PHONY: run test check suite test-all fuzz interop bench docs clean help
+
+run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
+	@$(BIN)/dragoman demo
+
+test: check node_modules/.made ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
+	$(SUITE) --acceptance docs/acceptance.md
+
+check: $(VENV)/.dev ## only the static checks
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy --strict $(CODE)
+
+suite: $(VENV)/.dev node_modules/.made ## only the tests
+	$(SUITE)
+
+test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on PATH or in pyenv
+	@failed=; for python in $$(sh tools/pythons all); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		echo "== Python $$version ($$python)"; \
+		$(MAKE) --no-print-directory suite VENV=.venv-$$version PYTHON=$$python || failed="$$failed $$version"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed on:$$failed" >&2; exit 1; fi
+
+fuzz: $(VENV)/.dev ## mutated frames through whole connections
+	$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
+
+interop: $(VENV)/.dev node_modules/.made ## both ways with the official Python and TypeScript SDKs
+	$(BIN)/python -m pytest tests/interop
+
+bench: $(VENV)/.dev node_modules/.made ## speed next to the official SDKs, as a table with ratios
+	$(BIN)/python -m bench
+
+docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py prints docs/NAME.md
+	@for script in $(wildcard docs/generate/*.py); do \
+		name=$$(basename $$script .py); echo "docs/$$name.md"; \
+		$(BIN)/python $$script > docs/.$$name.tmp && mv docs/.$$name.tmp docs/$$name.md || exit 1; \
+	done
+
+clean: ## remove environments, packages and caches
+	rm -rf .venv .venv-3.* node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+# The stamps. An environment whose interpreter is gone is made anew.
+ifneq ($(shell $(BIN)/python -c 'print(1)' 2>/dev/null),1)
+.PHONY: $(VENV)/.made
+endif
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "Dragoman needs Python 3.11 or newer, with venv and ensurepip, and found none on" \
+		"PATH. Say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@if [ -f $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: pyproject.toml $(VENV)/.made
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.made
+	$(PIP) --editable '.[$(EXTRAS)]'
+	@touch $@ $(VENV)/.run
+
+node_modules/.made: package.json $(VENV)/.dev
+	npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
