@@ -1,0 +1,234 @@
+"""The second pass: reads what the strict decode refused, by one generic function over the types.
+
+`parse` takes any bytes and gives JSON builtins; `read` takes builtins and a type and gives a Model and the
+faults it passed over. Above: methods.read, engine. Below: base, shape. Entered only after a failure, so it
+may be slow, and nothing imports it before. It raises nothing but ProtocolError.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import Unknown
+from dragoman.schema.shape import Shape, shape_of
+
+MAX_DEPTH = 128
+"""Deepest nesting the second pass reads: real messages stay below 20, and Python's stack ends near 1000 frames."""
+
+MAX_FAULTS = 1000
+"""Most faults one error lists, so that a hostile message is not answered with a far longer one."""
+
+_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+
+
+class Fault(NamedTuple):
+    """What is wrong with one part of a message; a fault that is not fatal cost only that part."""
+
+    path: str
+    message: str
+    fatal: bool
+
+
+def parse(raw: bytes) -> Any:
+    """Parse JSON as far as it can be understood; raises ProtocolError (parse_error) where it cannot."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    except RecursionError:
+        raise _too_deep() from None
+    import json
+
+    text = raw.decode("utf-8-sig", "replace")
+    try:
+        # NaN and the infinities are no JSON, yet some peers write them where a number is missing.
+        return scrub(json.loads(text, parse_constant=lambda _: None, strict=False))
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise ProtocolError(Kind.PARSE_ERROR, f"not JSON: {error}") from None
+
+
+def scrub(value: Any, depth: int = 0) -> Any:
+    """Copy JSON builtins with every lone surrogate replaced by U+FFFD."""
+    if depth > MAX_DEPTH:
+        raise _too_deep()
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # Through UTF-16, since two halves that stand side by side are one whole character.
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return value
+    if isinstance(value, dict):
+        return {scrub(str(key)): scrub(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [scrub(item, depth + 1) for item in value]
+    return value
+
+
+def read(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
+    """Read builtins as a type; invalid optional parts are dropped and reported, others are invalid_params."""
+    shape = shape_of(kind)
+    reader = _Reader()
+    try:
+        # Clients answer `result: null` where an object is due (peers.md 29).
+        found = reader.read(shape, {} if value is None and not shape.anything else value, "", 0)
+    except RecursionError:
+        raise _too_deep() from None
+    if found is _BAD:
+        raise _invalid([fault for fault in reader.faults if fault.fatal])
+    return found, reader.faults
+
+
+def _invalid(faults: list[Fault]) -> ProtocolError:
+    errors = [{"path": fault.path, "message": fault.message} for fault in faults[:MAX_FAULTS]]
+    data: dict[str, Any] = {"errors": errors}
+    if len(faults) > MAX_FAULTS:
+        data["omitted"] = len(faults) - MAX_FAULTS
+    first = f"{faults[0].path or 'the message'} {faults[0].message}"
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return ProtocolError(Kind.INVALID_PARAMS, first + more, data)
+
+
+class _Bad:
+    """Stands for a part that could not be read; its faults have been written down."""
+
+
+_BAD = _Bad()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def fail(self, path: str, message: str) -> Any:
+        self.faults.append(Fault(path, message, True))
+        return _BAD
+
+    def forgive(self, mark: int) -> None:
+        """What went wrong since `mark` was in an optional part: it is dropped, not fatal."""
+        self.faults[mark:] = [fault._replace(fatal=False) for fault in self.faults[mark:]]
+
+    def read(self, shape: Shape, value: Any, path: str, depth: int, *, optional: bool = False) -> Any:
+        if depth > MAX_DEPTH:
+            return self.fail(path, "is nested too deeply")
+        if shape.anything:
+            return scrub(value, depth)
+        if value is None:
+            if shape.nullable:
+                return None
+            if shape.items is not None:  # agents written in Go send null for an empty list
+                return []
+            return self.fail(path, "must not be null")
+        if isinstance(value, dict):
+            if shape.variants:
+                return self.variant(shape, value, path, depth)
+            if shape.struct is not None:
+                return self.struct(shape, value, path, depth)
+            if shape.values is not None:
+                return self.values(shape.values, value, path, depth, optional)
+        elif isinstance(value, (list, tuple)) and shape.items is not None:
+            return self.items(shape.items, value, path, depth, optional)
+        elif (plain := _plain(shape, value)) is not _BAD:
+            return plain
+        return self.fail(path, f"must be {shape.wanted}, not {_name(value)}")
+
+    def struct(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
+        found: dict[str, Any] = {}
+        whole = True
+        for member in shape.members:
+            at = f"{path}.{member.key}" if path else member.key
+            if member.key not in value:
+                if member.required:
+                    self.fail(at, "is missing")
+                    whole = False
+                continue
+            mark = len(self.faults)
+            part = self.read(member.shape, value[member.key], at, depth + 1, optional=not member.required)
+            if part is not _BAD:
+                found[member.name] = part
+            elif member.required:
+                whole = False
+            else:
+                self.forgive(mark)
+        return shape.struct(**found) if whole and shape.struct else _BAD
+
+    def variant(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
+        tag = value.get(shape.tag_field)
+        at = f"{path}.{shape.tag_field}" if path else shape.tag_field
+        if shape.tag_field not in value:
+            return self.fail(at, "is missing")
+        if not isinstance(tag, str):
+            return self.fail(at, f"must be a string, not {_name(tag)}")
+        known = shape.variants.get(tag)
+        if known is None:
+            return Unknown(scrub(tag), scrub(value, depth))
+        return self.struct(known, value, path, depth)
+
+    def items(self, shape: Shape, value: Any, path: str, depth: int, optional: bool) -> Any:
+        found = []
+        whole = True
+        for index, item in enumerate(value):
+            mark = len(self.faults)
+            part = self.read(shape, item, f"{path}[{index}]", depth + 1)
+            if part is not _BAD:
+                found.append(part)
+            elif optional:
+                self.forgive(mark)
+            else:
+                whole = False
+        return found if whole else _BAD
+
+    def values(self, shape: Shape, value: dict[str, Any], path: str, depth: int, optional: bool) -> Any:
+        found = {}
+        whole = True
+        for key, item in value.items():
+            mark = len(self.faults)
+            part = self.read(shape, item, f"{path}[{key!r}]", depth + 1)
+            if part is not _BAD:
+                found[scrub(key)] = part
+            elif optional:
+                self.forgive(mark)
+            else:
+                whole = False
+        return found if whole else _BAD
+
+
+def _plain(shape: Shape, value: Any) -> Any:
+    """A string, number or boolean as one of the plain types of a shape; integral floats are integers."""
+    if isinstance(value, bool):
+        return value if bool in shape.plain else _BAD
+    if isinstance(value, str):
+        return scrub(value) if str in shape.plain else _BAD
+    if isinstance(value, int):
+        return value if int in shape.plain else _as_float(value) if float in shape.plain else _BAD
+    if isinstance(value, float):
+        if float in shape.plain:
+            return value
+        return int(value) if int in shape.plain and value.is_integer() else _BAD
+    return _BAD
+
+
+def _as_float(value: int) -> Any:
+    try:
+        return float(value)
+    except OverflowError:
+        return _BAD
+
+
+def _name(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return _WORDS.get(type(value), type(value).__name__)
+
+
+def _too_deep() -> ProtocolError:
+    return ProtocolError(Kind.PARSE_ERROR, "the message is nested too deeply")
