@@ -15,6 +15,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # The interop tests need node 18 and npm; a machine that lacks them gets them as a wheel.
 NODE_WORKS = node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' && npm --version
 EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)
+SDK := tests/interop/node_modules/.made
 
 # Folders that come with a later step of the work are checked as soon as there is something in them.
 CODE := src tests $(foreach folder,bench examples docs/generate,$(if $(wildcard $(folder)/*.py),$(folder)))
@@ -29,7 +30,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE)
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
 
-test: check node_modules/.made ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
+test: check $(SDK) ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
 	$(SUITE) --acceptance docs/acceptance.md
 
 check: $(VENV)/.dev ## only the static checks
@@ -37,7 +38,7 @@ check: $(VENV)/.dev ## only the static checks
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy --strict $(CODE)
 
-suite: $(VENV)/.dev node_modules/.made ## only the tests
+suite: $(VENV)/.dev $(SDK) ## only the tests
 	$(SUITE)
 
 test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on PATH or in pyenv
@@ -51,11 +52,11 @@ test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on P
 fuzz: $(VENV)/.dev ## mutated frames through whole connections
 	$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
 
-interop: $(VENV)/.dev node_modules/.made ## both ways with the official Python and TypeScript SDKs
+interop: $(VENV)/.dev $(SDK) ## both ways with the official Python and TypeScript SDKs
 	$(BIN)/python -m pytest tests/interop
 
-bench: $(VENV)/.dev node_modules/.made ## speed next to the official SDKs, as a table with ratios
-	$(BIN)/python -m bench
+bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
+	$(BIN)/python -m bench.run
 
 docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py prints docs/NAME.md
 	@for script in $(wildcard docs/generate/*.py); do \
@@ -64,7 +65,7 @@ docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py pri
 	done
 
 clean: ## remove environments, packages and caches
-	rm -rf .venv .venv-3.* node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-3.* .cache tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +90,6 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(PIP) --editable '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/.run
 
-node_modules/.made: package.json $(VENV)/.dev
-	npm install --no-package-lock --no-audit --no-fund --loglevel=error
+$(SDK): tests/interop/package.json $(VENV)/.dev
+	cd tests/interop && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
