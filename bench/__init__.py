@@ -1,0 +1,1 @@
+"""Measures Dragoman against the official Python and TypeScript SDKs: `python -m bench.run`."""

@@ -1,0 +1,128 @@
+"""The table of what is measured: jobs (what is run) and rows (which of its figures is shown, with targets).
+
+run.py walks it, table.py prints it, README.md explains it. A job runs once per kind and measurement; several
+rows may show figures of one job. Ratios are always ours over theirs: rates want more than 1, costs less.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+KINDS = ("py", "ts", "ours")
+
+Way = Literal["peers", "translate", "interpret", "start", "import"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to run: `way` says how, `work` is what the client is told to do."""
+
+    name: str
+    way: Way
+    work: dict[str, Any] = field(default_factory=dict)
+    kinds: tuple[str, ...] = KINDS
+
+
+@dataclass(frozen=True)
+class Target:
+    """Our figure against another: `factor` times theirs, or the figure itself when `of` is "ours"."""
+
+    of: Literal["py", "ts", "ours"]
+    at: Literal["least", "most"]
+    factor: float
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at == "least" else "<="
+        unit = "" if self.of == "ours" else f"x {self.of}"
+        return f"{sign} {self.factor:g}{unit}"
+
+    def met(self, ours: float, theirs: float) -> bool:
+        """Whether our figure reaches it; `theirs` is ignored by a target on our figure alone."""
+        limit = self.factor if self.of == "ours" else self.factor * theirs
+        return ours >= limit if self.at == "least" else ours <= limit
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a figure of a job."""
+
+    title: str
+    job: str
+    figure: str
+    unit: str
+    targets: tuple[Target, ...] = ()
+    compared: bool = True
+    against: str = ""  # the job whose figures stand in the columns of py and ts, when it is another one
+
+
+STREAM = {"work": "stream", "count": 50_000}
+FILES = {"work": "files", "count": 5_000, "inflight": 1}
+
+JOBS = (
+    Job("stream", "peers", STREAM),
+    Job("translate", "translate", STREAM, kinds=("ours",)),
+    Job("interpret", "interpret", STREAM | {"metered": False}, kinds=("ours",)),
+    Job("ask", "peers", FILES),
+    Job("ask-file", "peers", FILES | {"path": "README.md"}),
+    Job("flight", "peers", {"work": "files", "count": 20_000, "inflight": 64}),
+    Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
+    Job("start", "start"),
+    Job("import", "import"),
+    Job("document-8", "peers", {"work": "document", "size": 8_000_000}),
+    Job("document-60", "peers", {"work": "document", "size": 60_000_000}),
+)
+
+
+def _least(py: float, ts: float | None = None) -> tuple[Target, ...]:
+    return (Target("py", "least", py),) + ((Target("ts", "least", ts),) if ts else ())
+
+
+def _most(py: float, ts: float | None = None) -> tuple[Target, ...]:
+    return (Target("py", "most", py),) + ((Target("ts", "most", ts),) if ts else ())
+
+
+FOUR_TIMES = (Target("ours", "most", 4.0),)
+TIMES = "x message"
+
+ROWS = (
+    Row("50,000 chunk updates", "stream", "messages_per_second", "messages/s", _least(8, 6)),
+    Row("… agent CPU per message", "stream", "agent_cpu_us", "µs", _most(1 / 8)),
+    Row("… client CPU per message", "stream", "client_cpu_us", "µs", _most(1 / 8)),
+    Row("… agent peak memory", "stream", "agent_peak_mb", "MiB", _most(0.7)),
+    Row("… client peak memory", "stream", "client_peak_mb", "MiB", _most(0.7)),
+    Row(
+        "50,000 through translate, one dialect",
+        "translate",
+        "messages_per_second",
+        "messages/s",
+        _least(3),
+        against="stream",
+    ),
+    Row(
+        "50,000 through translate, v1 and draft",
+        "interpret",
+        "messages_per_second",
+        "messages/s",
+        _least(1),
+        against="stream",
+    ),
+    Row("5,000 requests one by one, p50", "ask", "p50_us", "µs", _most(0.7)),
+    Row("… answered from a real file, p50", "ask-file", "p50_us", "µs", compared=False),
+    Row("20,000 requests, 64 in flight", "flight", "requests_per_second", "requests/s", _least(2.2)),
+    Row("1,000 sessions, a prompt and 20 updates each", "sessions", "time_ms", "ms", _most(1 / 5)),
+    Row("start to initialize answer", "start", "time_ms", "ms", _most(0.3, 1)),
+    Row("import, the whole process", "import", "total_ms", "ms", _most(0.25)),
+    Row("… less the bare interpreter", "import", "net_ms", "ms"),
+    Row("… with the names a program uses", "import", "uses_ms", "ms"),
+    Row("8 MB message", "document-8", "time_ms", "ms", _most(1)),
+    Row("… agent memory", "document-8", "agent_growth", TIMES, FOUR_TIMES),
+    Row("… client memory", "document-8", "client_growth", TIMES, FOUR_TIMES),
+    Row("60 MB message", "document-60", "time_ms", "ms", _most(1)),
+    Row("… agent memory", "document-60", "agent_growth", TIMES, FOUR_TIMES),
+    Row("… client memory", "document-60", "client_growth", TIMES, FOUR_TIMES),
+)
+
+
+def smaller(job: Job) -> Job:
+    """The same job with a tenth of the work, to see that it runs rather than how fast."""
+    work = {name: value // 10 if name in ("count", "size") else value for name, value in job.work.items()}
+    return Job(job.name, job.way, work, job.kinds)

