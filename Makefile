@@ -90,6 +90,6 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(PIP) --editable '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/.run
 
-$(SDK): tests/interop/package.json $(VENV)/.dev
+$(SDK): tests/interop/package.json | $(VENV)/.dev
 	cd tests/interop && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
