@@ -64,13 +64,12 @@ class Gate:
 
     def fail(self, error: ConnectionFailed) -> None:
         """Nothing will leave any more: producers that wait now or later get this error."""
-        if self._error is None:
-            self._error = error
+        self._error = error
         self.queued = 0
         self._unwatch()
         for _, waiter in self._waiters:
             if not waiter.done():
-                waiter.set_exception(self._error)
+                waiter.set_exception(error)
                 waiter.exception()  # a producer that was cancelled meanwhile must not leave a warning
         self._waiters.clear()
 

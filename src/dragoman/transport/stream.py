@@ -100,7 +100,9 @@ class StreamTransport:
                 self._loop.call_soon(self._read_file)
 
     def _readable(self) -> None:
-        if self._batch:  # nobody took the last block yet: let the pipe fill, so the producer slows down
+        if (
+            self._batch and not self._discarding
+        ):  # nobody took the last block yet: let the pipe fill, so the producer slows down
             self._stop_reading()
             return
         try:
@@ -245,12 +247,12 @@ class StreamTransport:
             self._release(closed)
             self._closing.set_result(None)
 
-    async def _close_writing(self, error: ConnectionFailed) -> None:
+    async def _close_writing(self, error: ConnectionFailed, patience: float = CLOSE_PATIENCE) -> None:
         """Flush what is queued, then give the peer its end of file. New frames are refused at once."""
         if self._broken is None:
             self._broken = error
         try:
-            async with asyncio.timeout(CLOSE_PATIENCE):
+            async with asyncio.timeout(patience):
                 await self._gate.empty()
         except (TimeoutError, ConnectionFailed):
             pass

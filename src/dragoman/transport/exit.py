@@ -1,0 +1,99 @@
+"""How a child process ended: noticed once, kept as a status, said in words.
+
+Takes a pid and calls back inside the loop. The child stays a zombie until `close`, so that its pid and group
+cannot become somebody else's while the tree is being ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+_KEEP = getattr(os, "WNOWAIT", 0) | getattr(os, "WEXITED", 0)
+
+
+class Exit:
+    """Watches one child of ours through a pidfd, or a thread where there is none."""
+
+    def __init__(self, pid: int, ended: Callable[[], None]) -> None:
+        self.status: int | None = None
+        self.known = False
+        self._pid = pid
+        self._on_end = ended
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._reaped = False
+        self._pidfd = -1
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except (AttributeError, OSError):
+            threading.Thread(target=self._block, name=f"exit of {pid}", daemon=True).start()
+        else:
+            self._loop.add_reader(self._pidfd, self._readable)
+
+    async def wait(self, seconds: float) -> None:
+        """Return when the child ended, or after so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+
+    def describe(self) -> str:
+        """The exit in words: a status or the name of a signal."""
+        if self.status is None:
+            return "exited"
+        if self.status >= 0:
+            return f"exited with status {self.status}"
+        try:
+            return f"was ended by {signal.Signals(-self.status).name}"
+        except ValueError:
+            return f"was ended by signal {-self.status}"
+
+    def close(self) -> None:
+        """Stop watching, and let the zombie go."""
+        self._unwatch()
+        if not self._reaped:
+            try:
+                self._reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:
+                self._reaped = True
+
+    def _readable(self) -> None:
+        self._unwatch()
+        self._settle(self._look(os.WNOHANG))
+
+    def _unwatch(self) -> None:
+        fd, self._pidfd = self._pidfd, -1
+        if fd >= 0:
+            self._loop.remove_reader(fd)
+            os.close(fd)
+
+    def _look(self, flags: int) -> int | None:
+        """The status, leaving the zombie; None when somebody else took it (SIGCHLD ignored)."""
+        try:
+            if not hasattr(os, "waitid"):
+                self._reaped = True
+                return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            result = os.waitid(os.P_PID, self._pid, _KEEP | flags)
+        except ChildProcessError:
+            return None
+        if result is None:
+            return None
+        return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+    def _block(self) -> None:
+        status = self._look(0)
+        try:
+            self._loop.call_soon_threadsafe(self._settle, status)
+        except RuntimeError:
+            pass  # the loop is gone, and with it everybody who wanted to know
+
+    def _settle(self, status: int | None) -> None:
+        self.status = status
+        self.known = True
+        self._event.set()
+        self._on_end()
