@@ -15,8 +15,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GENERATORS = sorted(ROOT.glob("docs/generate/*.py"))
 
 # <!-- file: examples/parrot.py --> followed by a fenced block: the block is the file.
-SNIPPET = re.compile(r"<!-- file: (?P<path>\S+) -->\s*\n```python\n(?P<text>.*?)^```$", re.M | re.S)
-MARKER = re.compile(r"<!-- file: \S+ -->")
+SNIPPET = re.compile(r"^<!-- file: (?P<path>\S+) -->\s*\n```python\n(?P<text>.*?)^```$", re.M | re.S)
+MARKER = re.compile(r"^<!-- file: \S+ -->", re.M)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.M | re.S)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(<?(?P<target>[^)\s>]+)>?\)")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *#*$", re.M)
