@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.transport import records, tree
+from dragoman.transport import records
 from dragoman.transport.contract import LAST_WORDS, WRITE_STALL
 from dragoman.transport.exit import Exit
 from dragoman.transport.lastwords import LastWords
 from dragoman.transport.launch import Launched, launch
 from dragoman.transport.stream import StreamTransport
-from dragoman.transport.tree import Patience
+from dragoman.transport.tree import Patience, Tree
 from dragoman.transport.warden import WARDEN
 from dragoman.wire.frames import MAX_FRAME, Frame
 
@@ -83,6 +83,7 @@ class ProcessTransport(StreamTransport):
         self.pid = launched.pid
         self._launched = launched
         self._patience = patience
+        self._tree = Tree(launched.pid, launched.start, launched.token)
         self._gone: asyncio.Future[AgentExited] = self._loop.create_future()
         self._exit = Exit(launched.pid, self._exited)
         self._words = LastWords(launched.stderr, listener, self._words_ended)
@@ -118,13 +119,14 @@ class ProcessTransport(StreamTransport):
         error = TransportClosed(f"the connection to {self.peer} was closed{because}")
         gone = False
         try:
+            self._tree.survey()  # while all parents still live
             self._drain_output(error)
             await self._close_writing(error, self._patience.eof)
             await self._exit.wait(self._patience.eof)
-            gone = await tree.end(self.pid, self._launched.start, self._launched.token, self._patience)
+            gone = await self._tree.end(self._patience)
         finally:
             if not gone:
-                tree.end_now(self.pid, self._launched.start, self._launched.token)
+                self._tree.end_now()
             self._let_go(error, gone)
             self._closing.set_result(None)
 

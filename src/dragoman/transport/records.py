@@ -78,7 +78,7 @@ def reap() -> list[int]:
             owner = tree.look(record.owner)
             if owner is not None and owner.alive and owner.start == record.owner_start:
                 continue
-            ended += tree.end_now(record.pid, record.start, token)
+            ended += tree.Tree(record.pid, record.start, token).end_now()
         remove(token)
     return ended
 

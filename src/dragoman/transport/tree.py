@@ -53,63 +53,70 @@ def look(pid: int) -> Process | None:
     )
 
 
-def survey(leader: int, start: int, token: str) -> set[int]:
-    """The living processes of the tree; a negative number stands for a whole group where /proc is missing."""
-    try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return {-leader} if _signal(-leader, 0) else set()
-    table = {process.pid: process for pid in pids if (process := look(pid)) is not None}
-    ours = os.getpid()
-    first = table.get(leader)
-    # Group and session say something only while the leader holds its pid, if only as a zombie.
-    own = leader if first is not None and first.start == start else 0
-    members = set()
-    for process in table.values():
-        if process.start < start or process.pid == ours:
-            continue
-        in_group = own and own in (process.group, process.session)
-        if in_group or _marked(process.pid, token):
-            members.add(process.pid)
-    grown = -1
-    while grown != len(members):  # children of children, also of those that cleared their environment
-        grown = len(members)
-        members |= {process.pid for process in table.values() if process.parent in members}
-    return {pid for pid in members if table[pid].alive}
+class Tree:
+    """All processes of one spawned command; remembers whom it saw, for parents die and links with them."""
 
+    def __init__(self, leader: int, start: int, token: str) -> None:
+        self._leader = leader
+        self._start = start
+        self._token = token
+        self._seen: dict[int, int] = {}  # pid: start
 
-def strike(members: set[int], number: int) -> None:
-    """Send one signal to each."""
-    for pid in members:
-        _signal(pid, number)
+    def survey(self) -> set[int]:
+        """The living members; a negative number stands for a whole group where /proc is missing."""
+        try:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        except OSError:
+            return {-self._leader} if _signal(-self._leader, 0) else set()
+        table = {process.pid: process for pid in pids if (process := look(pid)) is not None}
+        members = self._roots(table)
+        grown = -1
+        while grown != len(members):  # children of children, also of those that cleared their environment
+            grown = len(members)
+            members |= {process.pid for process in table.values() if process.parent in members}
+        members.discard(os.getpid())
+        self._seen = {pid: table[pid].start for pid in members}
+        return {pid for pid in members if table[pid].alive}
 
+    async def end(self, patience: Patience) -> bool:
+        """TERM, then KILL, each with its patience; True when nothing is left."""
+        for number, seconds in ((signal.SIGTERM, patience.term), (signal.SIGKILL, patience.kill)):
+            struck: set[int] = set()
+            deadline = time.monotonic() + seconds
+            pause = _FIRST_LOOK
+            while members := self.survey():
+                _strike(members - struck, number)
+                struck |= members
+                if time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LAST_LOOK)
+            else:
+                return True
+        return not self.survey()
 
-async def end(leader: int, start: int, token: str, patience: Patience) -> bool:
-    """TERM, then KILL, each with its patience; True when nothing is left."""
-    for number, seconds in ((signal.SIGTERM, patience.term), (signal.SIGKILL, patience.kill)):
+    def end_now(self) -> list[int]:
+        """KILL without waiting, for when there is no time left; twice, for those that were just forking."""
         struck: set[int] = set()
-        deadline = time.monotonic() + seconds
-        pause = _FIRST_LOOK
-        while members := survey(leader, start, token):
-            strike(members - struck, number)
+        for _ in range(2):
+            members = self.survey()
+            _strike(members, signal.SIGKILL)
             struck |= members
-            if time.monotonic() >= deadline:
-                break
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LAST_LOOK)
-        else:
-            return True
-    return not survey(leader, start, token)
+        return sorted(struck)
 
-
-def end_now(leader: int, start: int, token: str) -> list[int]:
-    """KILL without waiting, for when there is no time left; twice, for those that were just forking."""
-    struck: set[int] = set()
-    for _ in range(2):
-        members = survey(leader, start, token)
-        strike(members, signal.SIGKILL)
-        struck |= members
-    return sorted(struck)
+    def _roots(self, table: dict[int, Process]) -> set[int]:
+        """Whom we know without asking for parents: the group, the marked, and those seen before."""
+        first = table.get(self._leader)
+        # Group and session say something only while the leader holds its pid, if only as a zombie.
+        own = self._leader if first is not None and first.start == self._start else 0
+        roots = set()
+        for process in table.values():
+            if process.start < self._start:
+                continue
+            in_group = own and own in (process.group, process.session)
+            if in_group or self._seen.get(process.pid) == process.start or _marked(process.pid, self._token):
+                roots.add(process.pid)
+        return roots
 
 
 def _marked(pid: int, token: str) -> bool:
@@ -130,3 +137,8 @@ def _signal(pid: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def _strike(members: set[int], number: int) -> None:
+    for pid in members:
+        _signal(pid, number)
