@@ -1,0 +1,315 @@
+"""Paths confined to the folders that a client lends, by walking descriptors one component at a time.
+
+Takes roots and a path from a peer, gives an open directory and a name in it, or a descriptor. The kernel is
+never asked to follow a link or to go up: both are done here and must stay inside, so the object opened is the
+object checked, whatever changes meanwhile. Knows nothing of contents; files and terminals are above.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from dragoman.errors import Kind, ProtocolError
+
+# What Linux itself follows before it says ELOOP; more is a ring.
+MAX_LINKS = 40
+
+# PATH_MAX of Linux in bytes: a longer path could not be named by any other program.
+MAX_PATH = 4096
+
+# A name that turns into a link between look and open is walked again; more often than this is an attack.
+ATTEMPTS = 8
+
+# O_PATH needs only search permission, as an ordinary lookup does; systems without it must be able to read.
+_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
+
+# What the operating system says, as an error kind and words that follow the path.
+_FAULTS: dict[int, tuple[str, str]] = {
+    errno.ENOENT: (Kind.RESOURCE_NOT_FOUND, "does not exist"),
+    errno.ENOTDIR: (Kind.RESOURCE_NOT_FOUND, "does not exist: a part of the path is not a folder"),
+    errno.EISDIR: (Kind.INVALID_PARAMS, "is a folder, not a file"),
+    errno.EEXIST: (Kind.INVALID_PARAMS, "exists already"),
+    errno.ELOOP: (Kind.INVALID_PARAMS, "goes through too many links"),
+    errno.ENAMETOOLONG: (Kind.INVALID_PARAMS, "has a name that is too long"),
+    errno.ENXIO: (Kind.INVALID_PARAMS, "is not a regular file"),
+    errno.EACCES: (Kind.ACCESS_DENIED, "is closed to the user that this client runs as"),
+    errno.EPERM: (Kind.ACCESS_DENIED, "is closed to the user that this client runs as"),
+    errno.EROFS: (Kind.ACCESS_DENIED, "is on a read-only file system"),
+    errno.EFBIG: (Kind.TOO_LARGE, "is larger than the file system allows"),
+}
+
+
+class Roots:
+    """The folders that are lent; links in their own paths are resolved once, here."""
+
+    __slots__ = ("_by_spelling", "real")
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        spellings: dict[str, str] = {}
+        for path in paths:
+            checked(path)
+            real = os.path.realpath(path)
+            spellings.setdefault(real, real)
+            # The path as given stays valid too: on macOS /tmp/x is really /private/tmp/x. Not with '..',
+            # which means something else once the links before it are resolved.
+            parts = [part for part in path.split("/") if part not in ("", ".")]
+            if ".." not in parts:
+                spellings.setdefault("/" + "/".join(parts), real)
+        self._by_spelling = spellings
+        self.real: tuple[str, ...] = tuple(dict.fromkeys(spellings.values()))
+
+    def locate(self, parts: Sequence[str]) -> tuple[str, list[str]] | None:
+        """The root that an absolute path enters, and the parts that remain; None if it enters none."""
+        seen: list[str] = []
+        for index, part in enumerate(parts):
+            if part == "..":
+                del seen[-1:]
+            elif part not in ("", "."):
+                seen.append(part)
+            root = self._by_spelling.get("/" + "/".join(seen))
+            if root is not None:
+                return root, list(parts[index + 1 :])
+        return None
+
+
+class Spot:
+    """Where a path leads: an open directory inside the roots and a name in it that was not a link."""
+
+    __slots__ = ("asked", "directory", "name", "path")
+
+    def __init__(self, directory: int, name: str, path: str, asked: str) -> None:
+        self.directory = directory
+        self.name = name
+        self.path = path
+        self.asked = asked
+
+    def __enter__(self) -> Spot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self, flags: int, mode: int = 0o666) -> int:
+        """Open the name, never a link; OSError as the system gives it."""
+        quiet = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+        return os.open(self.name, flags | quiet, mode, dir_fd=self.directory)
+
+    def stat(self) -> os.stat_result | None:
+        """What the name is now, links not followed; None if nothing is there."""
+        try:
+            return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def close(self) -> None:
+        """Give the directory back."""
+        if self.directory >= 0:
+            os.close(self.directory)
+            self.directory = -1
+
+
+def find(roots: Roots, path: str, *, base: str | None = None, make_directories: bool = False) -> Spot:
+    """Walk to where a path leads; the name may be missing, its folder may not (unless it is to be made)."""
+    asked = checked(path, base)
+    with faults_of(asked):
+        return _Walk(roots, asked, make_directories=make_directories).go()
+
+
+def open_inside(roots: Roots, path: str, flags: int, mode: int = 0o666, *, base: str | None = None) -> int:
+    """Open what a path names if it lies inside the roots; gives a descriptor that is never inherited."""
+    for attempt in range(ATTEMPTS):
+        with find(roots, path, base=base) as spot, faults_of(spot.asked):
+            try:
+                return spot.open(flags, mode)
+            except OSError as error:
+                # ELOOP: the name became a link after the walk had seen that it was none.
+                if error.errno != errno.ELOOP or attempt == ATTEMPTS - 1:
+                    raise
+    raise AssertionError("unreachable")
+
+
+def resolve_inside(roots: Roots, path: str, *, base: str | None = None) -> str:
+    """The canonical path of what a path names, for people who are asked; it need not exist yet."""
+    asked = checked(path, base)
+    with faults_of(asked), _Walk(roots, asked, imagine=True).go() as spot:
+        return spot.path
+
+
+def checked(path: str, base: str | None = None) -> str:
+    """The absolute path a peer means, or invalid_params; relative ones only against a base."""
+    if not path:
+        raise ProtocolError(Kind.INVALID_PARAMS, "the path is empty")
+    if "\0" in path:
+        raise ProtocolError(Kind.INVALID_PARAMS, "the path contains a NUL character")
+    if not path.startswith("/"):
+        if base is None:
+            message = f"the path must be absolute: {path[:MAX_PATH]}"
+            raise ProtocolError(Kind.INVALID_PARAMS, message, {"path": path[:MAX_PATH]})
+        path = f"{base}/{path}"
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        message = "the path cannot be written in the file system's encoding"
+        raise ProtocolError(Kind.INVALID_PARAMS, message) from None
+    if size > MAX_PATH:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"the path is longer than {MAX_PATH} bytes")
+    return path
+
+
+@contextmanager
+def faults_of(path: str) -> Iterator[None]:
+    """Say an error of the operating system as an error that a peer understands."""
+    try:
+        yield
+    except OSError as error:
+        code = error.errno or 0
+        kind, words = _FAULTS.get(code, (Kind.INTERNAL_ERROR, f"cannot be used: {os.strerror(code)}"))
+        raise ProtocolError(kind, f"{path} {words}", file_data(path)) from error
+
+
+def file_data(path: str) -> dict[str, Any]:
+    """The data of an error about a file: its uri, as peers expect it (peers.md 28)."""
+    from urllib.parse import quote
+
+    return {"uri": "file://" + quote(os.fsencode(path))}
+
+
+class _Walk:
+    """One walk: the directory reached, the names that led there, and the parts still to do (last first)."""
+
+    def __init__(
+        self, roots: Roots, path: str, *, make_directories: bool = False, imagine: bool = False
+    ) -> None:
+        self.roots = roots
+        self.path = path
+        self.make_directories = make_directories
+        self.imagine = imagine
+        self.links = 0
+        self.fd = -1
+        self.root = ""
+        self.names: list[str] = []
+        self.todo: list[str] = []
+
+    def go(self) -> Spot:
+        try:
+            self._enter(self.path.split("/"))
+            while self.todo:
+                part = self.todo.pop()
+                if part in ("", "."):
+                    continue
+                if part == "..":
+                    self._ascend()
+                elif self.todo:  # an empty part counts: what stands before a slash is a folder
+                    if not self._descend(part):
+                        return self._stop("/".join([part, *reversed(self.todo)]))
+                elif not self._follow(part):
+                    return self._stop(part)
+            return self._stop(".")
+        except BaseException:
+            self._leave()
+            raise
+
+    def _stop(self, name: str) -> Spot:
+        directory = self._here()
+        self.fd = -1
+        path = os.path.normpath("/".join([self.root.rstrip("/"), *self.names, name]))
+        return Spot(directory, name, path, self.path)
+
+    def _enter(self, parts: Sequence[str]) -> None:
+        """Start over from the root that an absolute path enters."""
+        found = self.roots.locate(parts)
+        if found is None:
+            lent = ", ".join(self.roots.real) or "nothing is lent"
+            message = f"{self.path} is outside the folders lent to the agent ({lent})"
+            raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(self.path))
+        self._leave()
+        self.root, rest = found
+        self.names.clear()
+        self.todo = rest[::-1]
+
+    def _ascend(self) -> None:
+        """Go up by our own memory of the way: '..' of a folder that was moved could lead anywhere."""
+        if self.names:
+            self.names.pop()
+            self._leave()
+        else:  # out of this root; the path may still come back in, by name
+            self._enter([*os.path.dirname(self.root).split("/"), *reversed(self.todo)])
+
+    def _descend(self, name: str) -> bool:
+        """Step into a folder, or through a link; False if it is missing and that is allowed."""
+        try:
+            inner = self._step(name)
+        except OSError as error:
+            if error.errno in _NOT_A_DIRECTORY and self._follow(name):
+                return True
+            if error.errno != errno.ENOENT:
+                raise
+            if self.imagine and ".." not in self.todo:
+                return False
+            folder = "/".join([self.root.rstrip("/"), *self.names, name])
+            message = f"{self.path} does not exist: there is no folder {folder}, create it first"
+            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, file_data(self.path)) from error
+        self._leave()
+        self.fd = inner
+        self.names.append(name)
+        return True
+
+    def _step(self, name: str) -> int:
+        here = self._here()
+        try:
+            return os.open(name, _DIRECTORY, dir_fd=here)
+        except FileNotFoundError:
+            if not self.make_directories:
+                raise
+        try:
+            os.mkdir(name, dir_fd=here)
+        except FileExistsError:
+            pass  # somebody else made it; whatever it is now is looked at like any other
+        return os.open(name, _DIRECTORY, dir_fd=here)
+
+    def _follow(self, name: str) -> bool:
+        """If the name is a link, put its target before the parts still to do."""
+        try:
+            target = os.readlink(name, dir_fd=self._here())
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return False
+            raise
+        self.links += 1
+        if self.links > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        parts = target.split("/")
+        if target.startswith("/"):
+            self._enter([*parts, *reversed(self.todo)])
+        else:
+            self.todo.extend(reversed(parts))
+        return True
+
+    def _here(self) -> int:
+        """The directory reached; opened again from the top, without links, after going up."""
+        if self.fd < 0:
+            fd = os.open("/", _DIRECTORY)
+            for name in [*self.root.split("/"), *self.names]:
+                if not name:
+                    continue
+                outer = fd
+                try:
+                    fd = os.open(name, _DIRECTORY, dir_fd=outer)
+                finally:
+                    os.close(outer)
+            self.fd = fd
+        return self.fd
+
+    def _leave(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
