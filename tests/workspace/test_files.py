@@ -1,0 +1,287 @@
+"""Files: text comes and goes exactly as it is, by lines when asked for, and never outside."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.workspace.files import Files, Page, Written
+
+
+def refusal(call: Callable[[], object]) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Path:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("canary")
+    (tmp_path / "inside").mkdir()
+    return tmp_path / "inside"
+
+
+@pytest.fixture
+def files(inside: Path) -> Files:
+    return Files([str(inside)])
+
+
+THREE = "line one\nline two\nline three\n"
+
+
+@pytest.mark.item("001-09")
+@pytest.mark.parametrize(
+    ("content", "line", "limit", "page"),
+    [
+        (THREE, None, None, Page(THREE, 3, False)),
+        (THREE, 2, 1, Page("line two", 3, True)),
+        (THREE, 1, 2, Page("line one\nline two", 3, True)),
+        (THREE, None, 1, Page("line one", 3, True)),
+        (THREE, 0, 1, Page("line one", 3, True)),
+        (THREE, 3, 1, Page("line three", 3, False)),
+        (THREE, 3, 2, Page("line three\n", 3, False)),
+        (THREE, 2, None, Page("line two\nline three\n", 3, False)),
+        (THREE, None, 2000, Page(THREE, 3, False)),
+        (THREE, 4, 1, Page("", 3, False)),
+        (THREE, 5, 1, Page("", 3, False)),
+        (THREE, 4_294_967_295, 4_294_967_295, Page("", 3, False)),
+        (THREE, 2, 0, Page("", 3, True)),
+        ("a\nb", 2, 1, Page("b", 2, False)),
+        ("a\nb", 1, 2, Page("a\nb", 2, False)),
+        ("a\r\nb\r\nc", 1, 2, Page("a\r\nb", 3, True)),
+        ("\n\n", 1, 1, Page("", 2, True)),
+        ("", None, None, Page("", 0, False)),
+        ("", 1, 5, Page("", 0, False)),
+        ("a\u2028b\x0cc\rd\n", 1, 1, Page("a\u2028b\x0cc\rd", 1, False)),
+    ],
+)
+def test_lines_are_counted_from_one_and_cut_without_the_last_newline(
+    files: Files, inside: Path, content: str, line: int | None, limit: int | None, page: Page
+) -> None:
+    (inside / "f").write_bytes(content.encode())
+    assert files.read_page(str(inside / "f"), line, limit) == page
+    assert files.read_text(str(inside / "f"), line, limit) == page.text
+
+
+@pytest.mark.parametrize(("line", "limit"), [(-1, None), (None, -1)])
+def test_negative_lines_are_invalid(files: Files, inside: Path, line: int | None, limit: int | None) -> None:
+    error = refusal(lambda: files.read_text(str(inside / "f"), line, limit))
+    assert error.kind == Kind.INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a\r\nb\rc\n", "\ufeffmarked", "tab\tand\x00nul", "日本語🙂\n", "\u2028"]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "UTF-16-LE"])
+def test_text_comes_back_exactly_as_it_was_written(
+    files: Files, inside: Path, text: str, encoding: str
+) -> None:
+    path = str(inside / "f")
+    size = len(text.encode(encoding))
+    assert files.write_text(path, text, encoding) == Written(size, created=True)
+    assert (inside / "f").read_bytes() == text.encode(encoding)
+    assert files.read_text(path, encoding=encoding) == text
+    assert files.write_text(path, text, encoding) == Written(size, created=False)
+
+
+def test_another_encoding_is_used_when_named(files: Files, inside: Path) -> None:
+    files.write_text(str(inside / "f"), "grün", "latin-1")
+    assert (inside / "f").read_bytes() == b"gr\xfcn"
+    assert files.read_text(str(inside / "f"), encoding="iso-8859-1") == "grün"
+    error = refusal(lambda: files.read_text(str(inside / "f")))
+    assert error.kind == Kind.INVALID_PARAMS
+    assert "utf-8" in error.message
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "hex", "zlib", "", "a\0b", "ascii"])
+def test_an_encoding_that_cannot_say_it_is_invalid_and_writes_nothing(
+    files: Files, inside: Path, encoding: str
+) -> None:
+    error = refusal(lambda: files.write_text(str(inside / "f"), "grün", encoding))
+    assert error.kind == Kind.INVALID_PARAMS
+    assert error.data == {"encoding": encoding}
+    assert os.listdir(inside) == []
+    (inside / "f").write_text("grün")
+    assert refusal(lambda: files.read_text(str(inside / "f"), encoding=encoding)).kind == Kind.INVALID_PARAMS
+
+
+def test_a_lone_surrogate_is_never_written(files: Files, inside: Path) -> None:
+    error = refusal(lambda: files.write_text(str(inside / "f"), "cut \ud83d"))
+    assert error.kind == Kind.INVALID_PARAMS
+    assert os.listdir(inside) == []
+
+
+def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(
+    files: Files, inside: Path
+) -> None:
+    umask = os.umask(0o027)
+    try:
+        files.write_text(str(inside / "new"), "x")
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE((inside / "new").stat().st_mode) == 0o640
+    for mode in (0o755, 0o600, 0o666):
+        (inside / "new").chmod(mode)
+        files.write_text(str(inside / "new"), "y")
+        assert stat.S_IMODE((inside / "new").stat().st_mode) == mode
+
+
+def test_a_file_is_replaced_at_once_and_no_other_file_is_left(files: Files, inside: Path) -> None:
+    (inside / "f").write_text("old")
+    with (inside / "f").open() as reader:
+        files.write_text(str(inside / "f"), "new")
+        assert reader.read() == "old"
+    assert os.listdir(inside) == ["f"]
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inside / "f").write_text("old")
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    for path in ("f", "g"):
+        for overwrite in (True, False):
+            with pytest.raises(ProtocolError):
+                files.write_text(str(inside / path), "new", overwrite=overwrite)
+    assert os.listdir(inside) == ["f"]
+    assert (inside / "f").read_text() == "old"
+
+
+def test_a_hard_link_to_a_file_outside_is_cut_not_written_through(files: Files, inside: Path) -> None:
+    outside = inside.parent / "outside" / "file"
+    os.link(outside, inside / "f")
+    files.write_text(str(inside / "f"), "changed")
+    assert outside.read_text() == "canary"
+    assert (inside / "f").read_text() == "changed"
+
+
+def test_writing_to_a_link_inside_writes_its_target_and_keeps_the_link(files: Files, inside: Path) -> None:
+    (inside / "sub").mkdir()
+    (inside / "sub" / "real").write_text("old")
+    (inside / "link").symlink_to("sub/real")
+    assert files.write_text(str(inside / "link"), "new") == Written(3, created=False)
+    assert (inside / "link").is_symlink()
+    assert (inside / "sub" / "real").read_text() == "new"
+    (inside / "dangling").symlink_to(inside / "sub" / "fresh")
+    assert files.write_text(str(inside / "dangling"), "new") == Written(3, created=True)
+    assert (inside / "sub" / "fresh").read_text() == "new"
+
+
+@pytest.mark.parametrize("target", ["../outside/file", "../outside/new", "/dev/null"])
+@pytest.mark.parametrize("create_directories", [True, False])
+def test_a_link_outside_is_neither_read_nor_written(
+    files: Files, inside: Path, target: str, create_directories: bool
+) -> None:
+    (inside / "link").symlink_to(target)
+    path = str(inside / "link")
+    assert refusal(lambda: files.read_text(path)).kind == Kind.ACCESS_DENIED
+    write = refusal(lambda: files.write_text(path, "x", create_directories=create_directories))
+    assert write.kind == Kind.ACCESS_DENIED
+    assert (inside.parent / "outside" / "file").read_text() == "canary"
+    assert os.listdir(inside.parent / "outside") == ["file"]
+
+
+def test_pipes_sockets_and_folders_are_refused_without_waiting(
+    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(inside / "fifo")
+    (inside / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.chdir(inside)  # the system allows a socket only a short path
+        server.bind("socket")
+        for name in ("fifo", "socket", "folder", "."):
+            path = str(inside / name)
+            assert refusal(partial(files.read_text, path)).kind == Kind.INVALID_PARAMS, name
+            assert refusal(partial(files.write_text, path, "x")).kind == Kind.INVALID_PARAMS, name
+    assert stat.S_ISFIFO((inside / "fifo").stat().st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no device to refuse")
+def test_a_device_is_refused_even_where_devices_are_inside() -> None:
+    files = Files(["/dev"])
+    assert refusal(lambda: files.read_text("/dev/zero")).kind == Kind.INVALID_PARAMS
+    assert refusal(lambda: files.write_text("/dev/zero", "x")).kind == Kind.INVALID_PARAMS
+
+
+def test_what_is_too_large_is_neither_read_nor_written(inside: Path) -> None:
+    files = Files([str(inside)], max_bytes=10)
+    files.write_text(str(inside / "f"), "0123456789")
+    assert files.read_text(str(inside / "f")) == "0123456789"
+    assert refusal(lambda: files.write_text(str(inside / "f"), "0123456789a")).kind == Kind.TOO_LARGE
+    (inside / "f").write_text("0123456789a")
+    error = refusal(lambda: files.read_text(str(inside / "f"), 1, 1))
+    assert error.kind == Kind.TOO_LARGE
+    assert error.data == {"size": 11, "limit": 10}
+
+
+def test_a_file_that_says_no_size_is_still_bounded() -> None:
+    if not os.path.exists("/proc/cpuinfo"):
+        pytest.skip("no file without a size")
+    assert os.stat("/proc/cpuinfo").st_size == 0
+    assert refusal(lambda: Files(["/proc"], max_bytes=10).read_text("/proc/cpuinfo")).kind == Kind.TOO_LARGE
+
+
+def test_an_existing_file_is_kept_when_overwriting_is_not_wanted(files: Files, inside: Path) -> None:
+    path = str(inside / "f")
+    assert files.write_text(path, "first", overwrite=False) == Written(5, created=True)
+    error = refusal(lambda: files.write_text(path, "second", overwrite=False))
+    assert error.kind == Kind.INVALID_PARAMS
+    assert "exists already" in error.message
+    assert files.read_text(path) == "first"
+
+
+def test_missing_folders_are_made_only_when_asked_for(files: Files, inside: Path) -> None:
+    path = str(inside / "a" / "b" / "f")
+    error = refusal(lambda: files.write_text(path, "x"))
+    assert error.kind == Kind.RESOURCE_NOT_FOUND
+    assert f"no folder {inside}/a" in error.message
+    assert os.listdir(inside) == []
+    files.write_text(path, "x", create_directories=True)
+    assert files.read_text(path) == "x"
+
+
+def test_a_missing_file_is_told_with_its_uri(files: Files, inside: Path) -> None:
+    error = refusal(lambda: files.read_text(str(inside / "AGENTS.md")))
+    assert error.kind == Kind.RESOURCE_NOT_FOUND
+    assert error.data == {"uri": f"file://{inside}/AGENTS.md"}
+
+
+def test_what_belongs_to_the_client_is_read_but_never_written(inside: Path) -> None:
+    (inside / "own").mkdir()
+    (inside / "x").mkdir()
+    (inside / "own" / "policy.toml").write_text("strict")
+    (inside / "way").symlink_to("own")
+    files = Files([str(inside)], protected=[str(inside / "own"), str(inside / "token")])
+    for path in ("own/policy.toml", "own/new", "way/policy.toml", "token", "x/../own/policy.toml"):
+        error = refusal(partial(files.write_text, str(inside / path), "loose"))
+        assert error.kind == Kind.ACCESS_DENIED
+    assert files.read_text(str(inside / "way" / "policy.toml")) == "strict"
+    assert files.write_text(str(inside / "owner"), "x").created
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_file_stays_as_it_is(files: Files, inside: Path) -> None:
+    (inside / "f").write_text("old")
+    (inside / "f").chmod(0o444)
+    assert refusal(lambda: files.write_text(str(inside / "f"), "new")).kind == Kind.ACCESS_DENIED
+    assert (inside / "f").read_text() == "old"
+
+
+def test_relative_paths_are_taken_against_the_base(inside: Path) -> None:
+    files = Files([str(inside)], base=str(inside))
+    files.write_text("f", "x")
+    assert files.read_text(str(inside / "f")) == "x"
+    assert files.resolve("./f") == str(inside / "f")
+    assert refusal(lambda: files.read_text("../outside/file")).kind == Kind.ACCESS_DENIED
