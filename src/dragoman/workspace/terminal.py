@@ -1,0 +1,240 @@
+"""One command that runs for an agent: its output so far, its end, and the signals it gets.
+
+Takes a started process and the pipe it writes to, gives the bounded tail of its output and how it ended. The
+process leads a group of its own, which is killed as a whole; what leaves the group (a daemon) is not found
+again. Terminals start commands and are above; knows nothing of folders or ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.workspace.tail import Tail
+
+if TYPE_CHECKING:
+    import subprocess
+
+# From SIGTERM to SIGKILL: enough to remove lock files, short enough for an agent that waits for the end.
+GRACE = 2.0
+
+# After SIGKILL only a process stuck in the kernel lives on; it is left behind after this long.
+PATIENCE = 5.0
+
+_CHUNK = 64 * 1024
+
+# Read at most after the end: what the command wrote lies in the pipe; a child left behind may write forever.
+_DRAIN = 4 * 1024 * 1024
+
+_TERM = int(signal.SIGTERM)
+_KILL = int(signal.SIGKILL)
+
+
+class Exit(NamedTuple):
+    """How a command ended: a code, or the name of the signal that ended it."""
+
+    code: int | None
+    signal: str | None
+
+
+class Output(NamedTuple):
+    """What a command wrote so far, whether its start was dropped, and how it ended if it has."""
+
+    text: str
+    truncated: bool
+    exit: Exit | None
+
+
+class Terminal:
+    """One command: running until its process ends, known by its id until it is released."""
+
+    def __init__(
+        self,
+        id: str,
+        process: subprocess.Popen[bytes],
+        pipe: int,
+        tail: Tail,
+        grace: float,
+        forget: Callable[[], object],
+    ) -> None:
+        self.id = id
+        self.pid = process.pid
+        self.timed_out = False
+        self._process = process
+        self._pipe = pipe
+        self._tail = tail
+        self._grace = grace
+        self._forget = forget
+        self._loop = asyncio.get_running_loop()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._exit: Exit | None = None
+        self._ended = asyncio.Event()
+        self._released = False
+        self._loop.add_reader(pipe, self._readable)
+        self._watch()
+
+    @property
+    def buried(self) -> bool:
+        """Whether nothing is left of the process."""
+        return self._process.returncode is not None
+
+    def output(self) -> Output:
+        """What the command wrote until now; never waits."""
+        text, truncated = self._tail.read(final=self._pipe < 0)
+        return Output(text, truncated, self._exit)
+
+    async def wait(self) -> Exit:
+        """Wait for the end of the command; may be cancelled without harm."""
+        await self._ended.wait()
+        return self._exit or Exit(None, None)
+
+    def kill(self, signal: str = "SIGTERM", force: bool = False) -> bool:
+        """Signal the whole process group; SIGTERM becomes SIGKILL after the grace. False if it had ended."""
+        number = _signal_number("SIGKILL" if force else signal)
+        running = self._exit is None
+        self._signal(number)
+        if running and number == _TERM:
+            self._timers.append(self._loop.call_later(self._grace, self._signal, _KILL))
+        return running
+
+    async def release(self) -> None:
+        """End the whole process group and forget the id; what was written can still be read here."""
+        self._forget()
+        if self._released:
+            await self._bounded(self._grace + PATIENCE)
+            return
+        self._released = True
+        try:
+            if self._exit is None:
+                self._signal(_TERM)
+                await self._bounded(self._grace)
+        finally:
+            self._signal(_KILL)
+            if self._exit is not None:
+                self._bury()
+        await self._bounded(PATIENCE)
+        self._end(Exit(None, "SIGKILL"))  # no effect unless the kernel holds on to it
+
+    def expire_after(self, seconds: float) -> None:
+        """Kill the command if it still runs then, and remember that this was why."""
+        self._timers.append(self._loop.call_later(seconds, self._expire))
+
+    def _expire(self) -> None:
+        self.timed_out = self.kill()
+
+    async def _bounded(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+
+    def _watch(self) -> None:
+        """Have _exited called when the process ends: by its descriptor, or by a thread if it has none."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            import threading
+
+            threading.Thread(target=self._attend, name=self.id, daemon=True).start()
+            return
+        self._loop.add_reader(pidfd, self._pidfd_ready, pidfd)
+
+    def _pidfd_ready(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
+        self._exited(_peek(self.pid))
+
+    def _attend(self) -> None:
+        status = _peek(self.pid) if hasattr(os, "waitid") else _exit_of(self._process.wait())
+        try:
+            self._loop.call_soon_threadsafe(self._exited, status)
+        except RuntimeError:
+            pass  # the loop is closed: nobody asks any more
+
+    def _exited(self, status: Exit) -> None:
+        self._drain()
+        self._end(status)
+        if self._released:
+            self._bury()
+
+    def _end(self, status: Exit) -> None:
+        if self._exit is None:
+            self._exit = status
+            self._ended.set()
+            for timer in self._timers:
+                timer.cancel()
+            self._timers.clear()
+
+    def _bury(self) -> None:
+        """Kill what is left of the group, then take the status: only then can the group's id be reused."""
+        self._signal(_KILL)
+        self._process.poll()
+        self._drain()
+        self._hang_up()
+
+    def _signal(self, number: int) -> None:
+        if self._process.returncode is None:
+            try:
+                os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass  # gone, or a set-user-id program; macOS says the latter of a zombie too
+
+    def _drain(self) -> None:
+        taken = 0
+        while taken < _DRAIN and (size := self._take()):
+            taken += size
+
+    def _readable(self) -> None:
+        self._take()
+
+    def _take(self) -> int:
+        """Move what the pipe holds to the tail; 0 when it holds nothing now, or nothing ever again."""
+        if self._pipe < 0:
+            return 0
+        try:
+            chunk = os.read(self._pipe, _CHUNK)
+        except BlockingIOError:
+            return 0
+        if not chunk:
+            self._hang_up()
+        self._tail.feed(chunk)
+        return len(chunk)
+
+    def _hang_up(self) -> None:
+        if self._pipe >= 0:
+            self._loop.remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+def _signal_number(name: str) -> int:
+    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+    try:
+        return int(signal.Signals[full])
+    except KeyError:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"there is no signal {name}", {"signal": name}) from None
+
+
+def _peek(pid: int) -> Exit:
+    """How a process ended, waiting for it, without taking its status: its id, and its group's, stay ours."""
+    try:
+        status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:
+        return Exit(None, None)  # somebody else in this program waited for all children
+    if status is None or status.si_code == os.CLD_EXITED:
+        return Exit(status.si_status if status else None, None)
+    return _exit_of(-status.si_status)
+
+
+def _exit_of(returncode: int) -> Exit:
+    if returncode >= 0:
+        return Exit(returncode, None)
+    try:
+        return Exit(None, signal.Signals(-returncode).name)
+    except ValueError:
+        return Exit(None, f"SIG{-returncode}")  # a real-time signal has no name of its own

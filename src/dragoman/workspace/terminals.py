@@ -1,0 +1,177 @@
+"""Terminals that a client lends an agent: commands that run in the lent folders, their output and their end.
+
+Takes a command as peers give it (peers.md 27), gives a Terminal, known by its id until it is released. Only
+where a command starts is confined, not what it does: that is a question for policy, asked before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.workspace.paths import Roots, Spot, find
+from dragoman.workspace.tail import Tail
+from dragoman.workspace.terminal import GRACE, Terminal
+
+if TYPE_CHECKING:
+    import subprocess
+
+# Real agents open a handful; more is a leak, and every one is a process tree of the user's.
+MAX_OPEN = 32
+
+# Output kept when the agent names no limit: a long build log, and small enough for one message.
+OUTPUT_LIMIT = 1024 * 1024
+
+# The most an agent can ask us to keep: memory is the client's (peers.md C4-34).
+OUTPUT_CEILING = 16 * 1024 * 1024
+
+_SHELL = "/bin/sh"
+_SHELL_CHARACTERS = frozenset(" \t\r\n|&;<>()$`\\\"'*?[]{}#~=!")
+
+# How a start that failed is told: errno -> kind and words that follow the command.
+_START_FAULTS: dict[int, tuple[str, str]] = {
+    errno.ENOENT: (Kind.RESOURCE_NOT_FOUND, "was not found; is it installed and on the PATH?"),
+    errno.ENOTDIR: (Kind.RESOURCE_NOT_FOUND, "was not found; a part of its path is not a folder"),
+    errno.EACCES: (Kind.ACCESS_DENIED, "may not be executed by the user that this client runs as"),
+    errno.ENOEXEC: (Kind.INVALID_PARAMS, "is not a program; name its interpreter"),
+    errno.E2BIG: (Kind.TOO_LARGE, "has more arguments and environment than the system takes"),
+}
+
+
+class Terminals:
+    """The open terminals of one workspace."""
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        *,
+        max_open: int = MAX_OPEN,
+        output_limit: int = OUTPUT_LIMIT,
+        environ: Mapping[str, str] | None = None,
+        grace: float = GRACE,
+    ) -> None:
+        self._roots = Roots(roots)
+        self._max_open = max_open
+        self._output_limit = output_limit
+        self._environ = environ
+        self._grace = grace
+        self._open: dict[str, Terminal] = {}
+        self._alive: list[Terminal] = []  # also those that were released and are not quite gone
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def create(
+        self,
+        command: str,
+        args: Sequence[str] = (),
+        cwd: str | None = None,
+        env: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+        output_byte_limit: int | None = None,
+        timeout: float | None = None,
+    ) -> Terminal:
+        """Start a command and give its terminal at once; after `timeout` seconds it is killed."""
+        if self._closed:
+            raise ProtocolError(Kind.INVALID_STATE, "this workspace is closed; no terminal can be opened")
+        if len(self._open) >= self._max_open:
+            message = f"{self._max_open} terminals are open; release one first"
+            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_open})
+        limit = self._output_limit if output_byte_limit is None else output_byte_limit
+        tail = Tail(max(0, min(limit, OUTPUT_CEILING)))
+        environ = _environment(os.environ if self._environ is None else self._environ, env)
+        process, pipe = self._start(command, args, cwd, environ)
+        id = f"term_{os.urandom(8).hex()}"
+        terminal = Terminal(id, process, pipe, tail, self._grace, lambda: self._open.pop(id, None))
+        self._open[id] = terminal
+        self._alive = [other for other in self._alive if not other.buried]
+        self._alive.append(terminal)
+        if timeout is not None:
+            terminal.expire_after(timeout)
+        return terminal
+
+    def get(self, id: str) -> Terminal:
+        """The open terminal of this id, or resource_not_found."""
+        terminal = self._open.get(id)
+        if terminal is None:
+            message = f"there is no terminal {id}; it was released or never created here"
+            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, {"terminalId": id})
+        return terminal
+
+    async def close(self) -> None:
+        """Release every terminal; none can be created afterwards. Ends within grace and patience."""
+        self._closed = True
+        await asyncio.gather(*(terminal.release() for terminal in self._alive))
+
+    def _start(
+        self, command: str, args: Sequence[str], cwd: str | None, environ: dict[str, str]
+    ) -> tuple[subprocess.Popen[bytes], int]:
+        """Start a process; gives it and the end of the pipe that its output comes out of."""
+        words = _command_line(command, args)
+        if cwd is None and not self._roots.real:
+            raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
+        folder = self._roots.real[0] if cwd is None else cwd
+        with find(self._roots, folder.rstrip("/") + "/") as spot:
+            environ["PWD"] = spot.path
+            try:
+                return _spawn(words, spot, environ)
+            except OSError as error:
+                unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
+                kind, reason = _START_FAULTS.get(error.errno or 0, unknown)
+                raise ProtocolError(kind, f"{command} {reason}", {"command": command}) from error
+            except ValueError as error:  # a NUL, or a surrogate that the system cannot encode
+                message = f"the command cannot be passed on: {error}"
+                raise ProtocolError(Kind.INVALID_PARAMS, message) from error
+
+
+def _spawn(words: list[str], spot: Spot, environ: dict[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    import subprocess
+
+    # By descriptor where that can be said: the folder that was checked is the folder it starts in.
+    by_descriptor = f"/proc/self/fd/{spot.directory}"
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(reader, False)
+        process = subprocess.Popen(
+            words,
+            cwd=by_descriptor if os.path.exists(by_descriptor) else spot.path,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return process, reader
+
+
+def _command_line(command: str, args: Sequence[str]) -> list[str]:
+    """The words to execute; a command alone may be a whole shell line (droid, peers.md 27)."""
+    if not command:
+        raise ProtocolError(Kind.INVALID_PARAMS, "the command is empty")
+    if args or not _SHELL_CHARACTERS.intersection(command) or _is_program(command):
+        return [command, *args]
+    return [_SHELL, "-c", command]
+
+
+def _is_program(path: str) -> bool:
+    return path.startswith("/") and "\0" not in path and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _environment(
+    base: Mapping[str, str], more: Mapping[str, str] | Iterable[tuple[str, str]] | None
+) -> dict[str, str]:
+    environ = dict(base)
+    for name, value in more.items() if isinstance(more, Mapping) else more or ():
+        if not name or "=" in name or "\0" in name + value:
+            raise ProtocolError(Kind.INVALID_PARAMS, f"not an environment variable: {name!r}")
+        environ[name] = value
+    return environ
