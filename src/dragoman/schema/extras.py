@@ -22,7 +22,7 @@ class Along(dict[int, Any]):
 
 
 def extras(value: Any, kind: Any) -> Any | None:
-    """The members of a JSON value that its type does not know, nested at their place; None if there are none."""
+    """The members of a JSON value that its type does not know, nested at their place; None for none."""
     return _extras(value, shape_of(kind))
 
 

@@ -16,7 +16,7 @@ from dragoman.schema.base import Unknown
 from dragoman.schema.shape import Shape, shape_of
 
 MAX_DEPTH = 128
-"""Deepest nesting the second pass reads: real messages stay below 20, and Python's stack ends near 1000 frames."""
+"""Deepest nesting the second pass reads: real messages stay below 20, and Python allows some 1000 frames."""
 
 MAX_FAULTS = 1000
 """Most faults one error lists, so that a hostile message is not answered with a far longer one."""

@@ -1,0 +1,152 @@
+"""The one table: each row is consistent with its types, and its convenience reads what peers send."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema import initialize
+from dragoman.schema.base import Model, Unknown
+from dragoman.schema.methods import METHODS, Method, find
+from dragoman.schema.shape import Shape, shape_of
+from dragoman.schema.side import Side
+from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
+
+ROWS = list(METHODS.values())
+
+
+def _step(shape: Shape, part: str) -> list[Shape]:
+    name, _, is_list = part.partition("[")
+    found = []
+    for one in shape.variants.values() or [shape]:
+        for member in one.members:
+            if member.key == name:
+                inner = member.shape
+                found += [inner.items] if is_list and inner.items else [] if is_list else [inner]
+    return found
+
+
+def _walk(kind: Any, path: str) -> list[Shape]:
+    shapes = [shape_of(kind)]
+    for part in path.split("."):
+        shapes = [inner for shape in shapes for inner in _step(shape, part)]
+    return shapes
+
+
+def _capability(path: str) -> bool:
+    end, _, rest = path.partition(".")
+    kind: Any = {"agent": initialize.AgentCapabilities, "client": initialize.ClientCapabilities}[end]
+    return rest.startswith("_meta.dragoman.") or bool(_walk(kind, rest))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.side}-{row.name}")
+def test_a_row_agrees_with_its_types(row: Method) -> None:
+    assert METHODS[row.side, row.name] is row
+    assert issubclass(row.params, Model)
+    assert row.request is (row.result is not None)
+    assert row.result in (None, Any) or issubclass(row.result, Model)
+    assert row.since
+    keys = {field.encode_name for field in msgspec.structs.fields(row.params)}
+    assert row.scope == ("session" if "sessionId" in keys else "connection")
+    for path in row.ids:
+        assert _walk(row.params, path), path
+    for path in row.result_ids:
+        assert _walk(row.result, path), path
+    assert not row.gate or _capability(row.gate)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.side}-{row.name}")
+def test_every_session_and_terminal_id_is_listed(row: Method) -> None:
+    for kind, listed in ((row.params, row.ids), (row.result, row.result_ids)):
+        if isinstance(kind, type) and issubclass(kind, Model):
+            keys = {field.encode_name for field in msgspec.structs.fields(kind)}
+            assert {"sessionId", "terminalId", "elicitationId"} & keys <= set(listed)
+
+
+def test_the_two_sides_are_each_others_other() -> None:
+    assert Side.AGENT.other is Side.CLIENT
+    assert Side.CLIENT.other is Side.AGENT
+    assert f"{Side.AGENT}" == "agent"
+
+
+def test_the_same_name_can_mean_two_things_on_two_sides() -> None:
+    poll, push = find(Side.CLIENT, "terminal/output"), find(Side.AGENT, "terminal/output")
+    assert poll
+    assert push
+    assert poll.params is not push.params
+    assert find(Side.AGENT, "session/set_model") is None
+    assert find(Side.AGENT, "nes/start") is None
+
+
+def _update() -> Method:
+    row = find(Side.CLIENT, "session/update")
+    assert row
+    return row
+
+
+CHUNK = (
+    b'{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}'
+)
+
+
+def test_strict_decoding_gives_the_typed_update() -> None:
+    params = _update().decode_params(CHUNK)
+    assert isinstance(params.update, AgentMessageChunk)
+    assert _update().convert_params(msgspec.json.decode(CHUNK)) == params
+    assert _update().read_params(msgspec.Raw(CHUNK)) == (params, [])
+
+
+def test_reading_enters_the_second_pass_only_when_it_must() -> None:
+    raw = b'{"sessionId":"s","update":{"sessionUpdate":"dance","steps":[1,2]}}'
+    with pytest.raises(msgspec.ValidationError):
+        _update().decode_params(raw)
+    params, faults = _update().read_params(raw)
+    assert params.update == Unknown("dance", {"sessionUpdate": "dance", "steps": [1, 2]})
+    assert faults == []
+
+
+def test_reading_survives_half_an_emoji() -> None:
+    raw = CHUNK.replace(b'"a"', rb'"\ud83d"')
+    params, _ = _update().read_params(raw)
+    assert params.update.content.text == "\ufffd"
+
+
+def test_missing_params_are_an_empty_object() -> None:
+    row = find(Side.AGENT, "logout")
+    assert row
+    assert row.read_params(None)[0] == row.params()
+    with pytest.raises(ProtocolError) as caught:
+        _update().read_params(None)
+    assert caught.value.kind == Kind.INVALID_PARAMS
+
+
+def test_a_null_result_is_an_empty_one() -> None:
+    row = find(Side.CLIENT, "fs/write_text_file")
+    assert row
+    assert row.read_result(b"null")[0] == row.result()
+
+
+def test_an_update_with_only_meta_is_read_strictly() -> None:
+    raw = b'{"sessionId":"s","update":{"sessionUpdate":"session_info_update","_meta":{"x":1}}}'
+    assert _update().decode_params(raw).update == SessionInfoUpdate(meta={"x": 1})
+
+
+def test_the_table_comes_without_the_second_pass() -> None:
+    code = (
+        "import sys, dragoman.schema.methods\n"
+        "print([m for m in ('dragoman.schema.lenient', 'dragoman.schema.shape', 'json', 'inspect',"
+        " 'dataclasses') if m in sys.modules])"
+    )
+    bare = "import sys, msgspec; print([m for m in ('json', 'inspect', 'dataclasses') if m in sys.modules])"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        for text in (code, bare)
+    ]
+    assert said[0] == said[1]
