@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from dragoman.schema.initialize import InitializeParams, InitializeResult
 from dragoman.schema.side import Side
 
 
@@ -100,3 +101,9 @@ class Ledger:
     def __init__(self, peer: Side, settings: Settings) -> None:
         self.peer = peer
         self.settings = settings
+
+    def met(self, params: InitializeParams) -> None:
+        """The client introduced itself on this connection."""
+
+    def introduced(self, result: InitializeResult) -> None:
+        """The agent introduced itself on this connection."""

@@ -49,7 +49,9 @@ def parse(frame: bytes) -> Envelope:
         envelope = _reread(frame)
     if envelope.method is UNSET and envelope.result is UNSET and envelope.error is UNSET:
         found = None if envelope.id is UNSET else envelope.id
-        raise Malformed(Kind.INVALID_REQUEST, "neither a method, a result nor an error is in the message", found)
+        raise Malformed(
+            Kind.INVALID_REQUEST, "neither a method, a result nor an error is in the message", found
+        )
     return envelope
 
 

@@ -28,7 +28,9 @@ def repair(frame: bytes) -> Any:
             Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it"
         ) from None
     except ValueError as error:
-        raise ProtocolError(Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line") from None
+        raise ProtocolError(
+            Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line"
+        ) from None
 
 
 def scrub(value: Any, depth: int = 0) -> Any:

@@ -1,0 +1,65 @@
+"""The wire state of a connection and its sessions: what may be said when (seed 000 "Protocol States"). No I/O.
+
+A table from method to the state it needs. A connection is created, then initialized; a session is idle or processing.
+A wrong state is an invalid_state error, whose number is the dialect's affair. Content of sessions lives elsewhere.
+"""
+
+from __future__ import annotations
+
+from dragoman.errors import Kind, ProtocolError
+
+IDLE, PROCESSING = "idle", "processing"
+
+# Methods that may come before initialize; everything else needs it first.
+BEFORE_INITIALIZE = frozenset({"initialize", "$/cancel_request"})
+
+# The states of a session in which a method is allowed; methods not listed are allowed in any.
+SESSION_STATES: dict[str, frozenset[str]] = {
+    "session/prompt": frozenset({IDLE}),
+    "session/load": frozenset({IDLE}),
+    "session/resume": frozenset({IDLE}),
+    "session/fork": frozenset({IDLE}),
+}
+
+_WHY = {
+    "session/prompt": "a turn is already running in this session; cancel it or wait for its end",
+}
+
+
+class Lifecycle:
+    """The state of one connection."""
+
+    __slots__ = ("initialized", "sessions")
+
+    def __init__(self) -> None:
+        self.initialized = False
+        self.sessions: dict[str, str] = {}
+
+    def admit(self, method: str, session: str | None = None) -> None:
+        """Raise invalid_state unless this method may be said now."""
+        if not self.initialized and method not in BEFORE_INITIALIZE and not method.startswith("_"):
+            raise ProtocolError(Kind.INVALID_STATE, f"{method} came before initialize; send initialize first")
+        if self.initialized and method == "initialize":
+            raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
+        allowed = SESSION_STATES.get(method)
+        state = self.sessions.get(session) if session is not None else None
+        if allowed is not None and state is not None and state not in allowed:
+            why = _WHY.get(method, f"the session is {state}")
+            raise ProtocolError(Kind.INVALID_STATE, why, {"sessionId": session, "state": state})
+
+    def open(self, session: str) -> None:
+        """A session exists and is idle."""
+        self.sessions[session] = IDLE
+
+    def begin(self, session: str) -> None:
+        """A turn begins."""
+        self.sessions[session] = PROCESSING
+
+    def end(self, session: str) -> None:
+        """The turn is over."""
+        if session in self.sessions:
+            self.sessions[session] = IDLE
+
+    def close(self, session: str) -> None:
+        """The session is gone from this connection."""
+        self.sessions.pop(session, None)

@@ -1,0 +1,62 @@
+"""Params and results as Structs: strictly first, leniently when that fails.
+
+Takes raw JSON bytes or JSON values and the Struct type of the table's row; gives the Struct. No type means plain JSON
+values (extension methods). The faults of the second pass that did not matter go to `noted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman.wire.text import repair
+
+_any = msgspec.json.Decoder().decode
+
+
+@cache
+def _decoder(kind: type) -> Callable[[Any], Any]:
+    return msgspec.json.Decoder(kind).decode
+
+
+def read(kind: type | None, source: Any) -> Any:
+    """The Struct that the source says; ProtocolError with every fault when a required part is wrong."""
+    if kind is None:
+        return values(source)
+    if type(source) is Raw:
+        try:
+            return _decoder(kind)(source)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return _second(kind, values(source))
+    if isinstance(source, msgspec.Struct):
+        return source
+    try:
+        return msgspec.convert({} if source is UNSET or source is None else source, kind)
+    except (msgspec.MsgspecError, RecursionError):
+        return _second(kind, source)
+
+
+def values(source: Any) -> Any:
+    """The plain JSON values of a source."""
+    if type(source) is Raw:
+        try:
+            return _any(source)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return repair(bytes(source))
+    if source is UNSET:
+        return {}
+    if isinstance(source, msgspec.Struct):
+        from dragoman.schema.base import to_json
+
+        return to_json(source)
+    return source
+
+
+def _second(kind: type, source: Any) -> Any:
+    from dragoman.schema.lenient import read as reread
+
+    return reread(kind, {} if source is UNSET else source)[0]

@@ -1,0 +1,154 @@
+"""A dialect at work on one connection: envelopes to vocabulary, vocabulary to frames.
+
+Official v1 needs almost no work and has a path of its own: params stay raw bytes until somebody looks, and a Struct is
+encoded as it is. Every other dialect goes through its spelling on plain JSON values. No I/O, no memory (that is the
+ledger's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman.dialect.registry import Dialect
+from dragoman.dialect.shape import SIDE
+from dragoman.engine.reading import values
+from dragoman.errors import KINDS, Kind, ProtocolError
+from dragoman.schema.base import encode, to_json
+from dragoman.schema.methods import METHODS, Method
+from dragoman.schema.side import Side
+from dragoman.wire.envelope import WireError
+
+# Members that official v1 spells otherwise than the vocabulary, by the method that has them (dialect/v1/spelling).
+_SPELLED_IN_V1: frozenset[str] = frozenset(
+    {"session/new", "session/load", "session/resume", "session/fork", "session/set_mode", "session/prompt"}
+)
+_WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
+_SAID_REASONS = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"})
+_UNSAID_REASONS = {"error": Kind.INTERNAL_ERROR, "auth_required": Kind.AUTH_REQUIRED}
+
+
+class Speech:
+    """How one peer's dialect is spoken by us, who play `we`."""
+
+    __slots__ = ("_kinds", "dialect", "plain", "we")
+
+    def __init__(self, dialect: Dialect, we: Side) -> None:
+        self.dialect = dialect
+        self.we = we
+        self.plain = dialect.name == "v1"
+        self._kinds: dict[int, str] = {}
+        for kind in KINDS:
+            self._kinds.setdefault(dialect.codes[kind], kind)
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def lift_call(self, method: str, params: Any, tainted: bool) -> tuple[str, Method | None, Any]:
+        """A call of the peer in the vocabulary: method, row, params (raw or values)."""
+        if self.plain and not tainted:
+            row = METHODS.get((self.we, method))
+            if row is not None and method not in _SPELLED_IN_V1:
+                return method, row, params
+        source = values(params)
+        if tainted:
+            source = untainted(source, method)
+        method, source = self.dialect.lift_call(self.we, method, source)
+        return method, METHODS.get((self.we, method)), source
+
+    def lower_call(self, method: str, params: Any) -> tuple[str, bytes]:
+        """A call of ours as the peer spells it."""
+        if self.plain and (type(params) is Raw or _said_in_v1(method, params)):
+            return method, bytes(params) if type(params) is Raw else encode(params)
+        method, lowered = self.dialect.lower_call(self.we.other, method, values(params))
+        return method, encode(lowered)
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def lift_result(self, method: str, result: Any, tainted: bool) -> Any:
+        """The result of a request of ours, in the vocabulary (raw or values)."""
+        if self.plain and not tainted and method not in _SPELLED_IN_V1:
+            return result
+        source = values(result)
+        if tainted:
+            source = untainted(source, "")
+        return self.dialect.lift_result(self.we.other, method, source)
+
+    def lower_result(self, method: str, result: Any) -> bytes:
+        """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
+        if method == "session/prompt":
+            self._refuse_unsaid_reason(result)
+        if self.plain:
+            return bytes(result) if type(result) is Raw else encode({} if result is None else result)
+        return encode(self.dialect.lower_result(self.we, method, values({} if result is None else result)))
+
+    def _refuse_unsaid_reason(self, result: Any) -> None:
+        """Stop reasons that v1 (`error`) and the draft (`auth_required`) have no word for become errors."""
+        if self.dialect.name not in ("v1", "draft", "banjo"):
+            return
+        said = values(result) if not isinstance(result, msgspec.Struct) else to_json(result)
+        reason = said.get("stopReason") if isinstance(said, dict) else None
+        kind = _UNSAID_REASONS.get(reason) if isinstance(reason, str) else None
+        own = {"draft": "error", "banjo": "auth_required"}.get(self.dialect.name)
+        if kind is not None and reason != own:
+            raise ProtocolError(kind, f"the agent ended the turn with {reason!r}", {"stopReason": reason})
+
+    # --- errors ---------------------------------------------------------------------------------------------
+
+    def lift_error(self, error: WireError) -> ProtocolError:
+        """An error of the peer: a known `data.kind` decides, else the first kind with that number."""
+        data = error.data
+        said = data.get("kind") if isinstance(data, dict) else None
+        kind = said if said in KINDS else self._kinds.get(error.code, Kind.INTERNAL_ERROR)
+        if data is not None and not isinstance(data, dict):
+            data = {"details": data}
+        return ProtocolError(str(kind), error.message, data, code=error.code)
+
+    def lower_error(self, error: ProtocolError) -> bytes:
+        """An error of ours with the number this dialect gives its kind."""
+        code = self.dialect.codes.get(error.kind, -32603)
+        data: dict[str, Any] = {**(error.data or {}), "kind": error.kind}
+        if (
+            error.code is not None
+            and self._kinds.get(error.code) is None
+            and error.kind == Kind.INTERNAL_ERROR
+        ):
+            data.setdefault("code", error.code)
+        return encode({"code": code, "message": error.message, "data": data})
+
+
+def _said_in_v1(method: str, params: Any) -> bool:
+    """Whether a Struct of the vocabulary is official v1 as it stands."""
+    if method == "session/update":
+        update = getattr(params, "update", None)
+        return getattr(update, "status", None) not in _WIDENED_STATUS and not _noted(params, update)
+    if method == "session/request_permission":
+        return getattr(getattr(params, "tool_call", None), "status", None) not in _WIDENED_STATUS
+    return isinstance(params, msgspec.Struct)
+
+
+def _noted(params: Any, update: Any) -> bool:
+    """Whether side data is there that may hold `inferred`, which no wire ever sees."""
+    return bool(getattr(params, "meta", UNSET) or getattr(update, "meta", UNSET))
+
+
+def untainted(value: Any, method: str) -> Any:
+    """The values without what the peer put under `_meta.dragoman`: it is ours alone (capabilities excepted)."""
+    if isinstance(value, list):
+        return [untainted(item, "") for item in value]
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for name, item in value.items():
+        if method == "initialize" and name in ("clientCapabilities", "client_capabilities", "capabilities"):
+            out[name] = item
+        elif name == "_meta" and isinstance(item, dict):
+            out[name] = {key: untainted(kept, "") for key, kept in item.items() if key != SIDE}
+        else:
+            out[name] = untainted(item, "")
+    return out
+
+
+Report = Callable[[str], None]

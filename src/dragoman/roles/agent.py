@@ -1,0 +1,130 @@
+"""An agent in a dozen lines: declare what it is, decorate the function that answers prompts, run it.
+
+The author's function gets a Turn; the library serves everything else: initialize, sessions with load, resume, list,
+fork, close and delete, modes, options, commands, cancellation. One Agent serves any number of connections; its sessions
+outlive them, in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from dragoman.dialect.ledger import Settings
+from dragoman.dialect.registry import dialect as find_dialect
+from dragoman.engine.connection import Connection
+from dragoman.roles.reception import Reception
+from dragoman.roles.sessions import Session, now
+from dragoman.roles.turn import Turn
+from dragoman.schema.auth import AuthMethod
+from dragoman.schema.config import SessionConfigOption, SessionMode
+from dragoman.schema.side import Side
+from dragoman.schema.update import AvailableCommand
+from dragoman.transport.contract import Transport
+
+Prompt = Callable[[Turn], Awaitable[str | None]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Agent:
+    """An agent: its name, what it offers, and the function that answers prompts."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        dialect: str = "auto",
+        image: bool = False,
+        audio: bool = False,
+        embedded_context: bool = True,
+        modes: Sequence[SessionMode] = (),
+        options: Sequence[SessionConfigOption] = (),
+        commands: Sequence[AvailableCommand] = (),
+        auth_methods: Sequence[AuthMethod] = (),
+        instructions: str = "",
+        requires: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.title = title
+        self.dialect = dialect
+        self.image = image
+        self.audio = audio
+        self.embedded_context = embedded_context
+        self.modes = list(modes)
+        self.options = list(options)
+        self.commands = list(commands)
+        self.auth_methods = list(auth_methods)
+        self.instructions = instructions
+        self.requires = dict(requires or {})
+        self.sessions: dict[str, Session] = {}
+        self.extensions: dict[str, Callable[..., Any]] = {}
+        self.answer: Prompt | None = None
+        self.on_open: Callable[[Session], Any] | None = None
+
+    def prompt(self, function: Prompt) -> Prompt:
+        """Decorator: this function answers prompts. What it returns, if anything, is the stop reason."""
+        self.answer = function
+        return function
+
+    def opened(self, function: F) -> F:
+        """Decorator: called with each new session, before its client is answered."""
+        self.on_open = function
+        return function
+
+    def on(self, method: str) -> Callable[[F], F]:
+        """Decorator: this function answers a method (an extension, or one the library serves otherwise)."""
+
+        def register(function: F) -> F:
+            self.extensions[method] = function
+            return function
+
+        return register
+
+    def run(self) -> None:
+        """Serve one client over standard input and output, until it leaves."""
+        try:
+            asyncio.run(self._run_stdio())
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    async def _run_stdio(self) -> None:
+        from dragoman.transport.stdio import stdio
+
+        await self.serve(stdio(), report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
+
+    async def serve(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> None:
+        """Serve one client over this transport, until it leaves."""
+        connection = self.attach(transport, report=report)
+        try:
+            await connection.ended.wait()
+        finally:
+            await connection.close()
+
+    def attach(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> Connection:
+        """Begin to serve a client; the connection given back is the caller's to close."""
+        reception = Reception(self)
+        connection = Connection(
+            transport,
+            Side.AGENT,
+            reception.handlers,
+            fallback=reception.decline,
+            settings=settings(),
+            speaks=None if self.dialect == "auto" else find_dialect(self.dialect),
+            report=report,
+        )
+        reception.connection = connection
+        connection.on_close = reception.leave
+        connection.start()
+        return connection
+
+
+def settings(cwd: str | None = None, permission: str = "ask") -> Settings:
+    """The settings of a ledger on this machine: real time, random ids."""
+    return Settings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=lambda: str(uuid4()))

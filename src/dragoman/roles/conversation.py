@@ -1,0 +1,298 @@
+"""A session as its client sees it, and the turns in it.
+
+Updates arrive in wire order: those of a running turn go to whoever iterates it, the others (early, late, or of an agent
+that works unasked) to `between` and to `on_update`. A reader who falls far behind slows the agent down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from msgspec import UNSET
+
+from dragoman.engine.connection import Connection
+from dragoman.errors import ConnectionFailed, ProtocolError
+from dragoman.schema.config import (
+    SessionConfigOption,
+    SessionModeState,
+    SetConfigOptionParams,
+    SetModeParams,
+)
+from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.permission import RequestPermissionParams
+from dragoman.schema.prompt import CancelParams, PromptParams, PromptResult, Usage
+from dragoman.schema.session import CloseSessionParams
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+    SessionUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+)
+from dragoman.session.toolcall import ToolCall, merge
+
+# Updates that a reader may leave unread before the agent is made to wait for it.
+UNREAD = 20_000
+
+# Updates outside turns that are kept for somebody to look at; older ones fall away.
+BETWEEN = 10_000
+
+
+class Conversation:
+    """One session of a remote agent."""
+
+    def __init__(self, connection: Connection, id: str, cwd: str, directories: Sequence[str]) -> None:
+        self.connection = connection
+        self.id = id
+        self.cwd = cwd
+        self.directories = [os.path.abspath(path) for path in directories]
+        self.modes: SessionModeState | None = None
+        self.options: list[SessionConfigOption] = []
+        self.commands: list[AvailableCommand] = []
+        self.title: str | None = None
+        self.tool_calls: dict[str, ToolCall] = {}
+        self.between: deque[Any] = deque(maxlen=BETWEEN)
+        self.on_update: Callable[[SessionUpdate], Any] | None = None
+        self.turn: ClientTurn | None = None
+
+    @property
+    def roots(self) -> list[str]:
+        """The folders of the session: cwd first."""
+        return [self.cwd, *self.directories]
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the running turn was cancelled: open questions are then answered so."""
+        return self.turn is not None and self.turn.cancelled
+
+    def prompt(self, content: str | Sequence[ContentBlock]) -> ClientTurn:
+        """Begin a turn: `async with session.prompt("...") as turn: async for update in turn: ...`."""
+        blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
+        return ClientTurn(self, blocks)
+
+    async def ask(self, content: str | Sequence[ContentBlock]) -> str:
+        """Prompt, wait for the end, and give the agent's text."""
+        async with self.prompt(content) as turn:
+            parts = [
+                update.content.text
+                async for update in turn
+                if type(update) is AgentMessageChunk and type(update.content) is TextContent
+            ]
+        return "".join(parts)
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Put the session into another mode."""
+        await self.connection.request("session/set_mode", SetModeParams(session_id=self.id, mode_id=mode_id))
+        if self.modes is not None:
+            self.modes.current_mode_id = mode_id
+
+    async def set_option(self, config_id: str, value: str | bool) -> None:
+        """Set a config option."""
+        kind: Any = "boolean" if isinstance(value, bool) else UNSET
+        params = SetConfigOptionParams(session_id=self.id, config_id=config_id, value=value, type=kind)
+        result = await self.connection.request("session/set_config_option", params)
+        self.options = list(result.config_options or ())
+
+    def cancel(self) -> None:
+        """Cancel the running turn; its result will say so."""
+        if self.turn is not None:
+            self.turn.cancelled = True
+        self.connection.notify("session/cancel", CancelParams(session_id=self.id))
+
+    async def close(self) -> None:
+        """End the session's work and free what it holds."""
+        await self.connection.request("session/close", CloseSessionParams(session_id=self.id))
+
+    # --- what the agent says ----------------------------------------------------------------------------------
+
+    def set_up(self, result: Any) -> None:
+        """Take modes and options from the answer that opened the session."""
+        self.modes = result.modes or None
+        self.options = list(result.config_options or ())
+
+    def receive(self, update: Any) -> Awaitable[None] | None:
+        """One update, in order; what it returns must be awaited before the next one."""
+        if type(update) is not AgentMessageChunk:
+            self._note(update)
+        if self.on_update is not None:
+            told = self.on_update(update)
+            if isinstance(told, Awaitable):
+                return self._told(told, update)
+        turn = self.turn
+        if turn is None or turn.is_over:
+            self.between.append(update)
+            return None
+        return turn.receive(update)
+
+    async def _told(self, told: Awaitable[Any], update: Any) -> None:
+        await told
+        turn = self.turn
+        if turn is None or turn.is_over:
+            self.between.append(update)
+        else:
+            turn.receive(update)
+
+    def _note(self, update: Any) -> None:
+        kind = type(update)
+        if kind is ToolCallStart or kind is ToolCallProgress:
+            self.tool_calls[update.tool_call_id] = merge(self.tool_calls.get(update.tool_call_id), update)
+        elif kind is CurrentModeUpdate and self.modes is not None:
+            self.modes.current_mode_id = update.current_mode_id
+        elif kind is ConfigOptionUpdate:
+            self.options = list(update.config_options)
+        elif kind is AvailableCommandsUpdate:
+            self.commands = list(update.available_commands)
+        elif kind is SessionInfoUpdate and update.title is not UNSET:
+            self.title = update.title
+
+    def asked(self, params: RequestPermissionParams) -> None:
+        """A question names a tool call, announced or not (peers.md 18)."""
+        call = params.tool_call
+        self.tool_calls[call.tool_call_id] = merge(self.tool_calls.get(call.tool_call_id), call)
+
+    def lost(self, error: ConnectionFailed) -> None:
+        """The agent is gone."""
+        if self.turn is not None:
+            self.turn.fail(error)
+
+
+class ClientTurn:
+    """From one prompt to its stop reason: iterate it for the updates, in order."""
+
+    def __init__(self, session: Conversation, prompt: list[Any]) -> None:
+        self.session = session
+        self.cancelled = False
+        self.is_over = False
+        self.result: PromptResult | None = None
+        self._prompt = prompt
+        self._unread: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
+        self._iterating = False
+        self._error: BaseException | None = None
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the turn ended; None while it runs."""
+        return self.result.stop_reason if self.result else None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it cost, if the agent told."""
+        return (self.result.usage or None) if self.result else None
+
+    async def __aenter__(self) -> ClientTurn:
+        session = self.session
+        if session.turn is not None and not session.turn.is_over:
+            raise RuntimeError("a turn is running in this session; wait for its end or cancel it")
+        session.turn = self
+        params = PromptParams(session_id=session.id, prompt=self._prompt)
+        session.connection.call("session/prompt", params, self._done)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_over:
+            if kind is not None:
+                self.cancel()
+            await self._finish()
+        if error is None and self._error is not None:
+            raise self._error
+
+    async def _finish(self) -> None:
+        """Wait for the end; whoever leaves early is not made to read the rest."""
+        self._iterating = False
+        if self._room is not None:
+            self._room.set()
+        while not self.is_over:
+            await self._wait()
+
+    def cancel(self) -> None:
+        """Ask the agent to stop; the turn then ends with the reason `cancelled`."""
+        if not self.is_over:
+            self.session.cancel()
+
+    async def wait(self) -> PromptResult:
+        """Wait for the end without reading the updates."""
+        await self._finish()
+        if self._error is not None:
+            raise self._error
+        assert self.result is not None
+        return self.result
+
+    def __aiter__(self) -> AsyncIterator[SessionUpdate]:
+        self._iterating = True
+        return self._updates()
+
+    async def _updates(self) -> AsyncIterator[SessionUpdate]:
+        unread = self._unread
+        while True:
+            while unread:
+                yield unread.popleft()
+                if self._room is not None and len(unread) < UNREAD // 2:
+                    self._room.set()
+            if self.is_over:
+                if self._error is not None:
+                    raise self._error
+                return
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def receive(self, update: Any) -> Awaitable[None] | None:
+        """One update of this turn."""
+        self._unread.append(update)
+        if self._waiter is not None:
+            self._wake()
+        if len(self._unread) > UNREAD and self._iterating:
+            self._room = self._room or asyncio.Event()
+            self._room.clear()
+            return self._make_room()
+        return None
+
+    async def _make_room(self) -> None:
+        """Hold the connection until the reader caught up; requests it makes meanwhile must still be answered."""
+        assert self._room is not None
+        connection = self.session.connection
+        while len(self._unread) > UNREAD // 2 and not self.is_over and self._iterating:
+            if connection.has_open_requests(besides="session/prompt"):
+                return
+            self._room.clear()
+            try:
+                async with asyncio.timeout(0.05):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
+
+    def _done(self, result: Any, error: ProtocolError | None) -> None:
+        self.is_over = True
+        self.result = result
+        if error is not None:
+            self._error = error.__cause__ if isinstance(error.__cause__, ConnectionFailed) else error
+        self._wake()
+
+    def fail(self, error: ConnectionFailed) -> None:
+        """The agent is gone before the turn ended."""
+        if not self.is_over:
+            self.is_over = True
+            self._error = error
+            self._wake()

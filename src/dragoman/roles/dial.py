@@ -1,0 +1,234 @@
+"""Starting an agent and finding out which dialect it speaks (reference 5.15).
+
+Official v1 is tried first; an agent that answers in another spelling is started again and introduced in its own, or it
+would never learn our capabilities; one that refuses is tried in the other dialects, each with a fresh process. A 2025.1
+agent has one working directory for its whole life: another folder means another process.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.dialect import detect
+from dragoman.dialect.registry import NAMES
+from dragoman.dialect.registry import dialect as find_dialect
+from dragoman.engine.connection import Connection, Handler
+from dragoman.engine.reading import read, values
+from dragoman.errors import Kind, ProtocolError, StartFailed
+from dragoman.roles.agent import settings
+from dragoman.schema.initialize import InitializeParams, InitializeResult
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from dragoman.transport.contract import Transport
+
+# After official v1: the order in which the other spellings are tried.
+LADDER = ("draft", "crow", "2025.1")
+
+# Answers that mean "I do not understand this initialize", not "something is wrong with me".
+NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIMEOUT})
+
+_INITIALIZE = METHODS[Side.AGENT, "initialize"]
+
+
+class Dialled(msgspec.Struct, eq=False):
+    """An agent that was reached: its connection, what it said of itself, and the folder it was started in."""
+
+    connection: Connection
+    introduction: InitializeResult
+    cwd: str
+    has_session: bool = False
+
+    async def close(self) -> None:
+        """End it and everything it started."""
+        await self.connection.close()
+
+
+class Dial:
+    """How to reach one agent, as often as its dialect needs it started."""
+
+    def __init__(
+        self,
+        target: str | Sequence[str] | Transport,
+        *,
+        dialect: str = "auto",
+        cwd: str,
+        env: Mapping[str, str] | None = None,
+        inherit_env: bool | Sequence[str] = True,
+        report: Callable[[str], None] | None = None,
+        stderr: Callable[[bytes], None] | None = None,
+        patience: float = 60.0,
+        probe: str = "ladder",
+        permission: str = "ask",
+    ) -> None:
+        if dialect != "auto" and dialect not in NAMES:
+            raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
+        self.dialect = dialect
+        self.cwd = cwd
+        self.report = report
+        self._target = target
+        self._env = env
+        self._inherit = inherit_env
+        self._stderr = stderr
+        self._patience = patience
+        self._probe = probe
+        self._permission = permission
+        self._first: Dialled | None = None
+        self._others: dict[str, Dialled] = {}
+
+    async def open(
+        self, introduction: InitializeParams, handlers: dict[str, Handler], fallback: Handler
+    ) -> Dialled:
+        """Start the agent and introduce ourselves."""
+        self._introduction = introduction
+        self._handlers = handlers
+        self._fallback = fallback
+        self._first = await self._reach(self.cwd)
+        return self._first
+
+    async def at(self, cwd: str) -> Dialled:
+        """The agent to open a session in this folder with: mostly the one there is."""
+        first = self._first
+        assert first is not None
+        if self.dialect != "2025.1" or cwd == first.cwd:
+            return first
+        if not first.has_session:
+            await first.close()
+            self._first = await self._reach(cwd)
+            return self._first
+        if cwd not in self._others:
+            self._others[cwd] = await self._reach(cwd)
+        return self._others[cwd]
+
+    async def close(self) -> None:
+        """End every process that was started."""
+        for dialled in (self._first, *self._others.values()):
+            if dialled is not None:
+                await dialled.close()
+
+    # --- finding the dialect ----------------------------------------------------------------------------------
+
+    async def _reach(self, cwd: str) -> Dialled:
+        if self.dialect != "auto":
+            connection = await self._start(self.dialect, cwd)
+            return await self._introduce(connection, cwd)
+        if self._probe == "polyglot":
+            return await self._speak_polyglot(cwd)
+        return await self._try_in_turn(cwd)
+
+    async def _try_in_turn(self, cwd: str) -> Dialled:
+        refusals: list[str] = []
+        for name in ("v1", *LADDER):
+            connection = await self._start(name, cwd)
+            try:
+                answered = await self._ask(connection, self._introduction)
+            except ProtocolError as error:
+                await connection.close()
+                if error.kind not in NOT_UNDERSTOOD or not self._can_restart:
+                    raise
+                refusals.append(f"{name}: {error.message}")
+                continue
+            except BaseException:
+                await connection.close()
+                raise
+            found = detect.of_agent(answered) or name
+            if name == "v1" and found != "v1" and self._can_restart:
+                await connection.close()
+                self.dialect = found
+                return await self._introduce(await self._start(found, cwd), cwd)
+            self.dialect = name
+            return self._met(connection, answered, cwd)
+        raise StartFailed(
+            f"{self._name} understands no dialect of initialize ({'; '.join(refusals)}); "
+            "if you know which one it speaks, name it"
+        )
+
+    async def _introduce(self, connection: Connection, cwd: str) -> Dialled:
+        try:
+            return self._met(connection, await self._ask(connection, self._introduction), cwd)
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def _speak_polyglot(self, cwd: str) -> Dialled:
+        """One initialize that every known reader understands; the answer tells who it was."""
+        connection = await self._start("v1", cwd)
+        try:
+            answered = await self._ask(connection, polyglot(self._introduction, cwd))
+        except BaseException:
+            await connection.close()
+            raise
+        self.dialect = detect.of_agent(answered) or "v1"
+        if self.dialect != "v1":
+            connection.speak(find_dialect(self.dialect))
+            answered = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answered)
+            connection.met(self._introduction)
+            connection.introduced(answered)
+        return self._met(connection, answered, cwd)
+
+    async def _ask(self, connection: Connection, introduction: Any) -> Any:
+        """Initialize, and give the answer as plain values in the vocabulary."""
+        return await connection.request_raw("initialize", introduction, timeout=self._patience)
+
+    def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
+        return Dialled(connection, read(_INITIALIZE.result, answered), cwd)
+
+    # --- starting ---------------------------------------------------------------------------------------------
+
+    @property
+    def _can_restart(self) -> bool:
+        return isinstance(self._target, str | Sequence)
+
+    @property
+    def _name(self) -> str:
+        return (
+            " ".join(words(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
+        )
+
+    async def _start(self, name: str, cwd: str) -> Connection:
+        if isinstance(self._target, str | Sequence):
+            from dragoman.transport.process import spawn
+
+            transport: Transport = await spawn(
+                words(self._target), cwd=cwd, env=self._env, inherit_env=self._inherit, stderr=self._stderr
+            )
+        else:
+            transport = self._target
+        connection = Connection(
+            transport,
+            Side.CLIENT,
+            self._handlers,
+            fallback=self._fallback,
+            settings=settings(cwd, self._permission),
+            speaks=find_dialect(name),
+            report=self.report,
+        )
+        connection.start()
+        return connection
+
+
+def words(target: str | Sequence[str]) -> list[str]:
+    """The words of a command."""
+    if isinstance(target, str):
+        if target.startswith(("http://", "https://", "ws://", "wss://")):
+            raise StartFailed(f"{target}: remote agents are not supported yet; give a command to start")
+        target = shlex.split(target)
+    if not target:
+        raise StartFailed("no command was given; name the agent to start")
+    return list(target)
+
+
+def polyglot(introduction: InitializeParams, cwd: str) -> dict[str, Any]:
+    """An initialize in all spellings at once; only `protocol_version` cannot please everybody (reference 5.15)."""
+    official = values(introduction)
+    spoken: dict[str, Any] = {}
+    for name in ("crow", "2025.1", "draft", "v1"):
+        params = find_dialect(name).lower_call(Side.AGENT, "initialize", official)[1]
+        capabilities = {**spoken.get("capabilities", {}), **params.get("capabilities", {})}
+        spoken = {**spoken, **params}
+        if capabilities:
+            spoken["capabilities"] = capabilities
+    return {**spoken, "protocol_version": "2025.1", "working_directory": cwd, "mcp_servers": []}

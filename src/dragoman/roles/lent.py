@@ -1,0 +1,185 @@
+"""Files and terminals as an agent uses them: the client's when it lends them, the agent's own when it does not.
+
+The agent's own are confined to the session's folders exactly as a client would confine them. Above are turns; below
+are the connection and the workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.engine.connection import Connection
+from dragoman.schema.fs import ReadTextFileParams, WriteTextFileParams
+from dragoman.schema.mcp import NameValue
+from dragoman.schema.terminal import (
+    CreateTerminalParams,
+    KillTerminalParams,
+    ReleaseTerminalParams,
+    TerminalOutputParams,
+    WaitForExitParams,
+)
+
+
+class LentFiles:
+    """Reading and writing text files in the session's folders."""
+
+    def __init__(self, connection: Connection, session_id: str, roots: Sequence[str]) -> None:
+        self._connection = connection
+        self._session = session_id
+        self._roots = list(roots)
+        self._own: Any = None
+
+    async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
+        """The text of a file, or `limit` lines from `line` (1-based) on."""
+        if not self._connection.offers("client.fs.readTextFile"):
+            return await asyncio.to_thread(self._files().read_text, path, line, limit)
+        params = ReadTextFileParams(
+            session_id=self._session,
+            path=path,
+            line=UNSET if line is None else line,
+            limit=UNSET if limit is None else limit,
+        )
+        result = await self._connection.request("fs/read_text_file", params)
+        return str(result.content)
+
+    async def write(self, path: str, text: str) -> None:
+        """Make the file hold exactly this text; it is created when missing."""
+        if not self._connection.offers("client.fs.writeTextFile"):
+            await asyncio.to_thread(self._files().write_text, path, text)
+            return
+        params = WriteTextFileParams(session_id=self._session, path=path, content=text)
+        await self._connection.request("fs/write_text_file", params)
+
+    def _files(self) -> Any:
+        if self._own is None:
+            from dragoman.workspace.files import Files
+
+            self._own = Files(self._roots)
+        return self._own
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that ended: what it printed and how it ended."""
+
+    output: str
+    truncated: bool
+    exit_code: int | None
+    signal: str | None
+
+
+class LentTerminals:
+    """Running commands in the session's folders."""
+
+    def __init__(self, connection: Connection, session_id: str, roots: Sequence[str]) -> None:
+        self._connection = connection
+        self._session = session_id
+        self._roots = list(roots)
+        self._own: Any = None
+
+    @property
+    def lent(self) -> bool:
+        """Whether commands run in the client's terminals."""
+        return self._connection.offers("client.terminal")
+
+    async def create(
+        self,
+        command: str,
+        args: Sequence[str] = (),
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> LentTerminal:
+        """Start a command; release the terminal when done with it (`async with` does)."""
+        if not self.lent:
+            own = await self._terminals().create(command, args, cwd, env, limit)
+            return LentTerminal(own.id, None, self._session, own)
+        params = CreateTerminalParams(
+            session_id=self._session,
+            command=command,
+            args=list(args),
+            cwd=cwd or UNSET,
+            env=[NameValue(name=name, value=value) for name, value in (env or {}).items()] or UNSET,
+            output_byte_limit=UNSET if limit is None else limit,
+        )
+        result = await self._connection.request("terminal/create", params)
+        return LentTerminal(result.terminal_id, self._connection, self._session, None)
+
+    async def run(self, command: str, args: Sequence[str] = (), **options: Any) -> Finished:
+        """Run a command to its end and give what it printed."""
+        async with await self.create(command, args, **options) as terminal:
+            await terminal.wait()
+            return await terminal.output()
+
+    async def close(self) -> None:
+        """End the agent's own terminals; the client ends its own."""
+        if self._own is not None:
+            await self._own.close()
+
+    def _terminals(self) -> Any:
+        if self._own is None:
+            from dragoman.workspace.terminals import Terminals
+
+            self._own = Terminals(self._roots)
+        return self._own
+
+
+class LentTerminal:
+    """One command running in a terminal of the client, or in one of our own."""
+
+    def __init__(self, id: str, connection: Connection | None, session_id: str, own: Any) -> None:
+        self.id = id
+        self._connection = connection
+        self._session = session_id
+        self._own = own
+
+    async def __aenter__(self) -> LentTerminal:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release()
+
+    async def output(self) -> Finished:
+        """What it printed so far, and how it ended if it did."""
+        if self._connection is None:
+            text, truncated, exit_ = self._own.output()
+            code, signal = exit_ if exit_ is not None else (None, None)
+            return Finished(output=text, truncated=truncated, exit_code=code, signal=signal)
+        result = await self._ask("terminal/output", TerminalOutputParams)
+        status = result.exit_status or None
+        return Finished(
+            output=result.output,
+            truncated=result.truncated,
+            exit_code=(status.exit_code if status and status.exit_code is not UNSET else None),
+            signal=(status.signal or None) if status else None,
+        )
+
+    async def wait(self) -> int | None:
+        """Wait for the end; its exit code, None when a signal ended it."""
+        if self._connection is None:
+            return (await self._own.wait()).code  # type: ignore[no-any-return]
+        code = (await self._ask("terminal/wait_for_exit", WaitForExitParams)).exit_code
+        return None if code is UNSET else code
+
+    async def kill(self) -> None:
+        """End the command; its output stays until release."""
+        if self._connection is None:
+            self._own.kill()
+        else:
+            await self._ask("terminal/kill", KillTerminalParams)
+
+    async def release(self) -> None:
+        """Let go of the terminal; what still runs is ended."""
+        if self._connection is None:
+            await self._own.release()
+        else:
+            await self._ask("terminal/release", ReleaseTerminalParams)
+
+    async def _ask(self, method: str, params: Any) -> Any:
+        assert self._connection is not None
+        return await self._connection.request(method, params(session_id=self._session, terminal_id=self.id))

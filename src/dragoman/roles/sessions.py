@@ -1,0 +1,172 @@
+"""Sessions as an agent keeps them: what was opened, what was said, and the client they talk to now.
+
+A Session outlives the connection it was made on: load and resume bind it to another client. It sends updates, keeps
+the transcript that load replays, and lends its turns files and terminals. Memory only; a store comes with durability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.connection import Connection
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.lent import LentFiles, LentTerminals
+from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.content import TextContent
+from dragoman.schema.mcp import McpServer
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+    UpdateParams,
+)
+from dragoman.session.transcript import Transcript
+
+if TYPE_CHECKING:
+    from dragoman.roles.turn import Turn
+
+
+class Session:
+    """One conversation of an agent."""
+
+    def __init__(
+        self,
+        id: str,
+        cwd: str,
+        *,
+        directories: Sequence[str] = (),
+        mcp_servers: Sequence[McpServer] = (),
+        system_prompt: str = "",
+        modes: SessionModeState | None = None,
+        options: Sequence[SessionConfigOption] = (),
+    ) -> None:
+        self.id = id
+        self.cwd = cwd
+        self.directories = list(directories)
+        self.mcp_servers = list(mcp_servers)
+        self.system_prompt = system_prompt
+        self.modes = modes
+        self.options = list(options)
+        self.title: str | None = None
+        self.updated_at = now()
+        self.turns = 0
+        self.turn: Turn | None = None
+        self.transcript = Transcript()
+        self.state: dict[str, Any] = {}  # the author's own
+        self._connection: Connection | None = None
+        self._files: LentFiles | None = None
+        self._terminals: LentTerminals | None = None
+
+    # --- the client it talks to -------------------------------------------------------------------------------
+
+    def bind(self, connection: Connection) -> None:
+        """Talk to this client from now on."""
+        self._connection = connection
+        self._files = self._terminals = None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the client this session talks to now."""
+        if self._connection is None:
+            raise ProtocolError(Kind.INVALID_STATE, f"session {self.id} is not open; load or resume it first")
+        return self._connection
+
+    @property
+    def roots(self) -> list[str]:
+        """The folders of the session: cwd first."""
+        return [self.cwd, *self.directories]
+
+    @property
+    def files(self) -> LentFiles:
+        """The client's files, or the agent's own where the client lends none."""
+        if self._files is None:
+            self._files = LentFiles(self.connection, self.id, self.roots)
+        return self._files
+
+    @property
+    def terminals(self) -> LentTerminals:
+        """The client's terminals, or the agent's own where the client lends none."""
+        if self._terminals is None:
+            self._terminals = LentTerminals(self.connection, self.id, self.roots)
+        return self._terminals
+
+    async def request(self, method: str, params: Any) -> Any:
+        """Ask the client something."""
+        return await self.connection.request(method, params)
+
+    # --- saying -----------------------------------------------------------------------------------------------
+
+    def say(self, kind: type[AgentMessageChunk] | Any, text: str) -> None:
+        """Send a text chunk; the hot path of every stream."""
+        self.transcript.say(kind, text)
+        self.connection.notify(
+            "session/update", UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
+        )
+
+    def push(self, update: Any) -> None:
+        """Send an update and keep it in the history."""
+        self.transcript.add(update)
+        self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
+
+    @property
+    def should_wait(self) -> bool:
+        """Whether the sender should let the client or the reader catch up."""
+        return self.connection.should_wait
+
+    async def flow_control(self) -> None:
+        """Let the client or the reader catch up."""
+        await self.connection.flow_control()
+
+    def replay(self) -> None:
+        """Send the whole history again, in order."""
+        for update in self.transcript:
+            self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
+
+    # --- what it is set to ------------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str | None:
+        """The id of the mode it is in."""
+        return self.modes.current_mode_id if self.modes else None
+
+    def set_mode(self, mode_id: str, *, tell: bool = True) -> None:
+        """Change the mode; a client that did not ask for it is told."""
+        if self.modes is None or mode_id not in {mode.id for mode in self.modes.available_modes}:
+            known = ", ".join(mode.id for mode in self.modes.available_modes) if self.modes else "none"
+            raise ProtocolError(Kind.INVALID_PARAMS, f"unknown mode {mode_id!r}; there are: {known}")
+        self.modes.current_mode_id = mode_id
+        if tell:
+            self.push(CurrentModeUpdate(current_mode_id=mode_id))
+
+    def set_option(self, config_id: str, value: Any, *, tell: bool = True) -> None:
+        """Change a config option; unknown ids and values are refused."""
+        for option in self.options:
+            if option.id == config_id:
+                choices = [choice.value for choice in option.values]
+                if option.form == "boolean" and not isinstance(value, bool):
+                    raise ProtocolError(Kind.INVALID_PARAMS, f"option {config_id!r} takes true or false")
+                if option.form != "boolean" and value not in choices:
+                    raise ProtocolError(
+                        Kind.INVALID_PARAMS,
+                        f"option {config_id!r} has no value {value!r}; there are: {choices}",
+                    )
+                option.current_value = value
+                break
+        else:
+            known = ", ".join(option.id for option in self.options) or "none"
+            raise ProtocolError(Kind.INVALID_PARAMS, f"unknown option {config_id!r}; there are: {known}")
+        if tell:
+            self.push(ConfigOptionUpdate(config_options=list(self.options)))
+
+    def set_title(self, title: str) -> None:
+        """Name the session."""
+        self.title = title
+        self.push(SessionInfoUpdate(title=title, updated_at=self.updated_at))
+
+
+def now() -> str:
+    """The time as the protocol writes it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

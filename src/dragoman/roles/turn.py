@@ -1,0 +1,185 @@
+"""A turn as an agent author sees it: what was asked, and one obvious call for everything an agent can say.
+
+Made by the Agent for each prompt, given to the author's function, ended by its return. Above is the author's code;
+below is the session it belongs to. Knows nothing of frames and dialects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.tool import Tool
+from dragoman.schema.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from dragoman.schema.permission import (
+    PermissionOption,
+    PermissionOptionKind,
+    RequestPermissionParams,
+    SelectedOutcome,
+)
+from dragoman.schema.plan import PlanEntry
+from dragoman.schema.prompt import PromptResult, StopReason, Usage
+from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
+from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Plan, SessionUpdate
+
+if TYPE_CHECKING:
+    from dragoman.roles.lent import LentFiles, LentTerminals
+    from dragoman.roles.sessions import Session
+
+OPTIONS: tuple[PermissionOption, ...] = (
+    PermissionOption(option_id="allow_once", name="Allow once", kind=PermissionOptionKind.ALLOW_ONCE),
+    PermissionOption(option_id="allow_always", name="Always allow", kind=PermissionOptionKind.ALLOW_ALWAYS),
+    PermissionOption(option_id="reject_once", name="Reject", kind=PermissionOptionKind.REJECT_ONCE),
+)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The user's answer to a question; true when allowed."""
+
+    kind: str  # an option kind, or "cancelled"
+    option_id: str = ""
+
+    def __bool__(self) -> bool:
+        return self.kind.startswith("allow")
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the question was closed without an answer."""
+        return self.kind == "cancelled"
+
+
+class Turn:
+    """One prompt and everything said in answer to it."""
+
+    def __init__(self, session: Session, prompt: list[ContentBlock]) -> None:
+        self.session = session
+        self.prompt = prompt
+        self.open_tools: dict[str, Tool] = {}
+        self.cancelled = False
+        self.usage: Usage | None = None
+        self.stop_reason: str = StopReason.END_TURN
+        self._tools = 0
+        self._questions = 0
+
+    @property
+    def text(self) -> str:
+        """The prompt as one text: text blocks as they are, embedded text in place, the rest described."""
+        return "\n".join(part for part in map(_readable, self.prompt) if part)
+
+    @property
+    def files(self) -> LentFiles:
+        """The client's files when it lends them, the agent's own in the session's folders otherwise."""
+        return self.session.files
+
+    @property
+    def terminals(self) -> LentTerminals:
+        """The client's terminals when it lends them, the agent's own in the session's folders otherwise."""
+        return self.session.terminals
+
+    async def say(self, text: str | ContentBlock) -> None:
+        """Say something to the user: text (Markdown) or any content block."""
+        if type(text) is str:
+            self.session.say(AgentMessageChunk, text)
+        else:
+            self.session.push(AgentMessageChunk(content=text))  # type: ignore[arg-type]
+        if self.session.should_wait:
+            await self.session.flow_control()
+
+    async def think(self, text: str) -> None:
+        """Think aloud."""
+        self.session.say(AgentThoughtChunk, text)
+        if self.session.should_wait:
+            await self.session.flow_control()
+
+    async def plan(self, *entries: str | PlanEntry) -> None:
+        """Show the whole plan as it stands now."""
+        made = [
+            PlanEntry(content=entry, priority="medium", status="pending") if isinstance(entry, str) else entry
+            for entry in entries
+        ]
+        await self.update(Plan(entries=made))
+
+    def tool(
+        self,
+        title: str,
+        *,
+        kind: str = "other",
+        name: str | None = None,
+        input: Any = UNSET,
+        paths: Sequence[str | ToolCallLocation] = (),
+    ) -> Tool:
+        """A tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
+        self._tools += 1
+        identity = f"call_{self.session.turns}_{self._tools}"
+        return Tool(self, identity, title, kind=kind, name=name, input=input, paths=paths)
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        kind: str = "other",
+        options: Sequence[PermissionOption] | None = None,
+        tool: Tool | None = None,
+    ) -> Answer:
+        """Ask the user for leave; the answer is true when it is an allow."""
+        if tool is not None:
+            call = tool.question()
+        else:
+            self._questions += 1
+            call = ToolCallUpdate(
+                tool_call_id=f"ask_{self.session.turns}_{self._questions}", title=question, kind=kind
+            )
+        offered = list(options or OPTIONS)
+        result = await self.session.request(
+            "session/request_permission",
+            RequestPermissionParams(session_id=self.session.id, tool_call=call, options=offered),
+        )
+        if isinstance(result.outcome, SelectedOutcome):
+            for option in offered:
+                if option.option_id == result.outcome.option_id:
+                    return Answer(option.kind, option.option_id)
+            return Answer(PermissionOptionKind.REJECT_ONCE, result.outcome.option_id)
+        return Answer("cancelled")
+
+    async def require(self, question: str, *, kind: str = "other") -> None:
+        """Ask for leave and raise permission_denied when it is refused."""
+        if not await self.ask(question, kind=kind):
+            raise ProtocolError(Kind.PERMISSION_DENIED, f"the user refused: {question}")
+
+    async def update(self, update: SessionUpdate) -> None:
+        """Send any session update."""
+        self.session.push(update)
+        if self.session.should_wait:
+            await self.session.flow_control()
+
+    def result(self) -> PromptResult:
+        """What the prompt is answered with."""
+        reason = StopReason.CANCELLED if self.cancelled else self.stop_reason
+        return PromptResult(stop_reason=reason, usage=self.usage or UNSET)
+
+
+def _readable(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return block.text
+        case EmbeddedResource():
+            return block.resource.text or f"[resource {block.resource.uri}]"
+        case ResourceLink():
+            return f"[link {block.name}: {block.uri}]"
+        case ImageContent():
+            return f"[image {block.mime_type}]"
+        case AudioContent():
+            return f"[audio {block.mime_type}]"
+        case _:
+            return f"[{block.tag}]"
