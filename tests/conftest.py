@@ -1,8 +1,8 @@
 """What every test run needs: settings for properties, and the acceptance page.
 
 A test names the items it shows with `@pytest.mark.item("004-34")`. Each worker hands the marks over with its
-reports; the process that sees all reports writes the page when `--acceptance PATH` is given, all tests were
-run, and none failed. Who is marked with what is checked at collection, so a wrong id never goes unseen.
+reports; the process that sees all reports writes the page when `--acceptance` is given, all tests were run,
+and none failed. Who is marked with what is checked at collection, so a wrong id never goes unseen.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.acceptance import page
 settings.register_profile("dragoman", deadline=None, print_blob=True)
 settings.load_profile("dragoman")
 
+PAGE = Path("docs", "acceptance.md")
 PROPERTY = "acceptance item"
 
 # Options that leave tests out. A page written from a part of the tests would claim too little.
@@ -27,17 +28,14 @@ NARROWING = ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --acceptance."""
-    parser.addoption(
-        "--acceptance", metavar="PATH", type=Path, help="write the acceptance page after a full green run"
-    )
+    """Adds --acceptance. A flag: pytest takes the value of an option it learns this late for a test."""
+    parser.addoption("--acceptance", action="store_true", help=f"write {PAGE} after a full green run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Starts collecting results, in the one process that sees them all."""
-    path = config.getoption("acceptance")
-    if path is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(AcceptanceWriter(config, path), "acceptance-writer")
+    if config.getoption("acceptance") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(AcceptanceWriter(config), "acceptance-writer")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -55,9 +53,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 class AcceptanceWriter:
     """Collects the reports of a run and writes the page at its end."""
 
-    def __init__(self, config: pytest.Config, path: Path) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._path = path
+        self._path = config.rootpath / PAGE
         self._passed: defaultdict[str, set[str]] = defaultdict(set)
         self._outcome = ""
 
@@ -85,7 +83,7 @@ class AcceptanceWriter:
         """Says what became of the page, and the score of this run."""
         total = len(page.item_ids(page.read_table()))
         terminalreporter.write_line(
-            f"{self._path}: {self._outcome}; this run shows {len(self._passed)} of {total} items"
+            f"{PAGE}: {self._outcome}; this run shows {len(self._passed)} of {total} items"
         )
 
     def _narrowed(self) -> str:

@@ -114,10 +114,11 @@ def test_the_page_is_written_after_a_full_green_run_from_what_passed(
 ) -> None:
     copy_of_plugin(tmp_path)
     (tmp_path / "tests" / "test_run.py").write_text(RUN.format(green=green, unknown=unknown))
-    run_pytest(tmp_path, "--acceptance", "page.md", *arguments)
-    written = tmp_path / "page.md"
+    written = tmp_path / "docs" / "acceptance.md"
+    written.write_text("as it was")
+    run_pytest(tmp_path, "--acceptance", *arguments)
     if expected is None:
-        assert not written.exists()
+        assert written.read_text() == "as it was"
     else:
         rows = [
             row.split(" | ") for row in written.read_text().splitlines() if row.startswith(("| 0", "| OFF"))
