@@ -82,9 +82,7 @@ class AcceptanceWriter:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says what became of the page, and the score of this run."""
         total = len(page.item_ids(page.read_table()))
-        terminalreporter.write_line(
-            f"{PAGE}: {self._outcome}; this run shows {len(self._passed)} of {total} items"
-        )
+        terminalreporter.write_line(f"{PAGE}: {self._outcome}; this run shows {len(self._passed)} of {total} items")
 
     def _narrowed(self) -> str:
         if self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
