@@ -1,0 +1,108 @@
+"""Asking leave in crow: an update `permission_request`, answered by `permission_response` (reference 5.17).
+
+Turns the update into v1's question and back, and renames the answer. That a question has no request id here,
+and who waits for whom, is the ledger's business.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dragoman.dialect.crow.names import OPTION, RESPONSE, TOOL
+from dragoman.dialect.crow.update import lower_status, unsay
+from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
+from dragoman.dialect.v1.plain import opened
+from dragoman.dialect.words import guess_option
+from dragoman.errors import Kind, ProtocolError
+
+REQUEST = "permission_request"
+
+
+def is_request(params: Object) -> bool:
+    """Whether these params of session/update are a question."""
+    update = params.get("update")
+    return type(update) is dict and update.get("@type") == REQUEST
+
+
+def lift_request(params: Object) -> Object:
+    """session/update with a permission_request -> session/request_permission."""
+    lifted = Lifted(params)
+    call = Lifted(lifted.take("update"))
+    call.take("@type")
+    call.move({**TOOL, "title": "title", "arguments": "rawInput"})
+    options = call.take("permission_options")
+    lifted.put("toolCall", call.done())
+    lifted.put("options", [_lift_option(each) for each in options] if isinstance(options, list) else options)
+    return lifted.done()
+
+
+def lower_request(params: Object) -> Object:
+    """session/request_permission -> session/update with a permission_request."""
+    low = opened(params)
+    call = opened(low.take("toolCall"))
+    call.put("@type", REQUEST)
+    call.move(TOOL)
+    title = call.take("title")
+    call.put("title", call.take("name") if title is ABSENT or title is None else title)
+    call.put("arguments", _arguments(call))
+    options = low.take("options")
+    call.put("permission_options", [_lower_option(o) for o in options] if isinstance(options, list) else options)
+    lower_status(call)
+    if "status" in call.out:
+        # A question has no status; what was said of it stays beside it.
+        call.side.setdefault("status", call.out.pop("status"))
+    unsay(call, ("name", "kind", "content", "locations", "rawOutput"))
+    low.put("update", call.done())
+    return low.done()
+
+
+def lift_response(params: Object) -> Object:
+    """permission_response; some say `id` for `option_id`."""
+    lifted = Lifted(params)
+    lifted.move(RESPONSE)
+    if "optionId" not in lifted.out and "optionId" not in lifted.left:
+        lifted.move({"id": "optionId"})
+    return lifted.done()
+
+
+def lower_response(params: Object) -> Object:
+    """permission_response as seed 002 leaves it to us to spell."""
+    low = opened(params)
+    low.move(RESPONSE)
+    return low.done()
+
+
+def _lift_option(option: Json) -> Json:
+    if not isinstance(option, dict):
+        return option
+    lifted = Lifted(option)
+    lifted.move(OPTION)
+    if "kind" not in option:
+        identity, name = lifted.out.get("optionId", ""), lifted.out.get("name", "")
+        lifted.infer("kind", guess_option(*(word if isinstance(word, str) else "" for word in (identity, name))))
+    lifted.keep({"is_primary": "primary"})
+    return lifted.done()
+
+
+def _lower_option(option: Json) -> Json:
+    if not isinstance(option, dict):
+        return option
+    low = Lowered(option)
+    low.move(OPTION)
+    low.restore({"is_primary": "primary"})
+    return low.done(("kind",))
+
+
+def _arguments(call: Lowered) -> str:
+    """One text that says what the tool is about to do; the input stays beside it unless it is that text."""
+    given = call.take("rawInput", "")
+    if isinstance(given, str):
+        return given
+    call.side["rawInput"] = given
+    command = given.get("command") if isinstance(given, dict) else None
+    if isinstance(command, str):
+        return command
+    try:
+        return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError) as why:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"rawInput cannot be written as text: {why}") from why

@@ -1,0 +1,21 @@
+"""The most frequent message there is, recognised at a glance: one piece of text and nothing else.
+
+Used by the dialects whose messages are plain texts, so that a stream of tokens costs them next to nothing.
+"""
+
+from __future__ import annotations
+
+from dragoman.dialect.shape import Object
+from dragoman.dialect.v1.names import CHUNKS
+
+
+def chunk_text(params: Object) -> str | None:
+    """The text of a session/update that is a chunk of plain text without any further member; else None."""
+    update = params.get("update")
+    if len(params) != 2 or type(update) is not dict or len(update) != 2 or "sessionId" not in params:
+        return None
+    content = update.get("content")
+    if type(content) is not dict or len(content) != 2 or content.get("type") != "text":
+        return None
+    text = content.get("text")
+    return text if type(text) is str and update.get("sessionUpdate") in CHUNKS else None

@@ -1,0 +1,131 @@
+"""Content blocks of 2025.1: short format names instead of MIME types, flat resources, links without a name.
+
+Wire block in, v1 block out, and back. What is not a block, or of a type nobody knows, passes as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
+from dragoman.dialect.words import last_segment, mime_of, placeholder, short_of
+from dragoman.dialect.y2025.names import LINK_UNSAID
+
+
+def lift_block(block: Json) -> Json:
+    """A block of 2025.1 as a v1 block."""
+    rule = _of(_LIFT, block)
+    return rule(block) if rule else block
+
+
+def lower_block(block: Json) -> Json:
+    """A v1 block as 2025.1 says it."""
+    rule = _of(_LOWER, block)
+    return rule(block) if rule else block
+
+
+def lift_blocks(blocks: Json) -> Json:
+    """A list of blocks, lifted."""
+    return [lift_block(block) for block in blocks] if isinstance(blocks, list) else blocks
+
+
+def lower_blocks(blocks: Json) -> Json:
+    """A list of blocks, lowered."""
+    return [lower_block(block) for block in blocks] if isinstance(blocks, list) else blocks
+
+
+def _of(rules: dict[str, Callable[[Object], Object]], block: Json) -> Callable[[Object], Object] | None:
+    name = block.get("type") if isinstance(block, dict) else None
+    return rules.get(name) if isinstance(name, str) else None
+
+
+def _lower_text(block: Object) -> Object:
+    return Lowered(block).done(("annotations",))
+
+
+def _lift_media(block: Object) -> Object:
+    lifted = Lifted(block)
+    family, short = block["type"], lifted.take("format")
+    if isinstance(short, str):
+        mime = mime_of(family, short)
+        lifted.put("mimeType", mime)
+        if short_of(mime) != short:
+            lifted.side["format"] = short
+    elif short is not ABSENT:
+        lifted.put("mimeType", short)
+    return lifted.done()
+
+
+def _lower_media(block: Object) -> Object:
+    low = Lowered(block)
+    family, mime, short = block["type"], low.take("mimeType"), low.recall("format")
+    if isinstance(mime, str):
+        short = short_of(mime) if short is ABSENT else short
+        if not isinstance(short, str) or mime_of(family, short) != mime:
+            low.side["mimeType"] = mime
+    else:
+        short = mime
+    low.put("format", short)
+    return low.done(("uri", "annotations"))
+
+
+def _lift_resource(block: Object) -> Object:
+    lifted = Lifted(block)
+    inner = Lifted(None)
+    inner.put("uri", lifted.take("uri"))
+    inner.put("mimeType", lifted.take("mime_type"))
+    inner.put("text", lifted.take("content"))
+    # Somebody who already says v1's nested form is understood, not buried under an empty resource.
+    if "resource" not in block:
+        lifted.put("resource", inner.done())
+    return lifted.done()
+
+
+def _lower_resource(block: Object) -> Object:
+    low = Lowered(block)
+    resource = low.take("resource")
+    if not isinstance(resource, dict):
+        low.put("resource", resource)
+        return low.done(("annotations",))
+    inner = Lowered(resource)
+    low.put("uri", inner.take("uri"))
+    low.put("mime_type", inner.take("mimeType"))
+    text, blob = inner.take("text"), inner.take("blob")
+    if blob is not ABSENT:
+        # Base64 in `content` could not be told from text (reference 5.14-26).
+        low.side["blob"] = blob
+        text = placeholder({"type": "resource", "resource": resource}) if text is ABSENT else text
+    low.put("content", text)
+    if rest := inner.done():
+        low.side["resource"] = rest
+    return low.done(("annotations",))
+
+
+def _lift_link(block: Object) -> Object:
+    lifted = Lifted(block)
+    lifted.put("mimeType", lifted.take("mime_type"))
+    uri = block.get("uri")
+    if "name" not in block and isinstance(uri, str):
+        lifted.infer("name", last_segment(uri))
+    return lifted.done()
+
+
+def _lower_link(block: Object) -> Object:
+    low = Lowered(block)
+    low.put("mime_type", low.take("mimeType"))
+    return low.done(LINK_UNSAID)
+
+
+_LIFT: dict[str, Callable[[Object], Object]] = {
+    "image": _lift_media,
+    "audio": _lift_media,
+    "resource": _lift_resource,
+    "resource_link": _lift_link,
+}
+_LOWER: dict[str, Callable[[Object], Object]] = {
+    "text": _lower_text,
+    "image": _lower_media,
+    "audio": _lower_media,
+    "resource": _lower_resource,
+    "resource_link": _lower_link,
+}

@@ -1,0 +1,218 @@
+"""session/update of 2025.1: {session_id, type, data}, where `data` holds what v1's update object holds.
+
+Wire params in, v1 params out, and back. Messages are plain texts here; tool calls have a name and arguments,
+but no title, kind or places; plan steps have a number, but no priority (reference 5.6, 5.14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
+from dragoman.dialect.v1.chunk import chunk_text
+from dragoman.dialect.v1.names import CHUNKS, STATUSES, UPDATES
+from dragoman.dialect.v1.plain import cleared, plain
+from dragoman.dialect.words import guess_kind, placeholder
+from dragoman.dialect.y2025.names import DIALECT, SESSION, TOOL_UNSAID
+from dragoman.errors import Unsayable
+
+
+def lift_update(params: Object) -> Object:
+    """An update of a 2025.1 agent."""
+    kind, data = params.get("type"), params.get("data")
+    # By far the most frequent message there is: a piece of text and nothing else.
+    if (
+        kind in CHUNKS
+        and len(params) == 3
+        and type(data) is dict
+        and len(data) == 1
+        and "text" in data
+        and "session_id" in params
+    ):
+        update = {"sessionUpdate": kind, "content": {"type": "text", "text": data["text"]}}
+        return {"sessionId": params["session_id"], "update": update}
+    lifted = Lifted(cleared(params))
+    lifted.move(SESSION)
+    lifted.take("type")
+    if isinstance(data, dict):
+        data = lifted.take("data")
+        rule = _LIFT.get(kind) if isinstance(kind, str) else None
+        update = rule(data) if rule else dict(data)
+        if "type" in params:
+            update.pop("sessionUpdate", None)
+            update = {"sessionUpdate": kind, **update}
+        lifted.put("update", update)
+    elif "type" in params:
+        lifted.put("update", {"sessionUpdate": kind})
+    return lifted.done()
+
+
+def lower_update(params: Object) -> Object:
+    """An update for a 2025.1 client; kinds that v1 has and 2025.1 lacks are unsayable."""
+    text = chunk_text(params)
+    if text is not None:
+        return {
+            "session_id": params["sessionId"],
+            "type": params["update"]["sessionUpdate"],
+            "data": {"text": text},
+        }
+    low = Lowered(params)
+    low.move(SESSION)
+    update = low.left.get("update")
+    if isinstance(update, dict):
+        low.take("update")
+        _lower_into(low, update)
+    said: Object = plain(low.done())
+    return said
+
+
+def _lower_into(low: Lowered, update: Object) -> None:
+    kind = update.get("sessionUpdate", ABSENT)
+    known = kind if isinstance(kind, str) else ""
+    rule = _LOWER.get(known)
+    if rule is None and known in UPDATES:
+        raise Unsayable(DIALECT, f"the update {known}")
+    low.put("type", kind)
+    data = {name: value for name, value in update.items() if name != "sessionUpdate"}
+    low.put("data", rule(data) if rule else Lowered(data).done())
+
+
+def _lift_chunk(data: Object) -> Object:
+    lifted = Lifted(data)
+    text = lifted.take("text")
+    if text is not ABSENT:
+        lifted.put("content", {"type": "text", "text": text})
+    return lifted.done()
+
+
+def _lower_chunk(data: Object) -> Object:
+    low = Lowered(data)
+    block = low.take("content")
+    if isinstance(block, dict):
+        said = block.get("type") == "text" and "text" in block
+        low.put("text", block["text"] if said else placeholder(block))
+        if block != {"type": "text", "text": low.out["text"]}:
+            low.side["content"] = block
+    else:
+        low.put("content", block)
+    return low.done(("messageId",))
+
+
+def _lift_tool_call(data: Object) -> Object:
+    lifted = Lifted(data)
+    lifted.move({"id": "toolCallId", "name": "name", "arguments": "rawInput"})
+    name = lifted.out.get("name")
+    if isinstance(name, str):
+        if "title" not in data:
+            lifted.infer("title", name)
+        if "kind" not in data:
+            lifted.infer("kind", guess_kind(name))
+    return lifted.done()
+
+
+def _lower_tool_call(data: Object) -> Object:
+    low = Lowered(data)
+    low.move({"id": "toolCallId"})
+    name = low.take("name")
+    if name is ABSENT or name is None:
+        name = low.take("title", data.get("title", ABSENT))
+    low.put("name", name)
+    low.put("arguments", low.take("rawInput"))
+    return low.done(TOOL_UNSAID)
+
+
+def _lift_progress(data: Object) -> Object:
+    lifted = Lifted(data)
+    lifted.move({"id": "toolCallId"})
+    result = lifted.take("result")
+    if isinstance(result, dict) and len(result) == 1 and isinstance(result.get("content"), str):
+        lifted.put("content", [_text_entry(result["content"])])
+    else:
+        lifted.put("rawOutput", result)
+    return lifted.done()
+
+
+def _lower_progress(data: Object) -> Object:
+    low = Lowered(data)
+    low.move({"id": "toolCallId"})
+    _lower_status(low)
+    content = low.take("content")
+    texts = [text for entry in content if (text := _text_of(entry)) is not None] if isinstance(content, list) else []
+    if texts:
+        low.put("result", {"content": "\n".join(texts)})
+        content = [entry for entry in content if entry != _text_entry(_text_of(entry))]
+    else:
+        low.put("result", low.take("rawOutput"))
+    if content is not ABSENT and not (texts and not content):
+        low.side["content"] = content
+    return low.done(TOOL_UNSAID)
+
+
+def _lower_status(low: Lowered) -> None:
+    status = low.take("status")
+    said = STATUSES.get(status, status) if isinstance(status, str) else status
+    low.put("status", said)
+    if said is not status:
+        low.side["status"] = status
+
+
+def _text_entry(text: str | None) -> Object:
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def _text_of(entry: Json) -> str | None:
+    """The text of a piece of a tool call's content; None for images, diffs and terminals."""
+    block = entry.get("content") if isinstance(entry, dict) and entry.get("type") == "content" else None
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    return text if isinstance(text, str) else None
+
+
+def _lift_plan(data: Object) -> Object:
+    lifted = Lifted(data)
+    steps = lifted.take("steps")
+    lifted.put("entries", [_lift_step(step) for step in steps] if isinstance(steps, list) else steps)
+    return lifted.done()
+
+
+def _lift_step(step: Json) -> Json:
+    if not isinstance(step, dict):
+        return step
+    lifted = Lifted(step)
+    lifted.move({"description": "content"})
+    if "priority" not in step:
+        lifted.infer("priority", "medium")
+    lifted.keep(("id",))
+    return lifted.done()
+
+
+def _lower_plan(data: Object) -> Object:
+    low = Lowered(data)
+    entries = low.take("entries")
+    if isinstance(entries, list):
+        low.put("steps", [_lower_entry(entry, place) for place, entry in enumerate(entries, 1)])
+    else:
+        low.put("steps", entries)
+    return low.done()
+
+
+def _lower_entry(entry: Json, place: int) -> Json:
+    if not isinstance(entry, dict):
+        return entry
+    low = Lowered(entry)
+    low.put("id", low.recall("id", place))
+    low.move({"description": "content"})
+    return low.done(("priority",))
+
+
+_LIFT: dict[str, Callable[[Object], Object]] = {
+    **dict.fromkeys(CHUNKS, _lift_chunk),
+    "tool_call": _lift_tool_call,
+    "tool_call_update": _lift_progress,
+    "plan": _lift_plan,
+}
+_LOWER: dict[str, Callable[[Object], Object]] = {
+    **dict.fromkeys(CHUNKS, _lower_chunk),
+    "tool_call": _lower_tool_call,
+    "tool_call_update": _lower_progress,
+    "plan": _lower_plan,
+}
