@@ -20,9 +20,7 @@ EXPENSIVE = {
 def loaded_by(statement: str) -> set[str]:
     """The modules that a fresh interpreter has after one statement."""
     script = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     return set(run.stdout.split())
 
 

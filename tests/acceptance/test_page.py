@@ -21,9 +21,7 @@ TESTS = page.ROOT / "tests"
 COUNTS = {"000": 23, "001": 13, "002": 12, "003": 26, "004": 81, "OFF": 7}
 
 CHAPTERS = (
-    page.Chapter(
-        "9", "Nine", (page.Item("9-01", "W", "A first_thing | here."), page.Item("9-02", "B", "A second."))
-    ),
+    page.Chapter("9", "Nine", (page.Item("9-01", "W", "A first_thing | here."), page.Item("9-02", "B", "A second."))),
 )
 
 
@@ -32,9 +30,7 @@ def named_ids(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="mark"), attr="item"), args=args):
-                yield from (
-                    arg.value for arg in args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
-                )
+                yield from (arg.value for arg in args if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
 
 
 def test_the_table_has_every_item_of_every_document_once() -> None:
@@ -70,9 +66,7 @@ def test_a(x): ...
 
 
 def test_an_item_is_shown_only_when_a_test_is_named_for_it() -> None:
-    text = page.render(
-        CHAPTERS, {"9-02": {"tests/b.py::test_b[two]", "tests/b.py::test_b[one]", "tests/a.py::test_a"}}
-    )
+    text = page.render(CHAPTERS, {"9-02": {"tests/b.py::test_b[two]", "tests/b.py::test_b[one]", "tests/a.py::test_a"}})
     assert "**1 of 2** items shown" in text
     assert "| Nine | 1 of 2 |" in text
     assert "| 9-01 | W | A first\\_thing \\| here. | not yet |  |" in text
@@ -120,9 +114,7 @@ def test_the_page_is_written_after_a_full_green_run_from_what_passed(
     if expected is None:
         assert written.read_text() == "as it was"
     else:
-        rows = [
-            row.split(" | ") for row in written.read_text().splitlines() if row.startswith(("| 0", "| OFF"))
-        ]
+        rows = [row.split(" | ") for row in written.read_text().splitlines() if row.startswith(("| 0", "| OFF"))]
         assert {row[0].removeprefix("| ") for row in rows if row[3] == "shown"} == expected
 
 
