@@ -15,6 +15,7 @@ from dragoman.roles.agent import Agent
 from dragoman.roles.client import RemoteAgent, connect
 from dragoman.roles.conversation import ClientTurn, Conversation
 from dragoman.roles.lending import Lending, Question
+from dragoman.roles.proxy import Proxy
 from dragoman.roles.sessions import Session
 from dragoman.roles.tool import Tool
 from dragoman.roles.turn import Answer, Turn
@@ -33,6 +34,7 @@ __all__ = [
     "Lending",
     "Overloaded",
     "ProtocolError",
+    "Proxy",
     "Question",
     "RemoteAgent",
     "Session",

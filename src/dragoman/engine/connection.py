@@ -27,7 +27,7 @@ from dragoman.engine.exchange import Done, Exchange, Exchanges
 from dragoman.engine.fault import as_error, is_expected
 from dragoman.engine.flow import Flows
 from dragoman.engine.message import Incoming
-from dragoman.engine.reading import read, values
+from dragoman.engine.reading import carried, read, values
 from dragoman.engine.speech import Speech
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
 from dragoman.schema.methods import METHODS
@@ -65,6 +65,9 @@ TURN_BYTES = 64 * 1024
 
 Handler = Callable[[Incoming, Done], Awaitable[None] | None]
 
+# Sees calls before they are translated; says whether it took the call, and what must be awaited before the next.
+Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
+
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 # Set while a notification handler runs: the reply to what it asks must overtake the inbox it is holding up.
@@ -97,6 +100,7 @@ class Connection:
         self.ledger: Ledger | None = None
         self.on_dialect: Callable[[Dialect], None] | None = None
         self.on_close: Callable[[BaseException], None] | None = None
+        self.tap: Tap | None = None
         self._gates: dict[str, bool] = {}
         self._open_gates = lenient_gates
         self._said: set[str] = set()
@@ -136,9 +140,7 @@ class Connection:
     async def close(self, reason: str = "") -> None:
         """End the connection: what is open fails, handlers are cancelled, the transport is let go."""
         self._fail(
-            TransportClosed(
-                f"the connection to {self.transport.peer} was closed" + (f": {reason}" if reason else "")
-            )
+            TransportClosed(f"the connection to {self.transport.peer} was closed" + (f": {reason}" if reason else ""))
         )
         if self._main is not None and self._main is not asyncio.current_task():
             self._main.cancel()
@@ -208,9 +210,7 @@ class Connection:
             self._room.clear()
             await self._room.wait()
         if self._inbox_bytes > INBOX_HARD_BYTES:
-            error = Overloaded(
-                f"{self.transport.peer} sent {self._inbox_bytes} bytes that nobody has read yet"
-            )
+            error = Overloaded(f"{self.transport.peer} sent {self._inbox_bytes} bytes that nobody has read yet")
             await self.transport.close(str(error))
             raise error
 
@@ -301,6 +301,10 @@ class Connection:
         if method is UNSET:
             self._dispatch_answer(envelope, frame)
             return None
+        if self.tap is not None:
+            taken, waiting = self.tap(envelope, frame)
+            if taken:
+                return waiting
         speech = self.speech or self._detect(envelope)
         try:
             name, row, source = speech.lift_call(method, envelope.params, _tainted(frame))
@@ -389,6 +393,9 @@ class Connection:
             return
         if exchange.nested:
             self._nested -= 1
+        if exchange.verbatim:
+            exchange.done(envelope, None)
+            return
         assert self.speech is not None
         if envelope.error is not UNSET and (envelope.result is UNSET or bytes(envelope.error) != b"null"):
             exchange.done(None, self.speech.lift_error(read_error(envelope.error)))
@@ -437,9 +444,7 @@ class Connection:
             return
         if envelope.error is not UNSET:
             error = read_error(envelope.error)
-            self.report(
-                f"{self.transport.peer} reported an error outside any request: {error.code} {error.message}"
-            )
+            self.report(f"{self.transport.peer} reported an error outside any request: {error.code} {error.message}")
         else:
             self.report(f"{self.transport.peer} answered a request nobody made (id {envelope.id!r})")
 
@@ -473,6 +478,18 @@ class Connection:
 
         return done
 
+    def answer(self, id: Id, *, error: ProtocolError) -> None:
+        """Refuse a request of the peer that a tap took."""
+        self._answer_error(id, error)
+
+    def leave(self, error: BaseException) -> None:
+        """End the connection soon, for this reason, after what was said has been written."""
+        self._loop.create_task(self._leave(error))
+
+    async def _leave(self, error: BaseException) -> None:
+        await self.transport.close(str(error))
+        self._fail(error)
+
     def _answer_error(self, id: Id, error: ProtocolError) -> None:
         speech = self.speech or Speech(dialect("v1"), self.we)
         self._write(say_error(id, speech.lower_error(error)))
@@ -492,7 +509,7 @@ class Connection:
         """Send a notification; one the peer's dialect has no words for is reported, once."""
         ledger = self.ledger
         if ledger is not None and method in ledger.outgoing:
-            self._run_outgoing(method, params, ledger.outgoing[method](ledger, params), _nobody, raw=foreign)
+            self._run_outgoing(method, params, _nobody, foreign)
             return
         self._send_notification(method, params, foreign)
 
@@ -534,10 +551,22 @@ class Connection:
             self.met(params)
         ledger = self.ledger
         if ledger is not None and method in ledger.outgoing:
-            params = read(row.params, params) if row is not None else params
-            self._run_outgoing(method, params, ledger.outgoing[method](ledger, params), done, raw=raw)
+            self._run_outgoing(method, params, done, raw)
             return UNSET
         return self._send_request(method, params, done, raw)
+
+    def forward(self, method: str, params: Any, done: Done) -> Id | UnsetType:
+        """Send a request whose params are spelled already; `done` gets the envelope that answers it."""
+        if self._ended is not None:
+            done(None, _closed(self._ended))
+            return UNSET
+        id = self._exchanges.begin(Exchange(method, done, verbatim=True))
+        self._write(say_call(id, method, None if params is UNSET else params))
+        return id
+
+    def pass_frame(self, frame: bytes) -> None:
+        """Send a frame as it is."""
+        self._write(frame)
 
     def _send_request(self, method: str, params: Any, done: Done, raw: bool = False) -> Id | UnsetType:
         assert self.speech is not None
@@ -550,7 +579,7 @@ class Connection:
         if nested:
             self._nested += 1
             self._room.set()
-        id = self._exchanges.begin(Exchange(method, done, nested, raw))
+        id = self._exchanges.begin(Exchange(method, done, nested=nested, raw=raw))
         self._write(say_call(id, name, body))
         return id
 
@@ -570,9 +599,7 @@ class Connection:
         """Send a request and await its result as plain values of the vocabulary, unknown members included."""
         return values(await self.request(method, params, timeout=timeout, raw=True))
 
-    async def request(
-        self, method: str, params: Any, *, timeout: float | None = None, raw: bool = False
-    ) -> Any:
+    async def request(self, method: str, params: Any, *, timeout: float | None = None, raw: bool = False) -> Any:
         """Send a request and await its typed result; cancelling it tells the peer."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
@@ -628,21 +655,19 @@ class Connection:
 
     def _run_incoming(self, incoming: Incoming, make: Callable[[Any, Any], Any]) -> Awaitable[None] | None:
         is_request = incoming.id is not UNSET
-        done = (
-            self._answering(incoming.id, incoming.method)
-            if not isinstance(incoming.id, UnsetType)
-            else _nobody
-        )
+        done = self._answering(incoming.id, incoming.method) if not isinstance(incoming.id, UnsetType) else _nobody
         try:
             flow = make(self.ledger, incoming.params)
         except ProtocolError as error:
             done(None, error)
             return None
         awaited: list[Awaitable[None]] = []
+        source = incoming.source
 
         def execute(effect: Any, answer: Done) -> None:
             if isinstance(effect, Pass):
                 incoming.params = effect.params
+                incoming.source = carried(effect.params, source)
                 target = incoming if is_request else _without_id(incoming)
                 work = self._handle(target, answer)
                 if work is not None:
@@ -655,20 +680,27 @@ class Connection:
         self._flows.start(flow, execute, done)
         return _all(awaited) if awaited else None
 
-    def _run_outgoing(self, method: str, params: Any, flow: Any, done: Done, *, raw: bool) -> None:
+    def _run_outgoing(self, method: str, source: Any, done: Done, raw: bool) -> None:
+        """A call of ours that the ledger has a flow for; `raw` asks for its result as plain values."""
+        assert self.ledger is not None
         row = METHODS.get((self.we.other, method))
+        try:
+            params = read(row.params if row is not None else None, source)
+        except ProtocolError as error:
+            done(None, error)
+            return
         is_request = row is not None and row.request
 
         def execute(effect: Any, answer: Done) -> None:
             if not isinstance(effect, Pass):
                 self._carry_out(effect, answer)
             elif is_request:
-                self._send_request(method, effect.params, answer)
+                self._send_request(method, carried(effect.params, source), answer)
             else:
-                self._send_notification(method, effect.params, True)
+                self._send_notification(method, carried(effect.params, source), True)
                 answer(None, None)
 
-        self._flows.start(flow, execute, done)
+        self._flows.start(self.ledger.outgoing[method](self.ledger, params), execute, done)
 
     def _carry_out(self, effect: Any, answer: Done) -> None:
         """An effect of a flow that is the same whichever way its message goes."""
@@ -689,13 +721,9 @@ class Connection:
 
     def _deliver(self, effect: Deliver, answer: Done) -> None:
         row = METHODS.get((self.we, effect.method))
-        incoming = Incoming(
-            f"ledger:{effect.method}" if effect.request else UNSET, effect.method, row, effect.params
-        )
+        incoming = Incoming(f"ledger:{effect.method}" if effect.request else UNSET, effect.method, row, effect.params)
         work = self._handle(incoming, answer)
-        if (
-            work is not None
-        ):  # a notification made up by the ledger: attended like a request, nobody waits for it
+        if work is not None:  # a notification made up by the ledger: attended like a request, nobody waits for it
             self._start_task(incoming, work, _nobody)
         if not effect.request:
             answer(None, None)

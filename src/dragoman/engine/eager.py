@@ -48,19 +48,16 @@ else:
                 return self.result
             pending = self.first
             while True:
+                thrown: BaseException | None = None
+                answer: Any = None
                 try:
                     answer = yield pending
                 except BaseException as error:
-                    step = self._throw, error
-                else:
-                    step = self.work.send, answer
+                    thrown = error
                 try:
-                    pending = step[0](step[1])
+                    pending = self.work.send(answer) if thrown is None else self.work.throw(thrown)
                 except StopIteration as stop:
                     return stop.value
-
-        def _throw(self, error: BaseException) -> Any:
-            return self.work.throw(error)
 
     async def _take_over(begun: _Begun) -> Any:
         return await begun

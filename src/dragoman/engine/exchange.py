@@ -21,13 +21,16 @@ REMEMBERED = 1024
 class Exchange:
     """One request of ours: its method, who waits, and whether a notification handler sent it."""
 
-    __slots__ = ("done", "method", "nested", "raw")
+    __slots__ = ("done", "method", "nested", "raw", "verbatim")
 
-    def __init__(self, method: str, done: Done, nested: bool, raw: bool) -> None:
+    def __init__(
+        self, method: str, done: Done, nested: bool = False, raw: bool = False, verbatim: bool = False
+    ) -> None:
         self.method = method
         self.done = done
         self.nested = nested
-        self.raw = raw  # whoever waits takes the result as it came
+        self.raw = raw  # whoever waits takes the result untyped
+        self.verbatim = verbatim  # whoever waits takes the whole envelope, untranslated
 
 
 class Exchanges:

@@ -31,6 +31,4 @@ def as_error(exception: BaseException) -> ProtocolError:
 
 def is_expected(exception: BaseException) -> bool:
     """Whether the exception is one a handler may raise on purpose, so nobody needs its traceback."""
-    return isinstance(
-        exception, ProtocolError | asyncio.CancelledError | TimeoutError | OSError | ConnectionFailed
-    )
+    return isinstance(exception, ProtocolError | asyncio.CancelledError | TimeoutError | OSError | ConnectionFailed)

@@ -60,3 +60,13 @@ def _second(kind: type, source: Any) -> Any:
     from dragoman.schema.lenient import read as reread
 
     return reread(kind, {} if source is UNSET else source)[0]
+
+
+def carried(params: Any, source: Any) -> Any:
+    """The params as plain values together with the members of their source that no type knows."""
+    if (type(source) is not Raw and not isinstance(source, dict)) or not isinstance(params, msgspec.Struct):
+        return params
+    from dragoman.schema.extras import extras, merge
+
+    unknown = extras(values(source), type(params))
+    return merge(values(params), unknown) if unknown is not None else values(params)

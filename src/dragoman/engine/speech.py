@@ -7,7 +7,6 @@ ledger's).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,7 +26,6 @@ _SPELLED_IN_V1: frozenset[str] = frozenset(
     {"session/new", "session/load", "session/resume", "session/fork", "session/set_mode", "session/prompt"}
 )
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
-_SAID_REASONS = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"})
 _UNSAID_REASONS = {"error": Kind.INTERNAL_ERROR, "auth_required": Kind.AUTH_REQUIRED}
 
 
@@ -102,6 +100,8 @@ class Speech:
         data = error.data
         said = data.get("kind") if isinstance(data, dict) else None
         kind = said if said in KINDS else self._kinds.get(error.code, Kind.INTERNAL_ERROR)
+        if kind == Kind.SESSION_NOT_FOUND and said is None and isinstance(data, dict) and "uri" in data:
+            kind = Kind.RESOURCE_NOT_FOUND  # official v1 has one number for both (reference 1.14)
         if data is not None and not isinstance(data, dict):
             data = {"details": data}
         return ProtocolError(str(kind), error.message, data, code=error.code)
@@ -110,11 +110,7 @@ class Speech:
         """An error of ours with the number this dialect gives its kind."""
         code = self.dialect.codes.get(error.kind, -32603)
         data: dict[str, Any] = {**(error.data or {}), "kind": error.kind}
-        if (
-            error.code is not None
-            and self._kinds.get(error.code) is None
-            and error.kind == Kind.INTERNAL_ERROR
-        ):
+        if error.code is not None and self._kinds.get(error.code) is None and error.kind == Kind.INTERNAL_ERROR:
             data.setdefault("code", error.code)
         return encode({"code": code, "message": error.message, "data": data})
 
@@ -149,6 +145,3 @@ def untainted(value: Any, method: str) -> Any:
         else:
             out[name] = untainted(item, "")
     return out
-
-
-Report = Callable[[str], None]

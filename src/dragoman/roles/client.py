@@ -200,9 +200,7 @@ class RemoteAgent:
     ) -> Conversation:
         """Open a new session in this folder."""
         place = os.path.abspath(cwd)
-        params = NewSessionParams(
-            cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories)
-        )
+        params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
         self._dialled = dialled = await self._dial.at(place)
         dialled.connection.on_close = self._lost
         result = await self.request("session/new", params)
@@ -233,9 +231,7 @@ class RemoteAgent:
             raise
         return conversation
 
-    async def resume(
-        self, session_id: str, cwd: str = ".", *, directories: Sequence[str] = ()
-    ) -> Conversation:
+    async def resume(self, session_id: str, cwd: str = ".", *, directories: Sequence[str] = ()) -> Conversation:
         """Open a stored session without its history being sent again."""
         place = os.path.abspath(cwd)
         params = ResumeSessionParams(

@@ -39,6 +39,7 @@ class Dialled(msgspec.Struct, eq=False):
 
     connection: Connection
     introduction: InitializeResult
+    introduction_values: Any  # the same as plain values, with what no type knows
     cwd: str
     has_session: bool = False
 
@@ -79,9 +80,7 @@ class Dial:
         self._first: Dialled | None = None
         self._others: dict[str, Dialled] = {}
 
-    async def open(
-        self, introduction: InitializeParams, handlers: dict[str, Handler], fallback: Handler
-    ) -> Dialled:
+    async def open(self, introduction: InitializeParams, handlers: dict[str, Handler], fallback: Handler) -> Dialled:
         """Start the agent and introduce ourselves."""
         self._introduction = introduction
         self._handlers = handlers
@@ -174,7 +173,7 @@ class Dial:
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 
     def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
-        return Dialled(connection, read(_INITIALIZE.result, answered), cwd)
+        return Dialled(connection, read(_INITIALIZE.result, answered), answered, cwd)
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -184,9 +183,7 @@ class Dial:
 
     @property
     def _name(self) -> str:
-        return (
-            " ".join(words(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
-        )
+        return " ".join(words(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
 
     async def _start(self, name: str, cwd: str) -> Connection:
         if isinstance(self._target, str | Sequence):

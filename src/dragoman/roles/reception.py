@@ -205,9 +205,7 @@ class Reception:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new(self, params: Any) -> NewSessionResult:
-        session = Session(
-            str(uuid4()), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options()
-        )
+        session = Session(str(uuid4()), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
         self._set_up(session, params)
         await self._opened(session)
         return NewSessionResult(
@@ -277,9 +275,7 @@ class Reception:
 
     async def fork(self, params: Any) -> ForkSessionResult:
         origin = self.find(params.session_id)
-        session = Session(
-            str(uuid4()), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options()
-        )
+        session = Session(str(uuid4()), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
         self._set_up(session, params)
         session.transcript = origin.transcript.copy()
         session.title = origin.title

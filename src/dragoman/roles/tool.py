@@ -99,9 +99,7 @@ class Tool:
         self._content.extend(content)
         await self._send(status=self.status, content=list(self._content))
 
-    async def ask(
-        self, reason: str | None = None, options: Sequence[PermissionOption] | None = None
-    ) -> Answer:
+    async def ask(self, reason: str | None = None, options: Sequence[PermissionOption] | None = None) -> Answer:
         """Ask the user for leave; falsy when refused. A refused call becomes denied."""
         await self._move(Status.AWAITING_PERMISSION)
         answer = await self.turn.ask(reason or self.title, options=options, tool=self)

@@ -137,9 +137,7 @@ class Turn:
             call = tool.question()
         else:
             self._questions += 1
-            call = ToolCallUpdate(
-                tool_call_id=f"ask_{self.session.turns}_{self._questions}", title=question, kind=kind
-            )
+            call = ToolCallUpdate(tool_call_id=f"ask_{self.session.turns}_{self._questions}", title=question, kind=kind)
         offered = list(options or OPTIONS)
         result = await self.session.request(
             "session/request_permission",

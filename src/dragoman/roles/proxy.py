@@ -1,0 +1,115 @@
+"""A proxy in eight lines: claim the messages you care about; everything else is forwarded.
+
+A claimed function gets the typed params and `forward`. For a request it answers itself or returns
+`await forward(params)`; a notification is forwarded by calling `forward(params)`, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from dragoman.engine.connection import Connection, Handler
+from dragoman.engine.exchange import Done
+from dragoman.engine.message import Incoming
+from dragoman.roles.dial import Dial
+from dragoman.roles.relay import Relay
+from dragoman.schema.side import Side
+from dragoman.transport.contract import Transport
+
+F = TypeVar("F", bound=Callable[..., Any])
+Forward = Callable[[Any], Awaitable[Any]]
+
+
+class Proxy:
+    """Stands between a client and an agent."""
+
+    def __init__(self, name: str = "proxy", *, client_dialect: str = "auto", agent_dialect: str = "auto") -> None:
+        self.name = name
+        self._client_dialect = client_dialect
+        self._agent_dialect = agent_dialect
+        self._claims: dict[tuple[Side, str], Callable[..., Any]] = {}
+
+    def from_client(self, method: str) -> Callable[[F], F]:
+        """Decorator: claim what the client says to the agent."""
+        return self._claim(Side.AGENT, method)
+
+    def from_agent(self, method: str) -> Callable[[F], F]:
+        """Decorator: claim what the agent says to the client."""
+        return self._claim(Side.CLIENT, method)
+
+    def _claim(self, receiver: Side, method: str) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            self._claims[receiver, method] = function
+            return function
+
+        return register
+
+    def run(self, command: str | Sequence[str]) -> None:
+        """Serve one client over standard input and output, in front of the agent that the command starts."""
+        from dragoman.transport.stdio import stdio
+
+        async def serve() -> None:
+            await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
+
+        try:
+            asyncio.run(serve())
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    async def serve(
+        self,
+        transport: Transport,
+        agent: str | Sequence[str] | Transport,
+        *,
+        report: Callable[[str], None] | None = None,
+    ) -> BaseException:
+        """Stand between the client on this transport and an agent, until one leaves; gives the reason."""
+        say = report or (lambda _: None)
+        relay = Relay(
+            transport,
+            Dial(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say),
+            client_dialect=self._client_dialect,
+            report=say,
+        )
+        for (receiver, method), function in self._claims.items():
+            relay.claim(receiver, method, _claimed(relay, receiver, function))
+        return await relay.run()
+
+
+def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
+    def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        target: Connection = relay.target(receiver)
+
+        def forward(params: Any) -> Awaitable[Any]:
+            if incoming.is_request:
+                return target.request(incoming.method, params)
+            target.notify(incoming.method, params)
+            return _caught_up(target)
+
+        answer = function(incoming.params, forward)
+        if inspect.isawaitable(answer):
+            return _answer_later(answer, done)
+        done(answer, None)
+        return None
+
+    return handler
+
+
+def _caught_up(target: Connection) -> Awaitable[None]:
+    return target.flow_control() if target.should_wait else _Nothing()
+
+
+class _Nothing:
+    """Awaited, it does nothing; dropped, nobody complains."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+async def _answer_later(work: Awaitable[Any], done: Done) -> None:
+    done(await work, None)

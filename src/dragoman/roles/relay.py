@@ -1,0 +1,268 @@
+"""Two connections joined: what a client says goes to an agent and back, whatever either of them speaks.
+
+While both speak the same dialect, frames pass as they came: only JSON-RPC ids are mapped, and calls that the client did
+not offer are refused. Otherwise every message passes through the vocabulary, once out of one dialect and once into the
+other. What somebody claims (see proxy) is theirs; the rest is forwarded. A slow reader slows its producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import UNSET, Raw, UnsetType
+
+from dragoman.dialect.losses import losses
+from dragoman.dialect.registry import dialect as find_dialect
+from dragoman.engine.connection import Connection, Handler
+from dragoman.engine.exchange import Done
+from dragoman.engine.message import Incoming
+from dragoman.engine.reading import values
+from dragoman.engine.speech import untainted
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent import settings
+from dragoman.roles.dial import Dial, Dialled
+from dragoman.schema.base import encode
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from dragoman.transport.contract import Transport
+from dragoman.wire.envelope import Envelope, Id, say_call, say_error, say_result
+
+# Shapes of messages whose losses were worked out; past this many nothing new is looked at.
+SHAPES = 500
+
+
+class Relay:
+    """One client on the front, one agent (or one process for each folder) on the back."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        dial: Dial,
+        *,
+        client_dialect: str = "auto",
+        permission: str = "ask",
+        report: Callable[[str], None],
+    ) -> None:
+        self.report = report
+        self._dial = dial
+        self._claims: dict[tuple[Side, str], Handler] = {}
+        self._forwarded: dict[tuple[Side, Id], tuple[Connection, Id]] = {}
+        self._shapes: set[Any] = set()
+        self._homes: dict[str, Dialled] = {}  # where a session lives, when there is more than one process
+        self._first: Dialled | None = None
+        self.same = False
+        self.front = Connection(
+            transport,
+            Side.AGENT,
+            {"initialize": self._initialize, "$/cancel_request": self._cancel_request},
+            fallback=self._to_agent,
+            settings=settings(permission=permission),
+            speaks=None if client_dialect == "auto" else find_dialect(client_dialect),
+            report=report,
+        )
+
+    def claim(self, receiver: Side, method: str, handler: Handler) -> None:
+        """Let this handler have the calls of a method that `receiver` would get; before `run`."""
+        self._claims[receiver, method] = handler
+        if receiver is Side.AGENT:
+            self.front.handlers[method] = handler
+
+    async def run(self) -> BaseException:
+        """Relay until one of the two leaves; gives the reason."""
+        self.front.start()
+        try:
+            await self.front.ended.wait()
+        finally:
+            await self._dial.close()
+            await self.front.close()
+        assert self.front.failure is not None
+        return self.front.failure
+
+    # --- the introduction -------------------------------------------------------------------------------------
+
+    def _initialize(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        if self._first is not None:
+            raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
+        return self._introduce(incoming, done)
+
+    async def _introduce(self, incoming: Incoming, done: Done) -> None:
+        """Start the agent with what the client offers, and tell the client what the agent offers."""
+        back = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
+        handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_request, **back}
+        side = values(incoming.params.meta or {}).get("dragoman", {})
+        if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
+            self._dial.cwd = side["workingDirectory"]
+        dialled = await self._dial.open(incoming.params, handlers, self._to_client)
+        self._first = dialled
+        dialled.connection.on_close = self._agent_left
+        assert self.front.speech is not None
+        self.same = self.front.speech.dialect.name == self._dial.dialect
+        if self.same:  # both ends say everything the same way: nothing is left to emulate
+            self.front.ledger = dialled.connection.ledger = None
+            self.front.tap = self._tap(self.front, Side.AGENT)
+            dialled.connection.tap = self._tap(dialled.connection, Side.CLIENT)
+        self.report(f"client speaks {self.front.speech.dialect.name}, agent speaks {self._dial.dialect}")
+        done(dialled.introduction_values, None)
+        if dialled.connection.failure is not None:
+            self._agent_left(dialled.connection.failure)
+
+    def _agent_left(self, error: BaseException) -> None:
+        """The agent is gone: what the client waits for was answered with the reason; then we leave too."""
+        self.report(str(error))
+        self.front.leave(error)
+
+    # --- same dialect: frames as they came --------------------------------------------------------------------
+
+    def _tap(self, source: Connection, receiver: Side) -> Any:
+        claimed = frozenset(method for side, method in self._claims if side is receiver)
+
+        def tap(envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
+            method = envelope.method
+            if method in claimed or method == "initialize":
+                return False, None
+            target = self.target(receiver)
+            if b"dragoman" in frame or b"\\u00" in frame:
+                envelope, frame = _cleaned(envelope)
+            if envelope.id is UNSET:
+                if method == "$/cancel_request":
+                    return False, None
+                target.pass_frame(frame)
+            else:
+                self._pass_request(source, target, receiver, envelope)
+            return True, target.transport.drain() if target.transport.congested() else None
+
+        return tap
+
+    def _pass_request(self, source: Connection, target: Connection, receiver: Side, envelope: Envelope) -> None:
+        origin, method = envelope.id, str(envelope.method)
+        assert not isinstance(origin, UnsetType)
+        row = METHODS.get((receiver, method))
+        if row is not None and row.gate and not target.offers(row.gate):
+            source.answer(origin, error=_not_offered(method, row.gate))
+            return
+
+        def done(answer: Any, error: ProtocolError | None) -> None:
+            self._forwarded.pop((receiver, origin), None)
+            if error is not None:
+                source.answer(origin, error=error)
+            elif answer.error is not UNSET and answer.result is UNSET:
+                source.pass_frame(say_error(origin, answer.error))
+            else:
+                result = Raw(b"{}") if answer.result is UNSET else answer.result
+                source.pass_frame(say_result(origin, result))
+
+        id = target.forward(method, envelope.params, done)
+        if id is not UNSET:
+            self._forwarded[receiver, origin] = (target, id)
+
+    def target(self, receiver: Side) -> Connection:
+        """The connection to whoever receives."""
+        if receiver is Side.CLIENT:
+            return self.front
+        assert self._first is not None
+        return self._first.connection
+
+    # --- two dialects: through the vocabulary -----------------------------------------------------------------
+
+    def _to_agent(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        if self._first is None:
+            if incoming.is_request:
+                raise ProtocolError(
+                    Kind.INVALID_STATE, f"{incoming.method} came before initialize; send initialize first"
+                )
+            return None
+        if self._dial.dialect == "2025.1" and incoming.method == "session/new":
+            return self._open_at_home(incoming, done)
+        session = getattr(incoming.params, "session_id", None) if incoming.row is not None else None
+        home = self._homes.get(session) if isinstance(session, str) else None
+        return self._pass(incoming, done, (home or self._first).connection, Side.AGENT)
+
+    async def _open_at_home(self, incoming: Incoming, done: Done) -> None:
+        """A 2025.1 agent has one folder: a session in another one gets another process."""
+        dialled = await self._dial.at(incoming.params.cwd)
+        if dialled is not self._first and self._first is not None and not self._first.has_session:
+            self._first = dialled
+        dialled.connection.on_close = self._agent_left
+        dialled.has_session = True
+
+        def opened(result: Any, error: ProtocolError | None) -> None:
+            if error is None:
+                self._homes[values(result).get("sessionId", "")] = dialled
+            done(result, error)
+
+        self._pass(incoming, opened, dialled.connection, Side.AGENT)
+
+    def _to_client(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        return self._pass(incoming, done, self.front, Side.CLIENT)
+
+    def _pass(self, incoming: Incoming, done: Done, target: Connection, receiver: Side) -> Awaitable[None] | None:
+        """Say the message again on the other connection; its answer comes back the same way."""
+        if not self.same:
+            self._note_losses(incoming, target, receiver)
+        if not incoming.is_request:
+            target.notify(incoming.method, incoming.source, foreign=True)
+            return target.transport.drain() if target.transport.congested() else None
+        origin = incoming.id
+        assert not isinstance(origin, UnsetType)
+        if incoming.row is not None:
+            incoming.params  # noqa: B018  (invalid params are answered here, with every fault, not by the peer)
+
+        def answered(result: Any, error: ProtocolError | None) -> None:
+            self._forwarded.pop((receiver, origin), None)
+            done(values(result) if error is None else None, error)
+
+        id = target.call(incoming.method, values(incoming.source), answered, raw=True)
+        if id is not UNSET:
+            self._forwarded[receiver, origin] = (target, id)
+        return None
+
+    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
+        """Ids are our own on each side: name the request as the other side knows it."""
+        found = None
+        for side in Side:
+            found = found or self._forwarded.get((side, incoming.params.request_id))
+        if found is not None:
+            target, id = found
+            target.notify("$/cancel_request", {"requestId": id})
+
+    def _note_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
+        """Tell, once for each kind of message, what the other dialect has no words for."""
+        source = incoming.source
+        if not isinstance(source, dict) or target.speech is None or len(self._shapes) >= SHAPES:
+            if type(source) is not Raw or target.speech is None or len(self._shapes) >= SHAPES:
+                return
+            source = values(source)
+        update = source.get("update")
+        update = update if isinstance(update, dict) else {}
+        shape = (receiver, incoming.method, update.get("sessionUpdate"), frozenset(source), frozenset(update))
+        if shape in self._shapes:
+            return
+        self._shapes.add(shape)
+        kind = f" ({shape[2]})" if shape[2] else ""
+        spoken = target.speech.dialect
+        for path in losses(spoken, receiver, incoming.method, source):
+            if path not in _EXPECTED:
+                self.front.say_once(f"{incoming.method}{kind}: {spoken.name} has no word for {path}")
+
+
+# Members every dialect but v1 leaves to its ledger; nothing is lost with them.
+_EXPECTED = frozenset({"sessionId", "protocolVersion", "cwd", "mcpServers"})
+
+
+def _not_offered(method: str, gate: str) -> ProtocolError:
+    what = gate.partition(".")[2]
+    return ProtocolError(
+        Kind.CAPABILITY_UNSUPPORTED,
+        f"{method} needs {what}, which the peer does not offer",
+        {"method": method, "capability": what},
+    )
+
+
+def _cleaned(envelope: Envelope) -> tuple[Envelope, bytes]:
+    """The same call without what the peer put under our own key."""
+    params: Any = UNSET
+    if envelope.params is not UNSET:
+        params = Raw(encode(untainted(values(envelope.params), str(envelope.method))))
+    cleaned = Envelope(id=envelope.id, method=envelope.method, params=params)
+    return cleaned, say_call(envelope.id, str(envelope.method), None if params is UNSET else params)

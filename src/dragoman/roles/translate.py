@@ -1,0 +1,60 @@
+"""The interpreter as a program: an agent to the editor that starts it, a client to the agent it starts.
+
+Joins standard input and output with a command through a Relay, and says on stderr, once, what it found out and what it
+decided. Gives the exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
+from dragoman.roles.dial import Dial
+from dragoman.roles.relay import Relay
+from dragoman.transport.contract import Transport
+
+
+async def translate(
+    command: Sequence[str],
+    *,
+    client_dialect: str = "auto",
+    agent_dialect: str = "auto",
+    permission: str = "ask",
+    probe: str = "ladder",
+    report: Callable[[str], None] | None = None,
+    transport: Transport | None = None,
+) -> int:
+    """Interpret between the client on stdio and the agent that the command starts, until one leaves."""
+    if transport is None:
+        from dragoman.transport.stdio import stdio
+
+        transport = stdio()
+    say = report or _on_stderr
+    dial = Dial(
+        command,
+        dialect=agent_dialect,
+        cwd=os.getcwd(),
+        report=say,
+        stderr=_pass_on,
+        probe=probe,
+        permission=permission,
+    )
+    relay = Relay(transport, dial, client_dialect=client_dialect, permission=permission, report=say)
+    reason = await relay.run()
+    if isinstance(reason, AgentExited) or not isinstance(reason, TransportClosed):
+        return 1 if isinstance(reason, ConnectionFailed) else 0
+    return 0
+
+
+def _on_stderr(text: str) -> None:
+    print(f"dragoman translate: {text}", file=sys.stderr, flush=True)
+
+
+def _pass_on(data: bytes) -> None:
+    """The agent's own words to whoever reads ours."""
+    try:
+        os.write(2, data)
+    except OSError:
+        pass
