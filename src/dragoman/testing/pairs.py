@@ -1,0 +1,23 @@
+"""An agent and a client joined in memory: the whole protocol with no process, socket or sleep."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dragoman.roles.agent import Agent
+from dragoman.roles.client import RemoteAgent, connect
+from dragoman.transport.memory import pair
+
+
+@asynccontextmanager
+async def joined(agent: Agent, *, limit: int | None = None, **options: Any) -> AsyncIterator[RemoteAgent]:
+    """A client connected to this agent; `options` are those of `connect`, `limit` bounds the bytes between them."""
+    ours, theirs = pair(limit)
+    connection = agent.attach(theirs)
+    try:
+        async with connect(ours, **options) as remote:
+            yield remote
+    finally:
+        await connection.close()

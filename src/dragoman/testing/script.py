@@ -1,0 +1,118 @@
+"""A peer that follows a script of frames, on either side of a transport.
+
+Plays one part of a written conversation against the real thing: says its own frames, and checks that what it hears is
+what the script says it should hear. JSON-RPC ids are matched by the part they play, not by their numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.transport.contract import Transport
+
+# Waiting longer than this for a frame means it never comes.
+PATIENCE = 10.0
+
+
+class ScriptedPeer:
+    """One end of a transport, in the hands of a test."""
+
+    def __init__(self, transport: Transport, patience: float = PATIENCE) -> None:
+        self.transport = transport
+        self.heard: list[dict[str, Any]] = []
+        self._patience = patience
+        self._unread: list[Any] = []
+        self._ids: dict[Any, Any] = {}
+
+    def send(self, message: dict[str, Any] | bytes) -> None:
+        """Say one message, or any bytes as a frame."""
+        self.transport.send(message if isinstance(message, bytes) else msgspec.json.encode(message))
+
+    async def receive(self) -> dict[str, Any]:
+        """The next frame the other end sent."""
+        if not self._unread:
+            async with asyncio.timeout(self._patience):
+                self._unread.extend(await self.transport.receive())
+        message: dict[str, Any] = msgspec.json.decode(self._unread.pop(0))
+        self.heard.append(message)
+        return message
+
+    async def expect(self, **members: Any) -> dict[str, Any]:
+        """The next frame, which must have these members (nested objects may have more)."""
+        message = await self.receive()
+        fault = matches(members, message)
+        assert fault is None, f"expected {members}, heard {message}: {fault}"
+        return message
+
+    async def request(self, id: Any, method: str, params: Any) -> dict[str, Any]:
+        """Ask and give the answer; what else is said meanwhile is in `heard`."""
+        self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        while True:
+            message = await self.receive()
+            if "method" not in message and message.get("id") == id:
+                return message
+
+    async def play(
+        self, part: str, script: Sequence[dict[str, Any]], same: Callable[[Any, Any], str | None] | None = None
+    ) -> None:
+        """Play `part` of a script of {"from", "frame"} steps; `same` compares frames (by default exactly)."""
+        compare = same or exactly
+        for step in script:
+            frame = step["frame"]
+            if step["from"] == part:
+                self.send(self._with_real_id(frame))
+                continue
+            heard = await self.receive()
+            if "method" in frame and "id" in frame:
+                assert "id" in heard, f"a request was due, heard {heard}"
+                self._ids[frame["id"]] = heard["id"]
+            fault = compare(_without_id(frame), _without_id(heard))
+            assert fault is None, f"step {frame}\nheard {heard}\n{fault}"
+
+    def _with_real_id(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """A reply carries the id that the other end gave its request."""
+        if "method" in frame or "id" not in frame:
+            return frame
+        return {**frame, "id": self._ids.get(frame["id"], frame["id"])}
+
+
+def _without_id(frame: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in frame.items() if name != "id"}
+
+
+def exactly(expected: Any, heard: Any) -> str | None:
+    """None when both are the same, else where they differ."""
+    if type(expected) is dict and type(heard) is dict:
+        if extra := set(heard) - set(expected):
+            return f"unexpected {sorted(extra)}"
+        for name, value in expected.items():
+            if name not in heard:
+                return f"{name} is missing"
+            if fault := exactly(value, heard[name]):
+                return f"{name}: {fault}"
+        return None
+    if isinstance(expected, list) and isinstance(heard, list) and len(expected) == len(heard):
+        return next(
+            (f"[{i}]: {f}" for i, (a, b) in enumerate(zip(expected, heard, strict=True)) if (f := exactly(a, b))), None
+        )
+    return None if expected == heard else f"expected {expected!r}, heard {heard!r}"
+
+
+def matches(expected: Any, heard: Any) -> str | None:
+    """Like `exactly`, but objects heard may have more members than expected."""
+    if type(expected) is dict and type(heard) is dict:
+        for name, value in expected.items():
+            if name not in heard:
+                return f"{name} is missing"
+            if fault := matches(value, heard[name]):
+                return f"{name}: {fault}"
+        return None
+    if isinstance(expected, list) and isinstance(heard, list) and len(expected) == len(heard):
+        return next(
+            (f"[{i}]: {f}" for i, (a, b) in enumerate(zip(expected, heard, strict=True)) if (f := matches(a, b))), None
+        )
+    return None if expected == heard else f"expected {expected!r}, heard {heard!r}"

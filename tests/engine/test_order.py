@@ -1,0 +1,190 @@
+"""Order without deadlock: what is said in order is heard in order, whatever handlers wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, ConnectionFailed, connect
+from dragoman.schema.content import TextContent
+from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
+from dragoman.testing import ScriptedPeer, joined
+from dragoman.transport.memory import pair
+
+BOUND = 20.0
+
+
+def talker(count: int) -> Agent:
+    agent = Agent("talker", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        for number in range(count):
+            await turn.say(f"{number} ")
+
+    @agent.on("_ping")
+    def ping(params: Any) -> Any:
+        return {"pong": params}
+
+    return agent
+
+
+def run(work: Any) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(BOUND):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def test_updates_are_seen_in_order_and_before_the_result() -> None:
+    async def main() -> None:
+        async with joined(talker(500)) as agent:
+            session = await agent.open("/")
+            seen = []
+            async with session.prompt("go") as turn:
+                async for update in turn:
+                    assert isinstance(update, AgentMessageChunk)
+                    assert isinstance(update.content, TextContent)
+                    seen.append(int(update.content.text))
+            assert seen == list(range(500))
+            assert turn.stop_reason == "end_turn"
+
+    run(main())
+
+
+def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_10000_updates_behind_it() -> None:
+    """peers.md P3: handlers run one after the other even when one of them waits."""
+
+    async def main() -> None:
+        async with joined(talker(10_000)) as agent:
+            session = await agent.open("/")
+            seen: list[int] = []
+
+            async def on_update(update: Any) -> None:
+                number = int(update.content.text)
+                if number in (0, 5000):
+                    assert await agent.request("_ping", {"n": number}) == {"pong": {"n": number}}
+                seen.append(number)
+
+            session.on_update = on_update
+            async with session.prompt("go") as turn:
+                await turn.wait()
+            assert seen == list(range(10_000))
+
+    run(main())
+
+
+def test_updates_before_the_answer_to_session_new_are_kept() -> None:
+    """peers.md 13: copilot, crow, pydantic-acp and vibe speak of a session before its client knows its id."""
+
+    async def main() -> None:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+
+        async def script() -> None:
+            asked = await peer.expect(method="initialize")
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
+            asked = await peer.expect(method="session/new")
+            early = {"sessionId": "s1", "update": {"sessionUpdate": "session_info_update", "title": "early"}}
+            peer.send({"jsonrpc": "2.0", "method": "session/update", "params": early})
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s1"}})
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(script())
+            async with connect(ours) as agent:
+                session = await agent.open("/")
+                assert session.title == "early"
+                assert [type(update) for update in session.between] == [SessionInfoUpdate]
+
+    run(main())
+
+
+def test_late_updates_are_delivered_as_late() -> None:
+    """peers.md 14: updates after the prompt was answered belong to no turn, and are not lost."""
+
+    async def main() -> None:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+
+        def chunk(text: str) -> dict[str, Any]:
+            update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+            return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s1", "update": update}}
+
+        async def script() -> None:
+            for method, result in (
+                ("initialize", {"protocolVersion": 1}),
+                ("session/new", {"sessionId": "s1"}),
+            ):
+                asked = await peer.expect(method=method)
+                peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+            asked = await peer.expect(method="session/prompt")
+            peer.send(chunk("in time"))
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
+            peer.send(chunk("late"))
+            asked = await peer.expect(method="_done")
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {}})
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(script())
+            async with connect(ours) as agent:
+                session = await agent.open("/")
+                async with session.prompt("go") as turn:
+                    in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
+                await agent.request("_done", {})
+                assert in_time == ["in time"]
+                assert [update.content.text for update in session.between] == ["late"]
+
+    run(main())
+
+
+def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
+    async def main() -> None:
+        async with joined(talker(60_000), limit=256 * 1024) as agent:
+            session = await agent.open("/")
+            count = 0
+            async with session.prompt("go") as turn:
+                async for _ in turn:
+                    count += 1
+                    if count % 10_000 == 0:
+                        await asyncio.sleep(0)
+            assert count == 60_000
+
+    run(main())
+
+
+def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
+    async def main() -> None:
+        async with joined(talker(60_000), limit=64 * 1024) as agent:
+            session = await agent.open("/")
+            count = 0
+            async with session.prompt("go") as turn:
+                async for _ in turn:
+                    count += 1
+                    if count in (1, 30_000):
+                        assert await agent.request("_ping", {}) == {"pong": {}}
+            assert count == 60_000
+
+    run(main())
+
+
+def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> None:
+    async def main() -> None:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+
+        async def script() -> None:
+            asked = await peer.expect(method="initialize")
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
+            await peer.expect(method="session/new")
+            await theirs.close("enough")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(script())
+            async with connect(ours) as agent:
+                with pytest.raises(ConnectionFailed, match="enough"):
+                    await agent.open("/")
+
+    run(main())
