@@ -88,6 +88,11 @@ class Tool:
         """Add a change of a file to the result; `old` is None for a new file."""
         await self.show(Diff(path=path, old_text=old, new_text=new))
 
+    async def preview(self, path: str, old: str | None, new: str) -> None:
+        """Show a change before asking leave for it; the work has not begun."""
+        self._content.append(Diff(path=path, old_text=old, new_text=new))
+        await self._send(content=list(self._content))
+
     async def terminal(self, terminal_id: str) -> None:
         """Show a client's terminal in the result."""
         await self.show(TerminalEmbed(terminal_id=terminal_id))

@@ -1,0 +1,186 @@
+"""The everything agent: offline, the same every time, and able to do everything an agent can do in the protocol.
+
+For people who write clients: a slash command for each thing a client must cope with. COMMANDS is the one table; what
+is announced, what /help lists and what is called all come from it. Below are the acts; above is the command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+from weakref import WeakSet
+
+from msgspec import UNSET
+
+from dragoman import Agent, ProtocolError, Session, Turn
+from dragoman.agents import acts
+from dragoman.engine.connection import Connection
+from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
+from dragoman.schema.content import TextContent
+from dragoman.schema.update import AgentMessageChunk, AvailableCommand, CommandInput
+
+VERSION = "0.1.0"
+
+
+class Command(NamedTuple):
+    """A slash command: its name, what it does, what it takes, and the function that does it."""
+
+    name: str
+    description: str
+    hint: str
+    act: Callable[[Turn, str], Awaitable[str | None]]
+
+
+# Clients whose next session/new is told of before it is answered.
+_early: WeakSet[Connection] = WeakSet()
+
+
+async def early(turn: Turn, _: str) -> None:
+    """Remember to talk too early."""
+    _early.add(turn.session.connection)
+    await turn.say("Open another session: it will talk before you know its id.")
+
+
+async def help_(turn: Turn, _: str) -> None:
+    """List the commands."""
+    for command in COMMANDS:
+        await turn.say(f"- `{usage(command)}`: {command.description}\n")
+
+
+def usage(command: Command) -> str:
+    """How a command is called."""
+    return f"/{command.name} {command.hint}".rstrip()
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("echo", "Say TEXT back, exactly", "TEXT", acts.echo),
+    Command("think", "Think TEXT aloud", "TEXT", acts.think),
+    Command("plan", "Walk through a plan of three steps", "", acts.plan),
+    Command("read", "Read a file", "PATH", acts.read),
+    Command("write", "Ask, then write TEXT into a file", "PATH TEXT", acts.write),
+    Command("edit", "Ask, then replace OLD by NEW in a file", "PATH OLD NEW", acts.edit),
+    Command("run", "Ask, then run a command in a terminal", "CMD...", acts.run),
+    Command("ask", "Ask for leave and say what you answered", "", acts.ask),
+    Command("stream", "Send N different chunks, each of BYTES characters", "N [BYTES]", acts.stream),
+    Command("slow", "Take SECONDS, unless it is cancelled", "SECONDS", acts.slow),
+    Command("image", "Send a picture", "", acts.image),
+    Command("audio", "Send a sound", "", acts.audio),
+    Command("resource", "Send a text, some bytes and a link", "", acts.resource),
+    Command("title", "Give this session a title", "TEXT", acts.title),
+    Command("usage", "Tell what this turn cost", "", acts.usage),
+    Command("mode", "Change the mode: ask or code", "ID", acts.mode),
+    Command("option", "Change an option: model (plain, loud) or verbose (true, false)", "ID VALUE", acts.option),
+    Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", acts.error),
+    Command("late", "Go on talking after the turn is over", "", acts.late),
+    Command("early", "Talk in the next session before it is opened", "", early),
+    Command("noise", "Write a line that is no message", "", acts.noise),
+    Command("crash", "End the agent in the middle of the turn", "", acts.crash),
+    Command("tour", "See a thought, a plan, a tool call and a message", "", acts.tour),
+    Command("help", "List these commands", "", help_),
+)
+
+_BY_NAME = {command.name: command for command in COMMANDS}
+
+# Only what looks like a command is taken for one: a prompt may well begin with a path.
+_CALL = re.compile(r"/([a-z]+)(?:\s(.*))?", re.DOTALL)
+
+# The echo comes in pieces of this many words, as a model's answer would.
+_PIECE = 4
+
+
+def everything(dialect: str = "auto") -> Agent:
+    """The everything agent, speaking one dialect or that of its client."""
+    agent = Agent(
+        "everything",
+        version=VERSION,
+        title="Everything",
+        dialect=dialect,
+        image=True,
+        audio=True,
+        modes=[
+            SessionMode(id="ask", name="Ask", description="Asks before it writes a file or runs a command"),
+            SessionMode(id="code", name="Code", description="Writes and runs without asking"),
+        ],
+        options=[
+            SessionConfigOption(
+                id="model",
+                name="Model",
+                category="model",
+                type="select",
+                current_value="plain",
+                description="How plain text is echoed",
+                options=[
+                    ConfigChoice(value="plain", name="Plain", description="As it came"),
+                    ConfigChoice(value="loud", name="Loud", description="In capitals"),
+                ],
+            ),
+            SessionConfigOption(
+                id="verbose",
+                name="Verbose",
+                type="boolean",
+                current_value=False,
+                description="Think aloud before each answer",
+            ),
+        ],
+        commands=[
+            AvailableCommand(
+                name=command.name,
+                description=command.description,
+                input=CommandInput(hint=command.hint) if command.hint else UNSET,
+            )
+            for command in COMMANDS
+        ],
+        instructions="Send /help to see what this agent can do; anything else is echoed.",
+    )
+    agent.prompt(answer)
+    agent.opened(opened)
+    return agent
+
+
+async def answer(turn: Turn) -> str | None:
+    """Do what the prompt says, or echo it."""
+    if _setting(turn, "verbose") is True:
+        await turn.think(f"I was told: {turn.text}")
+    call = _CALL.fullmatch(turn.text.lstrip())
+    if call is None:
+        await _echo(turn)
+        return None
+    command = _BY_NAME.get(call[1])
+    if command is None:
+        await turn.say(f"There is no command `/{call[1]}`; `/help` lists those there are.")
+        return None
+    try:
+        return await command.act(turn, call[2] or "")
+    except acts.Misuse:
+        await turn.say(f"Call it like this: `{usage(command)}`")
+    except acts.Wanted:
+        raise
+    except ProtocolError as error:
+        await turn.say(f"That did not work: {error.message}")
+    return None
+
+
+async def _echo(turn: Turn) -> None:
+    """The prompt as Markdown, in several chunks."""
+    text = turn.text.upper() if _setting(turn, "model") == "loud" else turn.text
+    await turn.say("**You said:**\n\n")
+    for line in text.splitlines() or [""]:
+        words = line.split(" ")
+        pieces = [" ".join(words[start : start + _PIECE]) for start in range(0, len(words), _PIECE)]
+        await turn.say("> ")
+        for number, piece in enumerate(pieces):
+            await turn.say(piece if number == len(pieces) - 1 else f"{piece} ")
+        await turn.say("\n")
+    await turn.say("\n`/help` shows what else I can do.\n")
+
+
+def _setting(turn: Turn, name: str) -> object:
+    return next((option.current_value for option in turn.session.options if option.id == name), None)
+
+
+def opened(session: Session) -> None:
+    """A session is about to be answered for: after /early, talk now."""
+    if session.connection in _early:
+        _early.discard(session.connection)
+        session.push(AgentMessageChunk(content=TextContent(text="This came before the session was opened.")))

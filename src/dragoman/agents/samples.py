@@ -1,0 +1,58 @@
+"""Small things to show: a picture, a sound, a document, an endless text. Made in code, the same every time.
+
+Below is nothing; above is the everything agent. Imports what it needs when it is asked, for most conversations never
+see a picture.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+
+_FILLER = "all work and no play makes a dull agent "
+
+_SIDE = 16  # pixels of the picture, both ways
+_RATE = 8000  # samples of the sound in a second
+_SECONDS = 0.25
+_PITCH = 440  # Hz
+
+DOCUMENT = "# A note\n\nThis text travelled inside the message, so nobody has to fetch it.\n"
+
+
+def chunk(number: int, size: int = 0) -> str:
+    """The text of chunk `number`: different for each, filled up to `size` characters."""
+    text = f"chunk {number:05d} "
+    missing = size - len(text)
+    if missing <= 0:
+        return text
+    return text + (_FILLER * (missing // len(_FILLER) + 1))[:missing]
+
+
+def picture() -> bytes:
+    """A PNG of 16 by 16 pixels: red grows to the right, green to the bottom."""
+    import struct
+    import zlib
+
+    def part(name: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+    step = 256 // _SIDE
+    rows = (b"".join(bytes((x * step, y * step, 160)) for x in range(_SIDE)) for y in range(_SIDE))
+    pixels = b"".join(b"\0" + row for row in rows)  # each row begins with its filter: none
+    header = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)  # 8 bits of red, green and blue
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", zlib.compress(pixels)) + part(b"IEND", b"")
+
+
+def sound() -> bytes:
+    """A WAV of a quarter of a second: a soft square wave, one byte a sample."""
+    import struct
+
+    half = _RATE / _PITCH / 2
+    samples = bytes(160 if int(number / half) % 2 else 96 for number in range(int(_RATE * _SECONDS)))
+    form = struct.pack("<HHIIHH", 1, 1, _RATE, _RATE, 1, 8)  # PCM, one channel
+    body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(samples)) + samples
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def base64(data: bytes) -> str:
+    """As the protocol carries bytes."""
+    return b2a_base64(data, newline=False).decode("ascii")
