@@ -382,9 +382,7 @@ def test_the_record_of_a_living_owner_is_left_alone() -> None:
     run(work)
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
 

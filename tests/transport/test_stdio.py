@@ -63,9 +63,7 @@ def test_the_null_device_serves_too() -> None:
 
 
 def test_a_closed_input_is_told() -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$0" -c "$1" <&-', sys.executable, AGENT], stderr=subprocess.PIPE, timeout=20
-    )
+    done = subprocess.run(["sh", "-c", '"$0" -c "$1" <&-', sys.executable, AGENT], stderr=subprocess.PIPE, timeout=20)
     assert b"StartFailed: standard input or output is closed" in done.stderr
 
 

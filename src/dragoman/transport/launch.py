@@ -26,9 +26,7 @@ class Launched:
 
     __slots__ = ("_child", "pid", "start", "stderr", "stdin", "stdout", "token")
 
-    def __init__(
-        self, child: subprocess.Popen[bytes], token: str, stdin: int, stdout: int, stderr: int
-    ) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], token: str, stdin: int, stdout: int, stderr: int) -> None:
         self._child = child
         self.pid = child.pid
         self.token = token
@@ -84,9 +82,7 @@ def launch(
     return Launched(child, token, *ours)
 
 
-def environment(
-    env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str
-) -> dict[str, str]:
+def environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str) -> dict[str, str]:
     """What the child sees: ours, or the listed names of ours, or nothing; then `env`; always the marker."""
     if isinstance(inherit_env, bool):
         environ = dict(os.environ) if inherit_env else {}

@@ -61,9 +61,7 @@ async def spawn(
     WARDEN.guard(token, launched.pid)
     records.write(token, launched.pid, launched.start, list(command))
     name = peer or f"agent {os.path.basename(command[0])}"
-    return ProcessTransport(
-        launched, peer=name, patience=patience, listener=stderr, stall=stall, max_frame=max_frame
-    )
+    return ProcessTransport(launched, peer=name, patience=patience, listener=stderr, stall=stall, max_frame=max_frame)
 
 
 class ProcessTransport(StreamTransport):

@@ -17,9 +17,7 @@ from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import MAX_FRAME
 
 
-def stdio(
-    *, peer: str = "the client", stall: float = WRITE_STALL, max_frame: int = MAX_FRAME
-) -> StreamTransport:
+def stdio(*, peer: str = "the client", stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
     """Take descriptors 0 and 1 for the protocol; call it once, inside the running loop."""
     if sys.platform == "win32":
         raise StartFailed("the stdio transport needs POSIX pipes; on Windows run the agent inside WSL")

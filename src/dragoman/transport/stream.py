@@ -100,9 +100,8 @@ class StreamTransport:
                 self._loop.call_soon(self._read_file)
 
     def _readable(self) -> None:
-        if (
-            self._batch and not self._discarding
-        ):  # nobody took the last block yet: let the pipe fill, so the producer slows down
+        if self._batch and not self._discarding:
+            # Nobody took the last block yet: let the pipe fill, so that the producer slows down.
             self._stop_reading()
             return
         try:

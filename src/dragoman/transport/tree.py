@@ -48,9 +48,7 @@ def look(pid: int) -> Process | None:
     except OSError:
         return None
     fields = line[line.rindex(b")") + 2 :].split()  # the name may contain anything, also brackets
-    return Process(
-        pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), fields[0] not in (b"Z", b"X")
-    )
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), fields[0] not in (b"Z", b"X"))
 
 
 class Tree:
@@ -126,9 +124,7 @@ def _marked(pid: int, token: str) -> bool:
     except OSError:
         return False
     marker = MARKER.encode() + b"="
-    return any(
-        entry.startswith(marker) and token.encode() in entry for entry in environ.split(b"\0") if entry
-    )
+    return any(entry.startswith(marker) and token.encode() in entry for entry in environ.split(b"\0") if entry)
 
 
 def _signal(pid: int, number: int) -> bool:
