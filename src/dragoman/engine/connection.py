@@ -30,7 +30,7 @@ from dragoman.engine.message import Incoming
 from dragoman.engine.reading import carried, read, values
 from dragoman.engine.speech import Speech
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
-from dragoman.schema.methods import METHODS
+from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.wire.envelope import (
@@ -669,7 +669,7 @@ class Connection:
                 incoming.params = effect.params
                 incoming.source = carried(effect.params, source)
                 target = incoming if is_request else _without_id(incoming)
-                work = self._handle(target, answer)
+                work = self._handle(target, _typed(incoming.row, answer))
                 if work is not None:
                     awaited.append(work)
                 if not is_request:
@@ -722,7 +722,7 @@ class Connection:
     def _deliver(self, effect: Deliver, answer: Done) -> None:
         row = METHODS.get((self.we, effect.method))
         incoming = Incoming(f"ledger:{effect.method}" if effect.request else UNSET, effect.method, row, effect.params)
-        work = self._handle(incoming, answer)
+        work = self._handle(incoming, _typed(row, answer))
         if work is not None:  # a notification made up by the ledger: attended like a request, nobody waits for it
             self._start_task(incoming, work, _nobody)
         if not effect.request:
@@ -747,6 +747,20 @@ def _closed(error: BaseException) -> ProtocolError:
     failure = ProtocolError(Kind.INTERNAL_ERROR, str(error), {"closed": True})
     failure.__cause__ = error
     return failure
+
+
+def _typed(row: Method | None, answer: Done) -> Done:
+    """Flows read results as Structs; a relay answers with plain values."""
+
+    def done(result: Any, error: ProtocolError | None) -> None:
+        if error is None and row is not None and row.result is not None:
+            try:
+                result = read(row.result, result)
+            except ProtocolError as fault:
+                result, error = None, fault
+        answer(result, error)
+
+    return done
 
 
 async def _all(works: list[Awaitable[None]]) -> None:

@@ -1,0 +1,143 @@
+"""The draft's words: its error numbers, and the tables that its spelling is driven by.
+
+Tables read wire word -> vocabulary word unless their comment says otherwise. No functions, no state.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.errors import Kind
+
+DIALECT: Final = "draft"
+
+# Reference 5.12. The order matters to lifting: the first kind with a number is what that number means.
+CODES: Final[dict[str, int]] = {
+    Kind.PARSE_ERROR: -32700,
+    Kind.INVALID_REQUEST: -32600,
+    Kind.METHOD_NOT_FOUND: -32601,
+    Kind.INVALID_PARAMS: -32602,
+    Kind.INTERNAL_ERROR: -32603,
+    Kind.AUTH_REQUIRED: -32001,
+    Kind.SESSION_NOT_FOUND: -32000,
+    Kind.RESOURCE_NOT_FOUND: -32004,
+    Kind.PERMISSION_DENIED: -32002,
+    Kind.ACCESS_DENIED: -32005,
+    Kind.INVALID_STATE: -32006,
+    Kind.CAPABILITY_UNSUPPORTED: -32007,
+    Kind.UNSUPPORTED_VERSION: -32602,
+    Kind.CANCELLED: -32003,
+    Kind.RATE_LIMITED: -32008,
+    Kind.TIMEOUT: -32009,
+    Kind.SESSION_EXPIRED: -32000,
+    Kind.SESSION_CORRUPTED: -32000,
+    Kind.TOO_LARGE: -32600,
+}
+
+# Said in v1's shape: the file calls of reference 5.17.
+SAID_TO_AGENT: Final = frozenset({"fs/changed"})
+SAID_TO_CLIENT: Final = frozenset(
+    {
+        "fs/read_binary_file",
+        "fs/write_binary_file",
+        "fs/list_directory",
+        "fs/create_directory",
+        "fs/watch",
+        "fs/unwatch",
+        "fs/write_files",
+    }
+)
+
+# --- capabilities -----------------------------------------------------------------------------------------
+FS: Final = {"read": "readTextFile", "write": "writeTextFile"}
+FS_SIDE: Final = ("watch", "binary", "list", "createDirectory", "atomic")
+CLIENT_SIDE: Final = {"ui": "ui", "_custom": "custom"}
+CLIENT_UNSAID: Final = ("session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings")
+
+MCP_SIDE: Final = ("servers", "transport")
+MCP_TRANSPORTS: Final = ("http", "sse")  # the same words in both; stdio goes without saying in v1
+PROMPT_SIDE: Final = ("streaming", "cancellation", "attachments")
+PROMPT_UNSAID: Final = ("image", "audio", "embeddedContext")
+SESSION_SIDE: Final = ("modes", "configOptions", "persistence")
+SESSION_UNSAID: Final = (
+    "list", "delete", "additionalDirectories", "resume", "close", "fork", "archive", "status", "title",
+    "systemPrompt",
+)  # fmt: skip
+AGENT_SIDE: Final = {"_custom": "custom"}
+AGENT_UNSAID: Final = ("auth", "providers", "nes", "positionEncoding")
+
+# --- prompt turn ------------------------------------------------------------------------------------------
+# Vocabulary -> draft, for the reasons the draft has no word for (reference 5.14-6).
+STOP_REASONS: Final = {"refusal": "end_turn", "max_turn_requests": "max_tokens"}
+
+# --- session/update ---------------------------------------------------------------------------------------
+CHUNKS: Final = {
+    "agent_message_chunk": "agent_message_chunk",
+    "user_message_chunk": "user_message_chunk",
+    "thought_message_chunk": "agent_thought_chunk",
+}
+CHUNKS_BACK: Final = {name: wire for wire, name in CHUNKS.items()}
+CHUNK_SIDE: Final = ("index", "final", "visible")
+# v1's other kinds: an update that is only half understood would do more harm than one that is missing.
+UNSAYABLE_UPDATES: Final = frozenset(
+    {
+        "session_info_update",
+        "usage_update",
+        "notice",
+        "compaction_update",
+        "compaction_summary_chunk",
+        "plan_update",
+        "plan_removed",
+        "subagent_update",
+        "session_message",
+        "session_message_chunk",
+    }
+)
+
+# --- permission -------------------------------------------------------------------------------------------
+KINDS: Final = {
+    "file_read": "read",
+    "file_write": "edit",
+    "file_delete": "delete",
+    "terminal_execute": "execute",
+    "network_access": "fetch",
+    "mcp_tool": "other",
+}
+# Tool kind -> operation; every other kind is an MCP tool's.
+OPERATIONS: Final = {
+    "read": "file_read",
+    "search": "file_read",
+    "edit": "file_write",
+    "move": "file_write",
+    "delete": "file_delete",
+    "execute": "terminal_execute",
+    "fetch": "network_access",
+}
+FILE_OPERATIONS: Final = frozenset({"file_read", "file_write", "file_delete"})
+# Operation -> the member of rawInput that names its resource.
+RESOURCE_MEMBERS: Final = {"terminal_execute": "command", "network_access": "url"}
+RESOURCE_SOURCES: Final = ("command", "path", "file_path", "url")
+# The draft asks yes or no and lets the client choose how far a yes reaches; v1 wants that as options.
+OPTIONS: Final = (
+    {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
+    {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
+    {"optionId": "workspace", "name": "Allow in this workspace", "kind": "allow_always"},
+    {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
+    {"optionId": "deny", "name": "Deny", "kind": "reject_once"},
+)
+# Option id -> the draft's answer.
+DECISIONS: Final[dict[str, dict[str, bool | str]]] = {
+    "once": {"granted": True, "scope": "once"},
+    "session": {"granted": True, "remember": True, "scope": "session"},
+    "workspace": {"granted": True, "remember": True, "scope": "workspace"},
+    "always": {"granted": True, "remember": True, "scope": "always"},
+    "deny": {"granted": False},
+}
+
+# --- terminal ---------------------------------------------------------------------------------------------
+# The draft always has an exit code: a process that a signal ended is given 128 + n, as a shell would.
+SIGNALS: Final = {
+    "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
+    "SIGKILL": 9, "SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15,
+}  # fmt: skip
+NO_EXIT_CODE: Final = -1

@@ -1,0 +1,221 @@
+"""Calls and results of the draft's conversations: authentication, session setup, prompts, modes and options.
+
+Takes and gives one JSON object each. What the draft wants and only a connection's memory knows (creation
+times, previous values, message counts) the ledger puts into the side data before anything is lowered here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+from urllib.parse import quote
+
+from dragoman.dialect.draft.content import lift_block, lower_block
+from dragoman.dialect.draft.mcp import lift_server, lower_server
+from dragoman.dialect.draft.names import STOP_REASONS
+from dragoman.dialect.draft.row import Row, each, one
+from dragoman.dialect.shape import ABSENT, Json, Lifted, Object, side_of
+from dragoman.dialect.v1.plain import opened
+from dragoman.dialect.words import last_segment
+from dragoman.errors import Kind, ProtocolError
+
+AUTHENTICATE: Final = Row(names={"method": "methodId"}, side=("credentials",), defaults={"credentials": {}})
+AUTHENTICATED: Final = Row(side=("expiresAt", "error"), defaults={"success": True})
+NEW: Final = Row(
+    names={"workingDirectory": "cwd"},
+    side=("initialMode", "configOptions"),
+    inferred={"mcpServers": []},
+    unsaid=("additionalDirectories",),
+)
+CREATED: Final = Row(side=("createdAt",), unsaid=("modes", "configOptions"))
+LOAD: Final = Row(
+    inferred={"cwd": "", "mcpServers": []},
+    unsaid=("cwd", "mcpServers", "additionalDirectories", "systemPrompt"),
+)
+LOADED: Final = Row(
+    side=("sessionId", "workingDirectory", "mode", "configOptions", "messageCount"),
+    unsaid=("modes", "configOptions"),
+)
+CANCEL: Final = Row(side=("reason",))
+SET_MODE: Final = Row(names={"mode": "modeId"})
+MODE_SET: Final = Row(side=("previousMode", "currentMode"))
+SET_OPTION: Final = Row(names={"key": "configId"})
+OPTION_SET: Final = Row(
+    side=("key", "previousValue", "currentValue"), inferred={"configOptions": []}, unsaid=("configOptions",)
+)
+USAGE: Final = Row(
+    inferred={"totalTokens": 0},
+    unsaid=("totalTokens", "thoughtTokens", "cachedReadTokens", "cachedWriteTokens"),
+)
+
+
+def lift_authenticated(result: Object) -> Object:
+    """The answer to `authenticate`; the draft says a failure as a result, everybody else as an error."""
+    if result.get("success") is False:
+        error = result.get("error")
+        raise ProtocolError(Kind.AUTH_REQUIRED, error if isinstance(error, str) else "")
+    lifted = AUTHENTICATED.read(result)
+    if lifted.left.get("success") is True:
+        lifted.take("success")
+    return lifted.done()
+
+
+def lift_new(params: Object) -> Object:
+    """A new session, with its MCP servers and system prompt in v1's form."""
+    lifted = NEW.read(params)
+    if "mcpServers" in lifted.left:
+        lifted.put("mcpServers", each(lift_server, lifted.take("mcpServers")))
+    prompt = lifted.take("systemPrompt")
+    if isinstance(prompt, str):
+        prompt = {"mode": "append", "content": [{"type": "text", "text": prompt}]}
+    lifted.put("systemPrompt", prompt)
+    return lifted.done()
+
+
+def lower_new(params: Object) -> Object:
+    """A new session as the draft asks for it."""
+    lowered = NEW.say(params)
+    lowered.put("mcpServers", each(lower_server, lowered.take("mcpServers")))
+    prompt = lowered.take("systemPrompt")
+    text = _appended(prompt)
+    lowered.put("systemPrompt", text)
+    if prompt is not ABSENT and (text is ABSENT or len(prompt["content"]) != 1 or len(prompt) != 2):
+        lowered.side["systemPrompt"] = prompt
+    return lowered.done(NEW.unsaid)
+
+
+def _appended(prompt: Json) -> Json:
+    """The text of a system prompt that adds to the agent's own; the draft has no word for replacing that."""
+    if not isinstance(prompt, dict) or prompt.get("mode") != "append":
+        return ABSENT
+    blocks = prompt.get("content")
+    if not isinstance(blocks, list) or not blocks:
+        return ABSENT
+    texts: list[Json] = [block.get("text") if isinstance(block, dict) else None for block in blocks]
+    return "\n".join(texts) if all(isinstance(text, str) for text in texts) else ABSENT
+
+
+def lift_prompt(params: Object) -> Object:
+    """A prompt; what was attached to it becomes blocks at its end."""
+    lifted = Lifted(params)
+    blocks = each(lift_block, lifted.take("content"))
+    attached = lifted.left.get("attachments")
+    if isinstance(attached, list) and isinstance(blocks, list):
+        made = [_lift_attachment(item, number) for number, item in enumerate(attached, 1)]
+        if all(block is not None for block in made):
+            lifted.take("attachments")
+            blocks = blocks + made
+            if not made:
+                lifted.side["attachments"] = []
+    lifted.put("prompt", blocks)
+    return lifted.done()
+
+
+def lower_prompt(params: Object) -> Object:
+    """A prompt; blocks that came as attachments leave as attachments."""
+    lowered = opened(params)
+    lowered.restore(("attachments",))
+    blocks = lowered.take("prompt")
+    if isinstance(blocks, list):
+        attached = [side_of(block)["attachment"] for block in blocks if "attachment" in side_of(block)]
+        if attached:
+            lowered.put("attachments", attached)
+            blocks = [block for block in blocks if "attachment" not in side_of(block)]
+    lowered.put("content", each(lower_block, blocks))
+    return lowered.done()
+
+
+def _lift_attachment(item: Json, number: int) -> Object | None:
+    """The block for an attachment `{name?, path | uri | data, mimeType?}` (reference 5.17)."""
+    if not isinstance(item, dict):
+        return None
+    name, path, uri, data = (item.get(key) for key in ("name", "path", "uri", "data"))
+    block = Lifted({})
+    block.side["attachment"] = item
+    if isinstance(path, str):
+        uri = _file_uri(path)
+    if isinstance(uri, str):
+        block.put("type", "resource_link")
+        block.put("uri", uri)
+        if isinstance(name, str):
+            block.put("name", name)
+        else:
+            block.infer("name", last_segment(uri))
+        block.put("mimeType", item.get("mimeType", ABSENT))
+        return block.done()
+    if not isinstance(data, str):
+        return None
+    inner = {"uri": f"attachment:{_quoted(name) if isinstance(name, str) else number}", "blob": data}
+    if "mimeType" in item:
+        inner["mimeType"] = item["mimeType"]
+    block.put("type", "resource")
+    block.put("resource", inner)
+    return block.done()
+
+
+def _file_uri(path: str) -> str:
+    # A relative path stays a relative reference: only the ledger knows the directory it is meant in.
+    return f"file://{_quoted(path)}" if path.startswith("/") else f"file:{_quoted(path)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(text, errors="replace")
+
+
+def lift_prompted(result: Object) -> Object:
+    """The end of a turn."""
+    lifted = Lifted(result)
+    lifted.put("usage", one(_lift_usage, lifted.take("usage")))
+    return lifted.done()
+
+
+def _lift_usage(usage: Object) -> Object:
+    lifted = Lifted(usage)
+    counts = [usage.get("inputTokens"), usage.get("outputTokens")]
+    if "totalTokens" not in usage and all(type(count) is int for count in counts):
+        lifted.infer("totalTokens", sum(count for count in counts if type(count) is int))
+    return lifted.done()
+
+
+def lower_prompted(result: Object) -> Object:
+    """The end of a turn; a reason the draft has no word for is said as the nearest one it has."""
+    lowered = opened(result)
+    lowered.put("usage", one(USAGE.lower, lowered.take("usage")))
+    reason = lowered.take("stopReason")
+    if reason == "auth_required":
+        raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent ended the turn with {reason!r}", {"stopReason": reason})
+    said = STOP_REASONS.get(reason) if isinstance(reason, str) else None
+    if said:
+        lowered.side["stopReason"] = reason
+    lowered.put("stopReason", said or reason)
+    return lowered.done()
+
+
+def lift_set_option(params: Object) -> Object:
+    """A choice for an option; v1 has strings and booleans, the draft any JSON value."""
+    lifted = SET_OPTION.read(params)
+    value = lifted.take("value")
+    if isinstance(value, bool):
+        lifted.put("type", "boolean")
+    elif value is not ABSENT and not isinstance(value, str):
+        lifted.side["value"] = value
+        value = _compact(value)
+    lifted.put("value", value)
+    return lifted.done()
+
+
+def lower_set_option(params: Object) -> Object:
+    """A choice for an option, as the JSON value it was or is."""
+    lowered = SET_OPTION.say(params)
+    value = lowered.take("value")
+    if isinstance(value, bool) and lowered.left.get("type") == "boolean":
+        lowered.take("type")
+    lowered.put("value", lowered.recall("value", value))
+    return lowered.done(("type",))
+
+
+def _compact(value: Json) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError) as error:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"the value of an option cannot be said: {error}") from None

@@ -1,0 +1,310 @@
+"""What we do for an agent that speaks the draft and a client that speaks the vocabulary (reference 5.14).
+
+Finds the session of calls that name none, resolves relative paths, polls the client's terminals and pushes what is new,
+keeps timeouts, emulates `overwrite: false` by a read, and keeps the full option list that v1 clients want to see.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.dialect.book import Book, Page, noted, side_data
+from dragoman.dialect.ledger import (
+    Ask,
+    Deliver,
+    Flow,
+    FlowMaker,
+    Ledger,
+    Pass,
+    Settings,
+    Sleep,
+    Start,
+    Wait,
+    Wake,
+)
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.config import (
+    ConfigChoice,
+    SessionConfigOption,
+    SessionMode,
+    SessionModeState,
+    SetConfigOptionResult,
+)
+from dragoman.schema.fs import ReadTextFileParams
+from dragoman.schema.initialize import InitializeResult
+from dragoman.schema.side import Side
+from dragoman.schema.terminal import (
+    KillTerminalParams,
+    PushOutputParams,
+    TerminalOutputParams,
+    WaitForExitResult,
+)
+from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
+
+# How often a client's terminal is asked for new output while a draft agent waits for pushes. Seconds.
+POLL = 0.1
+
+
+class AgentLedger(Ledger):
+    """For a draft agent."""
+
+    def __init__(self, peer: Side, settings: Settings) -> None:
+        super().__init__(peer, settings)
+        self.book = Book()
+        self.pushed: dict[str, str] = {}  # what was pushed of each terminal so far
+        self.modes: list[str] = []
+        self.option_names: list[str] = []
+        self._waits = 0
+
+    def introduced(self, result: InitializeResult) -> None:
+        """Modes and options are named in the draft's capabilities; v1 wants them with each session."""
+        capabilities = result.agent_capabilities or None
+        sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
+        side = side_data(sessions) if sessions is not None else {}
+        self.modes = [name for name in side.get("modes") or () if isinstance(name, str)]
+        self.option_names = [name for name in side.get("configOptions") or () if isinstance(name, str)]
+
+    # --- what the client asks ---------------------------------------------------------------------------------
+
+    def new(self, params: Any) -> Flow:
+        """session/new: the answer gets the modes and options that v1 clients choose from."""
+        result = yield Pass(params)
+        page = self.book.open(result.session_id, params.cwd)
+        side = side_data(params)
+        self._fill(page, side.get("initialMode"), side.get("configOptions"))
+        return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
+
+    def load(self, params: Any) -> Flow:
+        """session/load: mode and values come with the draft's answer."""
+        page = self.book.open(params.session_id, params.cwd)
+        page.running = True  # the replay may ask for files
+        try:
+            result = yield Pass(params)
+        finally:
+            page.running = False
+        side = side_data(result)
+        self._fill(page, side.get("mode"), side.get("configOptions"))
+        return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
+
+    def _fill(self, page: Page, mode: Any, values: Any) -> None:
+        known = values if isinstance(values, dict) else {}
+        names = list(dict.fromkeys([*self.option_names, *known]))
+        page.options = [_option(name, known.get(name)) for name in names]
+        if self.modes:
+            current = mode if mode in self.modes else "default" if "default" in self.modes else self.modes[0]
+            available = [SessionMode(id=name, name=name) for name in self.modes]
+            page.modes = SessionModeState(current_mode_id=current, available_modes=available)
+
+    def prompt(self, params: Any) -> Flow:
+        """session/prompt: while it runs, calls without a session are its."""
+        page = self.book.open(params.session_id, "")
+        page.running = True
+        try:
+            return (yield Pass(params))
+        finally:
+            page.running = False
+
+    def set_config_option(self, params: Any) -> Flow:
+        """session/set_config_option: the draft answers one value, v1 wants the full list (5.14-17)."""
+        result = yield Pass(params)
+        page = self.book.open(params.session_id, "")
+        value = side_data(result).get("currentValue", params.value)
+        self._note_option(page, params.config_id, value)
+        return SetConfigOptionResult(config_options=page.options, meta=result.meta)
+
+    def _note_option(self, page: Page, key: Any, value: Any) -> None:
+        if not isinstance(key, str):
+            return
+        fresh = _option(key, value)
+        for index, option in enumerate(page.options):
+            if option.id == key:
+                page.options[index] = fresh
+                return
+        page.options.append(fresh)
+
+    # --- what the agent says ----------------------------------------------------------------------------------
+
+    def update(self, params: Any) -> Flow:
+        """session/update: a single changed option becomes the full list."""
+        update = params.update
+        kind = type(update)
+        if kind is ConfigOptionUpdate:
+            page = self.book.open(params.session_id, "")
+            side = side_data(update)
+            if "key" in side:
+                self._note_option(page, side["key"], side.get("currentValue"))
+                update = msgspec.structs.replace(update, config_options=list(page.options))
+                params = msgspec.structs.replace(params, update=update)
+        elif kind is CurrentModeUpdate:
+            page = self.book.open(params.session_id, "")
+            if page.modes is not None:
+                page.modes.current_mode_id = update.current_mode_id
+        yield Pass(params)
+
+    def _placed(self, params: Any) -> Any:
+        """The same call with its session, and with absolute paths (sections 14.3 and 6.6-5)."""
+        path = getattr(params, "path", None) or getattr(params, "cwd", None) or None
+        terminal = getattr(params, "terminal_id", None)
+        known = self.book.find(params.session_id) if params.session_id else None
+        page = known or self.book.whose(terminal, path if isinstance(path, str) else None)
+        changes: dict[str, Any] = {"session_id": page.session_id}
+        for member in ("path", "cwd"):
+            value = getattr(params, member, None)
+            if isinstance(value, str) and value and not value.startswith("/"):
+                changes[member] = posixpath.normpath(posixpath.join(page.cwd, value))
+        return msgspec.structs.replace(params, **changes)
+
+    def placed(self, params: Any) -> Flow:
+        """A call without a session, passed on with it."""
+        return (yield Pass(self._placed(params)))
+
+    def write(self, params: Any) -> Flow:
+        """fs/write_text_file: `overwrite: false` is a read first; the draft wants to hear what was written (24)."""
+        params = self._placed(params)
+        created = False
+        if side_data(params).get("overwrite") is False:
+            try:
+                yield Deliver(
+                    "fs/read_text_file",
+                    ReadTextFileParams(session_id=params.session_id, path=params.path, line=1, limit=1),
+                )
+            except ProtocolError as error:
+                if error.kind != Kind.RESOURCE_NOT_FOUND:
+                    raise
+                created = True
+            else:
+                raise ProtocolError(
+                    Kind.INVALID_PARAMS, f"{params.path} exists and overwrite is false", {"path": params.path}
+                )
+        result = yield Pass(params)
+        told = {"bytesWritten": len(params.content.encode("utf-8", "replace")), "created": created}
+        return noted(result, **{**told, **side_data(result)})
+
+    # --- terminals --------------------------------------------------------------------------------------------
+
+    def create_terminal(self, params: Any) -> Flow:
+        """terminal/create: the client's output is pushed to the agent, a timeout is kept here (25)."""
+        params = self._placed(params)
+        result = yield Pass(params)
+        identity = result.terminal_id
+        self.book.terminals[identity] = params.session_id
+        self.pushed[identity] = ""
+        timeout = side_data(params).get("timeout")
+        if isinstance(timeout, int | float) and timeout > 0:
+            yield Start(self._kill_after(params.session_id, identity, timeout / 1000))
+        yield Start(self._push(params.session_id, identity))
+        return result
+
+    def _kill_after(self, session_id: str, terminal_id: str, seconds: float) -> Flow:
+        yield Sleep(seconds)
+        if terminal_id in self.pushed:
+            yield Deliver("terminal/kill", KillTerminalParams(session_id=session_id, terminal_id=terminal_id))
+
+    def _push(self, session_id: str, terminal_id: str) -> Flow:
+        """Poll and push until the command ended or the terminal was released."""
+        while terminal_id in self.pushed:
+            yield Sleep(POLL)
+            if terminal_id not in self.pushed or (yield from self._push_once(session_id, terminal_id)):
+                return
+
+    def _push_once(self, session_id: str, terminal_id: str) -> Flow:
+        """Push what is new; whether the command has ended."""
+        try:
+            shown = yield Deliver(
+                "terminal/output", TerminalOutputParams(session_id=session_id, terminal_id=terminal_id)
+            )
+        except ProtocolError:
+            return True
+        before = self.pushed.get(terminal_id, "")
+        new = _added(before, shown.output)
+        self.pushed[terminal_id] = shown.output
+        if new:
+            params = PushOutputParams(session_id=session_id, terminal_id=terminal_id, data=new, stream="stdout")
+            yield Ask("terminal/output", params)
+        return bool(shown.exit_status)
+
+    def wait(self, params: Any) -> Flow:
+        """terminal/wait_for_exit with the draft's timeout; all output is pushed before the answer."""
+        params = self._placed(params)
+        timeout = side_data(params).get("timeout")
+        if not isinstance(timeout, int | float):
+            result = yield Pass(params)
+        else:
+            self._waits += 1
+            key = f"wait:{self._waits}"
+            yield Start(self._wait_for(params, key))
+            yield Start(self._wake_after(key, timeout / 1000))
+            result = yield Wait(key)
+            if isinstance(result, ProtocolError):
+                raise result
+            if result is None:
+                return noted(WaitForExitResult(exit_code=-1), timedOut=True)
+        if params.terminal_id in self.pushed:
+            yield from self._push_once(params.session_id, params.terminal_id)
+        return result
+
+    def _wait_for(self, params: Any, key: str) -> Flow:
+        try:
+            result = yield Deliver("terminal/wait_for_exit", params)
+        except ProtocolError as error:
+            result = error
+        yield Wake(key, result)
+
+    def _wake_after(self, key: str, seconds: float) -> Flow:
+        yield Sleep(seconds)
+        yield Wake(key, None)
+
+    def release(self, params: Any) -> Flow:
+        """terminal/release: nothing is pushed any more."""
+        params = self._placed(params)
+        result = yield Pass(params)
+        self.pushed.pop(params.terminal_id, None)
+        self.book.terminals.pop(params.terminal_id, None)
+        return result
+
+    incoming: ClassVar[dict[str, FlowMaker]] = {
+        "session/update": update,
+        "fs/read_text_file": placed,
+        "fs/write_text_file": write,
+        "fs/read_binary_file": placed,
+        "fs/write_binary_file": placed,
+        "fs/list_directory": placed,
+        "fs/create_directory": placed,
+        "fs/watch": placed,
+        "terminal/create": create_terminal,
+        "terminal/output": placed,
+        "terminal/wait_for_exit": wait,
+        "terminal/kill": placed,
+        "terminal/release": release,
+    }
+    outgoing: ClassVar[dict[str, FlowMaker]] = {
+        "session/new": new,
+        "session/load": load,
+        "session/prompt": prompt,
+        "session/set_config_option": set_config_option,
+    }
+
+
+def _option(name: str, value: Any) -> SessionConfigOption:
+    """An option as v1 shows it; a value of another kind than v1 has is a select with that one value (5.14-17)."""
+    if isinstance(value, bool):
+        return SessionConfigOption(id=name, name=name, type="boolean", current_value=value)
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, separators=(",", ":"))
+    choice = ConfigChoice(value=text, name=text or "default")
+    option = SessionConfigOption(id=name, name=name, type="select", current_value=text, options=[choice])
+    return option if isinstance(value, str) or value is None else noted(option, value=value)
+
+
+def _added(before: str, now: str) -> str:
+    """What was printed since: the rest, or what follows the overlap when the beginning fell away."""
+    if now.startswith(before):
+        return now[len(before) :]
+    for start in range(1, len(before)):
+        if now.startswith(before[start:]):
+            return now[len(before) - start :]
+    return now

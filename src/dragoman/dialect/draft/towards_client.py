@@ -1,0 +1,307 @@
+"""What we do for a client that speaks the draft and an agent that speaks the vocabulary (reference 5.14).
+
+Sets initial mode and options after session/new, remembers previous values and message counts, turns the full option
+list into single changes, buffers pushed terminal output to answer polls, and resolves yes or no to the agent's options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.dialect.book import Book, Page, noted, side_data
+from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.config import SetConfigOptionParams, SetModeParams
+from dragoman.schema.content import TextContent
+from dragoman.schema.initialize import InitializeParams, InitializeResult
+from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult, SelectedOutcome
+from dragoman.schema.side import Side
+from dragoman.schema.terminal import TerminalExitStatus, TerminalOutputResult, WaitForExitParams
+from dragoman.schema.toolcall import TerminalEmbed
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    ToolCallProgress,
+    UserMessageChunk,
+)
+
+# Pushed output is kept up to this much a terminal, as the workspace would; older output falls away.
+PUSHED_LIMIT = 1024 * 1024
+
+_REMEMBERED_SCOPES = frozenset({"session", "workspace", "always"})
+_CHOICES: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) -> option kinds, best first
+    (True, False): ("allow_once", "allow_always"),
+    (True, True): ("allow_always", "allow_once"),
+    (False, False): ("reject_once", "reject_always"),
+    (False, True): ("reject_always", "reject_once"),
+}
+
+
+class _Screen(msgspec.Struct, kw_only=True):
+    """A client's terminal as far as it was pushed to us."""
+
+    command: str
+    limit: int
+    text: str = ""
+    truncated: bool = False
+    status: TerminalExitStatus | None = None
+
+    def push(self, data: str) -> None:
+        self.text += data
+        encoded = self.text.encode()
+        if len(encoded) > self.limit:
+            self.text = encoded[len(encoded) - self.limit :].decode("utf-8", "ignore")
+            self.truncated = True
+
+
+class ClientLedger(Ledger):
+    """For a draft client."""
+
+    def __init__(self, peer: Side, settings: Settings) -> None:
+        super().__init__(peer, settings)
+        self.book = Book()
+        self.screens: dict[str, _Screen] = {}
+        self.max_terminals: int | None = None
+        self.takes_system_prompt = False
+
+    def met(self, params: InitializeParams) -> None:
+        """Remember how many terminals the client lends at once (section 10.2)."""
+        capabilities = params.client_capabilities or None
+        lent = side_data(capabilities).get("terminal", {}) if capabilities is not None else {}
+        most = lent.get("maxConcurrent") if isinstance(lent, dict) else None
+        self.max_terminals = most if isinstance(most, int) else None
+
+    def introduced(self, result: InitializeResult) -> None:
+        """Remember whether the agent takes a system prompt."""
+        capabilities = result.agent_capabilities or None
+        sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
+        self.takes_system_prompt = sessions is not None and bool(sessions.system_prompt)
+
+    # --- what the client asks ---------------------------------------------------------------------------------
+
+    def new(self, params: Any) -> Flow:
+        """session/new: what the draft sets along with it is set before it is answered (5.14-23)."""
+        side = side_data(params)
+        preamble = ""
+        if params.system_prompt and not self.takes_system_prompt:
+            preamble = "\n".join(getattr(block, "text", "") for block in params.system_prompt.content)
+            params = msgspec.structs.replace(params, system_prompt=UNSET)
+            yield Report("the agent takes no system prompt; it is put before the first prompt instead")
+        result = yield Pass(params)
+        page = self.book.open(result.session_id, params.cwd)
+        page.modes, page.options = result.modes or None, list(result.config_options or ())
+        page.preamble = preamble
+        yield from self._set_mode(page, side.get("initialMode"))
+        options = side.get("configOptions")
+        for key, value in options.items() if isinstance(options, dict) else ():
+            yield from self._set_option(page, key, value)
+        return noted(result, createdAt=self.settings.now())
+
+    def _set_mode(self, page: Page, wanted: Any) -> Flow:
+        if not isinstance(wanted, str) or wanted == page.mode:
+            return
+        if page.modes is None or wanted not in {mode.id for mode in page.modes.available_modes}:
+            yield Report(f"initialMode {wanted!r} is lost: the agent does not offer it")
+            return
+        yield Deliver("session/set_mode", SetModeParams(session_id=page.session_id, mode_id=wanted))
+        page.modes.current_mode_id = wanted
+
+    def _set_option(self, page: Page, key: str, value: Any) -> Flow:
+        if key not in page.values():
+            yield Report(f"configOptions.{key} is lost: the agent does not offer it")
+            return
+        kind: Any = "boolean" if isinstance(value, bool) else UNSET
+        params = SetConfigOptionParams(session_id=page.session_id, config_id=key, value=value, type=kind)
+        try:
+            result = yield Deliver("session/set_config_option", params)
+        except ProtocolError as error:
+            yield Report(f"configOptions.{key} is lost: {error.message}")
+            return
+        page.options = list(_options_of(result))
+
+    def load(self, params: Any) -> Flow:
+        """session/load: folder from memory, counts from the replay (5.14-22)."""
+        known = self.book.find(params.session_id)
+        cwd = params.cwd or (known.cwd if known else self.settings.cwd)
+        page = self.book.open(params.session_id, cwd)
+        page.messages, page.speaker = 0, ""
+        result = yield Pass(msgspec.structs.replace(params, cwd=cwd))
+        page.modes, page.options = result.modes or None, list(result.config_options or ())
+        return noted(
+            result,
+            sessionId=page.session_id,
+            workingDirectory=page.cwd,
+            mode=page.mode,
+            configOptions=page.values(),
+            messageCount=page.messages,
+        )
+
+    def prompt(self, params: Any) -> Flow:
+        """session/prompt: counted; the first one carries a system prompt the agent could not take."""
+        page = self.book.open(params.session_id, "")
+        page.speaker = ""
+        page.count("user")
+        if page.preamble:
+            blocks = [TextContent(text=page.preamble), *params.prompt]
+            page.preamble = ""
+            params = msgspec.structs.replace(params, prompt=blocks)
+        return (yield Pass(params))
+
+    def set_mode(self, params: Any) -> Flow:
+        """session/set_mode: the draft wants to hear the previous mode (5.14-18)."""
+        page = self.book.open(params.session_id, "")
+        previous = page.mode
+        result = yield Pass(params)
+        if page.modes is not None:
+            page.modes.current_mode_id = params.mode_id
+        return noted(result, previousMode=previous, currentMode=params.mode_id)
+
+    def set_config_option(self, params: Any) -> Flow:
+        """session/set_config_option: the draft wants to hear the previous value (5.14-18)."""
+        page = self.book.open(params.session_id, "")
+        previous = page.values().get(params.config_id)
+        result = yield Pass(params)
+        page.options = list(result.config_options or ())
+        current = page.values().get(params.config_id, side_data(params).get("value", params.value))
+        return noted(result, key=params.config_id, previousValue=previous, currentValue=current)
+
+    def authenticate(self, params: Any) -> Flow:
+        """authenticate: the draft says a failure as a result (5.14-21)."""
+        try:
+            return (yield Pass(params))
+        except ProtocolError as error:
+            return {"success": False, "error": error.message}
+
+    def pushed(self, params: Any) -> Flow:
+        """terminal/output towards the agent: kept for the agent's next poll (5.14-25)."""
+        screen = self.screens.get(params.terminal_id)
+        if screen is not None:
+            screen.push(params.data)
+        return {"received": screen is not None}
+        yield
+
+    # --- what the agent says ----------------------------------------------------------------------------------
+
+    def update(self, params: Any) -> Flow:
+        """session/update: counted, and completed from memory."""
+        update = params.update
+        kind = type(update)
+        page = self.book.find(params.session_id)
+        if page is None:
+            page = self.book.open(params.session_id, "")
+        if kind in _SPEAKERS:
+            page.count(_SPEAKERS[kind])
+        elif kind is CurrentModeUpdate:
+            update = noted(update, previousMode=page.mode)
+            if page.modes is not None:
+                page.modes.current_mode_id = update.current_mode_id
+            params = msgspec.structs.replace(params, update=update)
+        elif kind is ConfigOptionUpdate:
+            for change in self._changes(page, update):
+                yield Send("session/update", msgspec.structs.replace(params, update=change))
+            return
+        elif kind is ToolCallProgress and update.content:
+            params = msgspec.structs.replace(params, update=self._with_screens(update))
+        yield Pass(params)
+
+    def _changes(self, page: Page, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
+        """The draft tells one change a message; the vocabulary tells all options at once (5.14-17)."""
+        before = page.values()
+        page.options = list(update.config_options)
+        for key, value in page.values().items():
+            if key not in before or before[key] != value:
+                yield noted(update, key=key, previousValue=before.get(key), currentValue=value, source="agent")
+
+    def _with_screens(self, update: ToolCallProgress) -> ToolCallProgress:
+        """The draft's terminal output carries the text, v1's only names the terminal (5.14-12)."""
+        content: list[Any] = []
+        for entry in update.content or ():
+            screen = self.screens.get(entry.terminal_id) if type(entry) is TerminalEmbed else None
+            if screen is not None:
+                code = screen.status.exit_code if screen.status is not None else None
+                told = {"command": screen.command, "stdout": screen.text, "stderr": ""}
+                entry = noted(entry, **told, **({"exitCode": code} if isinstance(code, int) else {}))
+            content.append(entry)
+        return msgspec.structs.replace(update, content=content)
+
+    def permission(self, params: Any) -> Flow:
+        """session/request_permission: yes or no, and for how long, becomes one of the agent's options (5.14-9)."""
+        result = yield Pass(params)
+        side = side_data(result)
+        if "granted" not in side:
+            return result
+        granted = side.get("granted") is True
+        remember = side.get("remember") is True or side.get("scope") in _REMEMBERED_SCOPES
+        for kind in _CHOICES[granted, remember]:
+            for option in params.options:
+                if option.kind == kind:
+                    chosen = SelectedOutcome(option_id=option.option_id)
+                    return RequestPermissionResult(outcome=chosen, meta=result.meta)
+        return RequestPermissionResult(outcome=CancelledOutcome(), meta=result.meta)
+
+    def create_terminal(self, params: Any) -> Flow:
+        """terminal/create: bounded by what the client lends; its end is watched, for the draft does not push it."""
+        if self.max_terminals is not None and len(self.screens) >= self.max_terminals:
+            raise ProtocolError(
+                Kind.RATE_LIMITED, f"the client lends {self.max_terminals} terminals at once; release one first"
+            )
+        result = yield Pass(params)
+        limit = params.output_byte_limit if isinstance(params.output_byte_limit, int) else PUSHED_LIMIT
+        line = " ".join([params.command, *(params.args or ())])
+        self.screens[result.terminal_id] = _Screen(command=line, limit=min(limit, PUSHED_LIMIT))
+        yield Start(self._watch(params.session_id, result.terminal_id))
+        return result
+
+    def _watch(self, session_id: str, terminal_id: str) -> Flow:
+        ended = yield Ask("terminal/wait_for_exit", WaitForExitParams(session_id=session_id, terminal_id=terminal_id))
+        screen = self.screens.get(terminal_id)
+        if screen is not None:
+            screen.status = TerminalExitStatus(exit_code=ended.exit_code, signal=ended.signal)
+
+    def poll(self, params: Any) -> Flow:
+        """terminal/output as a poll: the draft pushes, so the answer is here already."""
+        screen = self.screens.get(params.terminal_id)
+        if screen is None:
+            raise ProtocolError(
+                Kind.RESOURCE_NOT_FOUND,
+                f"there is no terminal {params.terminal_id}",
+                {"terminalId": params.terminal_id},
+            )
+        return TerminalOutputResult(output=screen.text, truncated=screen.truncated, exit_status=screen.status or UNSET)
+        yield
+
+    def release(self, params: Any) -> Flow:
+        """terminal/release: the screen goes with it."""
+        result = yield Pass(params)
+        self.screens.pop(params.terminal_id, None)
+        return result
+
+    incoming: ClassVar[dict[str, FlowMaker]] = {
+        "session/new": new,
+        "session/load": load,
+        "session/prompt": prompt,
+        "session/set_mode": set_mode,
+        "session/set_config_option": set_config_option,
+        "authenticate": authenticate,
+        "terminal/output": pushed,
+    }
+    outgoing: ClassVar[dict[str, FlowMaker]] = {
+        "session/update": update,
+        "session/request_permission": permission,
+        "terminal/create": create_terminal,
+        "terminal/output": poll,
+        "terminal/release": release,
+    }
+
+
+_SPEAKERS: dict[type, str] = {AgentMessageChunk: "agent", UserMessageChunk: "user", AgentThoughtChunk: "thought"}
+
+
+def _options_of(result: Any) -> Any:
+    return result.config_options if not isinstance(result, dict) else ()
