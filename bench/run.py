@@ -20,6 +20,7 @@ from bench.table import shown, table
 
 RESULTS = ROOT / "bench" / "RESULTS.md"
 RUNS = 5
+BUSY = 1.0  # load beyond the number of cores from which on a caution is printed
 
 Measured = dict[tuple[str, str], list[dict[str, float] | str]]
 
@@ -45,19 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.run", description="Measure Dragoman against the SDKs."
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description="Measure Dragoman against the SDKs.")
     names = [job.name for job in JOBS]
-    parser.add_argument(
-        "--rows", nargs="+", metavar="JOB", choices=names, help=f"only these: {', '.join(names)}"
-    )
-    parser.add_argument(
-        "--runs", type=int, default=RUNS, help=f"measurements per job and kind (default {RUNS})"
-    )
-    parser.add_argument(
-        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="only these implementations"
-    )
+    parser.add_argument("--rows", nargs="+", metavar="JOB", choices=names, help=f"only these: {', '.join(names)}")
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"measurements per job and kind (default {RUNS})")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="only these implementations")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: does it run, not how fast")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every single figure as JSON")
     parser.add_argument("--write", action="store_true", help="write the table to bench/RESULTS.md")
@@ -96,6 +89,7 @@ def _report(measured: Measured, runs: int, kinds: Kinds, quick: bool) -> str:
         "",
         *(f"- {kind.name}: {kind.version}" for kind in (kinds.py, kinds.ts, kinds.ours)),
         "",
+        *_caution(),
         table(ROWS, measured),
     ]
     failures = {
@@ -103,6 +97,14 @@ def _report(measured: Measured, runs: int, kinds: Kinds, quick: bool) -> str:
         if isinstance(run, str)
     }  # fmt: skip
     return "\n".join([*lines, *(["", *sorted(failures)] if failures else [])])
+
+
+def _caution() -> list[str]:
+    """A machine with more work than this bench (which keeps two cores busy) gives times that mean little."""
+    cores = os.cpu_count() or 1
+    if os.getloadavg()[1] <= cores + BUSY:
+        return []
+    return ["The machine was busy with other work: CPU and memory figures hold, times and rates may not.", ""]
 
 
 def _commit() -> str:

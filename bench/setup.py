@@ -66,9 +66,7 @@ def prepare() -> Kinds:
     node, npm = _node(py)
     ts = _typescript(npm)
     return Kinds(
-        py=_python_kind(
-            "py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"
-        ),
+        py=_python_kind("py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"),
         ts=Kind(
             name="ts",
             version=f"{TS_SDK}, node {_said(node, '--version')}",

@@ -118,9 +118,7 @@ async def _document(specification: dict[str, Any], client: Client[S]) -> Figures
     elapsed = perf_counter() - started
     ours = meter.read()
     if len(texts) != 1 or not is_document(texts[0], size):
-        raise ValueError(
-            f"the document arrived changed, as texts of {[len(text) for text in texts]} characters"
-        )
+        raise ValueError(f"the document arrived changed, as texts of {[len(text) for text in texts]} characters")
     theirs = await _report(client, session)
     return {
         "time_ms": elapsed * 1e3,

@@ -12,10 +12,11 @@ The verbs are the SDK's own calls, handed in unwrapped, so both Python agents di
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from time import perf_counter
 
 from bench.peers.meter import Meter
-from bench.peers.texts import ANSWER, chunk, document
+from bench.peers.texts import ANSWER, chunks, document
 
 Say = Callable[[str], Awaitable[object]]
 Read = Callable[[str], Awaitable[str]]
@@ -36,8 +37,8 @@ class Performer:
                 self._noted = {}
                 self._meter.mark()
             case "/stream":
-                for number in range(int(arguments[0])):
-                    await say(chunk(number, int(arguments[1])))
+                for text in islice(chunks(int(arguments[1])), int(arguments[0])):
+                    await say(text)
             case "/document":
                 await say(document(int(arguments[0])))
             case "/files":

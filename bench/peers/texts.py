@@ -4,7 +4,8 @@ Every agent makes its texts here and every client compares with them, so a lost,
 fails the measurement instead of speeding it up. ts/work.mjs says the same in JavaScript. Knows no protocol.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import count
 
 CHUNK_BYTES = 40  # what a model's token or two looks like on the wire: a frame of about 200 bytes
 ANSWER = "the same few words every time\n"  # a client's constant answer to fs/read_text_file
@@ -14,9 +15,11 @@ _LINE = "line {:06d} of a long document, written once and sent in one piece\n"
 _BLOCK = "".join(_LINE.format(number) for number in range(1024))
 
 
-def chunk(number: int, size: int = CHUNK_BYTES) -> str:
-    """The text of chunk `number`: different for each, `size` characters long."""
-    return f"chunk {number:05d} {_TAIL[: size - 12]}"
+def chunks(size: int = CHUNK_BYTES) -> Iterator[str]:
+    """Texts without end, each `size` characters long and different. Cheap, for making them is measured too."""
+    tail = _TAIL[: size - len("chunk 00000 ")]
+    for number in count():
+        yield f"chunk {number:05d} {tail}"
 
 
 def document(size: int) -> str:
@@ -39,16 +42,14 @@ def is_document(text: str, size: int) -> bool:
 class Reader:
     """Takes the chunks of one turn and insists on their text, order and count."""
 
-    def __init__(self, size: int = CHUNK_BYTES, text: Callable[[int, int], str] = chunk) -> None:
+    def __init__(self, size: int = CHUNK_BYTES) -> None:
         self.count = 0
-        self._size = size
-        self._text = text
+        self._expected = chunks(size)
 
     def take(self, text: str) -> None:
         """One chunk has arrived."""
-        expected = self._text(self.count, self._size)
-        if text != expected:
-            raise ValueError(f"chunk {self.count}: got {text[:80]!r}, expected {expected[:80]!r}")
+        if text != next(self._expected):
+            raise ValueError(f"chunk {self.count} is another one: {text[:80]!r}")
         self.count += 1
 
     def expect(self, count: int) -> None:

@@ -1,34 +1,37 @@
 """What the measured clients accept as the work they asked for."""
 
+from itertools import islice
+
 import pytest
 
-from bench.peers.texts import Reader, chunk, document, is_document
+from bench.peers.texts import Reader, chunks, document, is_document
+from dragoman.agents import samples
 
 
 def test_chunks_differ_and_have_the_size_asked_for() -> None:
-    texts = [chunk(number, 40) for number in range(1000)]
+    texts = list(islice(chunks(40), 1000))
     assert len(set(texts)) == 1000
     assert {len(text) for text in texts} == {40}
 
 
 def test_chunks_in_order_are_taken_and_counted() -> None:
     reader = Reader()
-    for number in range(3):
-        reader.take(chunk(number))
+    for text in islice(chunks(), 3):
+        reader.take(text)
     reader.expect(3)
 
 
 @pytest.mark.parametrize("number", [0, 2], ids=["a chunk twice", "a chunk skipped"])
 def test_a_chunk_out_of_order_is_an_error(number: int) -> None:
     reader = Reader()
-    reader.take(chunk(0))
+    reader.take(next(chunks()))
     with pytest.raises(ValueError, match="chunk 1"):
-        reader.take(chunk(number))
+        reader.take(next(islice(chunks(), number, None)))
 
 
 def test_a_missing_chunk_at_the_end_is_an_error() -> None:
     reader = Reader()
-    reader.take(chunk(0))
+    reader.take(next(chunks()))
     with pytest.raises(ValueError, match="expected 2"):
         reader.expect(2)
 
@@ -40,3 +43,7 @@ def test_a_document_is_recognised_and_a_changed_one_is_not(size: int) -> None:
     assert is_document(text, size)
     assert not is_document(text[:-1], size)
     assert not is_document(text[:-1] + "?", size)
+
+
+def test_the_everything_agent_streams_the_texts_that_are_expected_of_it() -> None:
+    assert [samples.chunk(number, 40) for number in range(100)] == list(islice(chunks(40), 100))
