@@ -13,6 +13,7 @@ import pytest
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.files import Files, Page, Written
+from dragoman.workspace.paths import Spot
 
 
 def refusal(call: Callable[[], object]) -> ProtocolError:
@@ -77,13 +78,9 @@ def test_negative_lines_are_invalid(files: Files, inside: Path, line: int | None
     assert error.kind == Kind.INVALID_PARAMS
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a\r\nb\rc\n", "\ufeffmarked", "tab\tand\x00nul", "日本語🙂\n", "\u2028"]
-)
+@pytest.mark.parametrize("text", ["", "a\r\nb\rc\n", "\ufeffmarked", "tab\tand\x00nul", "日本語🙂\n", "\u2028"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "UTF-16-LE"])
-def test_text_comes_back_exactly_as_it_was_written(
-    files: Files, inside: Path, text: str, encoding: str
-) -> None:
+def test_text_comes_back_exactly_as_it_was_written(files: Files, inside: Path, text: str, encoding: str) -> None:
     path = str(inside / "f")
     size = len(text.encode(encoding))
     assert files.write_text(path, text, encoding) == Written(size, created=True)
@@ -119,9 +116,7 @@ def test_a_lone_surrogate_is_never_written(files: Files, inside: Path) -> None:
     assert os.listdir(inside) == []
 
 
-def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(
-    files: Files, inside: Path
-) -> None:
+def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(files: Files, inside: Path) -> None:
     umask = os.umask(0o027)
     try:
         files.write_text(str(inside / "new"), "x")
@@ -142,9 +137,7 @@ def test_a_file_is_replaced_at_once_and_no_other_file_is_left(files: Files, insi
     assert os.listdir(inside) == ["f"]
 
 
-def test_a_write_that_fails_leaves_nothing_behind(
-    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_nothing_behind(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (inside / "f").write_text("old")
 
     def full(*_: object) -> int:
@@ -206,6 +199,26 @@ def test_pipes_sockets_and_folders_are_refused_without_waiting(
             assert refusal(partial(files.read_text, path)).kind == Kind.INVALID_PARAMS, name
             assert refusal(partial(files.write_text, path, "x")).kind == Kind.INVALID_PARAMS, name
     assert stat.S_ISFIFO((inside / "fifo").stat().st_mode)
+
+
+def test_what_is_no_file_is_not_even_opened(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(inside / "fifo")
+    opened: list[str] = []
+    monkeypatch.setattr(Spot, "open", lambda spot, *_: opened.append(spot.name))
+    assert refusal(lambda: files.read_text(str(inside / "fifo"))).kind == Kind.INVALID_PARAMS
+    assert refusal(lambda: files.write_text(str(inside / "fifo"), "x")).kind == Kind.INVALID_PARAMS
+    assert opened == []
+
+
+def test_a_file_that_turns_into_a_pipe_is_refused_without_waiting(
+    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inside / "file").write_text("")
+    before = (inside / "file").stat()
+    os.mkfifo(inside / "fifo")
+    monkeypatch.setattr(Spot, "stat", lambda spot: before)
+    assert refusal(lambda: files.read_text(str(inside / "fifo"))).kind == Kind.INVALID_PARAMS
+    assert refusal(lambda: files.write_text(str(inside / "fifo"), "x")).kind == Kind.INVALID_PARAMS
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no device to refuse")

@@ -95,9 +95,7 @@ def test_a_command_with_arguments_runs_and_tells_its_output_and_code(tmp_path: P
         ("/bin/sh", ["-c", "echo $0-$1", "x", "y"], "x-y\n"),
     ],
 )
-def test_a_command_alone_may_be_a_shell_line(
-    tmp_path: Path, command: str, args: list[str], text: str
-) -> None:
+def test_a_command_alone_may_be_a_shell_line(tmp_path: Path, command: str, args: list[str], text: str) -> None:
     async def main() -> None:
         terminals = Terminals([str(tmp_path)])
         output = await finished(await terminals.create(command, args))
@@ -245,9 +243,18 @@ def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path) -> N
     run(main())
 
 
-def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output(
-    tmp_path: Path, alarm: Alarm
-) -> None:
+def test_what_still_lies_in_the_pipe_at_the_end_is_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.workspace.terminal._CHUNK", 4)
+
+    async def main() -> None:
+        terminals = Terminals([str(tmp_path)])
+        assert (await finished(await terminals.create("seq 12000"))).text.endswith("11999\n12000\n")
+        await terminals.close()
+
+    run(main())
+
+
+def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output(tmp_path: Path, alarm: Alarm) -> None:
     async def main() -> None:
         terminals = Terminals([str(tmp_path)])
         line = "(echo up > alarm; read x < more; echo late; exec sleep 1000 > alarm) & echo first"
@@ -288,9 +295,7 @@ def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> None:
         ("SIGTERM", True, "SIGKILL"),
     ],
 )
-def test_a_killed_command_names_its_signal_and_stays_known(
-    tmp_path: Path, name: str, force: bool, ended: str
-) -> None:
+def test_a_killed_command_names_its_signal_and_stays_known(tmp_path: Path, name: str, force: bool, ended: str) -> None:
     async def main() -> None:
         terminals = Terminals([str(tmp_path)])
         terminal = await terminals.create("exec sleep 1000")
@@ -346,6 +351,31 @@ def test_children_of_a_command_end_with_it(tmp_path: Path, alarm: Alarm, way: st
         else:
             await terminals.close()
         assert alarm.gone()
+        await terminals.close()
+
+    run(main())
+
+
+def test_a_child_that_ignores_the_polite_signal_ends_too_when_its_parent_obeys(tmp_path: Path, alarm: Alarm) -> None:
+    async def main() -> None:
+        terminals = Terminals([str(tmp_path)])
+        terminal = await terminals.create("(trap '' TERM; echo up; exec sleep 1000) > alarm & wait")
+        await until(alarm.up)
+        await terminal.release()
+        assert terminal.output().exit == Exit(None, "SIGTERM")
+        assert alarm.gone()
+
+    run(main())
+
+
+def test_an_ended_process_keeps_its_number_until_it_is_released(tmp_path: Path) -> None:
+    # Or another process could get the number, and be killed as a group when this one is released.
+    async def main() -> None:
+        terminals = Terminals([str(tmp_path)])
+        terminal = await terminals.create("true")
+        await terminal.wait()
+        at_once = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        assert os.waitid(os.P_PID, terminal.pid, at_once) is not None  # noqa: ASYNC222 - it does not wait
         await terminals.close()
 
     run(main())
@@ -415,9 +445,7 @@ def test_closing_ends_all_leaves_nothing_open_and_lets_nothing_start(tmp_path: P
         await opened[-1].wait()
         await terminals.close()
         await terminals.close()
-        assert [terminal.output().exit for terminal in opened] == [Exit(None, "SIGTERM")] * 5 + [
-            Exit(0, None)
-        ]
+        assert [terminal.output().exit for terminal in opened] == [Exit(None, "SIGTERM")] * 5 + [Exit(0, None)]
         assert all(terminal.buried for terminal in opened)
         assert len(os.listdir("/dev/fd")) == before
         assert (await refusal(terminals.create("true"))).kind == Kind.INVALID_STATE
