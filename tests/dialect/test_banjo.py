@@ -1,0 +1,141 @@
+"""banjo beyond its examples: models from any option of the model, numbered plans, what it has no word for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.dialect.banjo import spelling
+from dragoman.dialect.banjo.spelling import lift_result, lower_call, lower_result
+from dragoman.errors import Kind, Unsayable
+from dragoman.schema.side import Side
+from tests.dialect.anything import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
+
+A, C = Side.AGENT, Side.CLIENT
+
+
+def noted(**side: Any) -> dict[str, Any]:
+    """Side data as it stands on an object."""
+    return {"_meta": {"dragoman": side}}
+
+
+def test_an_unmarked_option_for_the_model_stays_and_is_said_as_models_too() -> None:
+    option = {
+        "id": "llm",
+        "name": "Language model",
+        "category": "model",
+        "type": "select",
+        "currentValue": "b",
+        "options": [
+            {"group": "g", "name": "G", "options": [{"value": "a", "name": "A"}]},
+            {"value": "b", "name": "B", "description": "Slow"},
+        ],
+    }
+    assert lower_result(A, "session/load", {"configOptions": [option]}) == {
+        "configOptions": [option],
+        "models": {
+            "availableModels": [{"id": "a", "name": "A"}, {"id": "b", "name": "B", "description": "Slow"}],
+            "currentModelId": "b",
+        },
+    }
+
+
+def test_a_switch_is_no_choice_of_models() -> None:
+    option = {"id": "m", "name": "M", "category": "model", "type": "boolean", "currentValue": True}
+    assert lower_result(A, "session/new", {"configOptions": [option]}) == {"configOptions": [option]}
+
+
+def test_a_list_of_options_that_was_said_empty_stays_beside_models() -> None:
+    wire = {"configOptions": [], "models": {"availableModels": [{"id": "a", "name": "A"}], "currentModelId": "a"}}
+    assert lower_result(A, "session/new", lift_result(A, "session/new", wire)) == wire
+
+
+def test_setting_an_option_is_setting_the_model_only_where_it_was_that() -> None:
+    params = {"sessionId": "s", "configId": "model", "value": "a"}
+    assert lower_call(A, "session/set_config_option", params) == ("session/set_config_option", params)
+    marked = {**params, **noted(form="set_model")}
+    assert lower_call(A, "session/set_config_option", marked) == (
+        "session/set_model",
+        {"sessionId": "s", "modelId": "a"},
+    )
+
+
+def test_entries_of_a_plan_are_numbered_and_a_said_priority_goes_beside() -> None:
+    entries = [
+        {"content": "one", "priority": "high", "status": "pending"},
+        {"content": "two", "priority": "medium", "status": "pending", **noted(id=7, inferred=["priority"])},
+    ]
+    update = {"sessionUpdate": "plan", "entries": entries}
+    _, params = lower_call(C, "session/update", {"sessionId": "s", "update": update})
+    assert params["update"]["entries"] == [
+        {"id": "1", "content": "one", "status": "pending", **noted(priority="high")},
+        {"id": 7, "content": "two", "status": "pending"},
+    ]
+
+
+def test_a_change_of_options_that_were_said_is_not_a_change_of_the_model() -> None:
+    update = {"sessionUpdate": "config_option_update", "configOptions": [], **noted(currentModelId="a")}
+    params = {"sessionId": "s", "update": update}
+    assert lower_call(C, "session/update", params)[1] == params
+
+
+def test_a_status_of_the_draft_is_said_as_in_v1() -> None:
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "denied"}
+    _, params = lower_call(C, "session/update", {"sessionId": "s", "update": update})
+    assert params["update"] == {**update, "status": "failed", **noted(status="denied")}
+
+
+def test_an_error_is_no_end_of_a_turn_but_missing_authentication_is() -> None:
+    said = {"stopReason": "auth_required"}
+    assert lower_result(A, "session/prompt", said) == said
+    with pytest.raises(Unsayable) as refused:
+        lower_result(A, "session/prompt", {"stopReason": "error"})
+    assert refused.value.kind == Kind.INTERNAL_ERROR
+
+
+def test_a_session_is_resumed_under_banjos_name() -> None:
+    params = {"sessionId": "s", "cwd": "/w"}
+    assert lower_call(A, "session/resume", params) == ("unstable_resumeSession", params)
+
+
+# --- properties --------------------------------------------------------------------------------------------
+
+MODELS = shaped(
+    {
+        "availableModels": st.lists(shaped({"id": texts, "name": texts}, {"description": texts}), max_size=3),
+        "currentModelId": texts,
+    }
+)
+UPDATES = st.one_of(
+    shaped(
+        {
+            "sessionUpdate": st.just("plan"),
+            "entries": st.lists(shaped({"id": texts, "content": texts, "status": texts}), max_size=3),
+        }
+    ),
+    shaped({"sessionUpdate": st.just("current_model_update"), "currentModelId": texts}),
+    shaped({"sessionUpdate": st.just("agent_message_chunk"), "content": shaped({"type": st.just("text")})}),
+)
+
+
+@given(shaped({"sessionId": texts}, {"models": MODELS, "configOptions": st.just([])}))
+def test_every_setup_of_a_session_comes_back_as_it_was(result: Any) -> None:
+    assert lower_result(A, "session/new", lift_result(A, "session/new", result)) == result
+
+
+@given(shaped({"sessionId": texts, "update": UPDATES}))
+def test_every_update_comes_back_as_it_was(params: Any) -> None:
+    check_comes_back(spelling, C, "session/update", params)
+
+
+@given(shaped({"sessionId": texts}, {"modelId": texts}))
+def test_every_choice_of_a_model_comes_back_as_it_was(params: Any) -> None:
+    check_comes_back(spelling, A, "session/set_model", params)
+
+
+@given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
+def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
+    check_bears_anything(spelling, side, method, value)

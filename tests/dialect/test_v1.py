@@ -1,0 +1,191 @@
+"""v1 beyond its examples: banjo's extras are read, only what is official is written, and any JSON is borne."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.dialect.v1 import spelling
+from dragoman.dialect.v1.plain import cleared, plain
+from dragoman.dialect.v1.spelling import (
+    lift_call,
+    lift_result,
+    lower_call,
+    lower_result,
+    needs_lift,
+    needs_lift_result,
+    needs_lower,
+    needs_lower_result,
+)
+from dragoman.errors import Kind, Unsayable
+from dragoman.schema.methods import METHODS as TABLE
+from dragoman.schema.side import Side
+from tests.dialect.anything import METHODS, check_bears_anything, messages, objects, updates
+
+A, C = Side.AGENT, Side.CLIENT
+
+
+def noted(**side: Any) -> dict[str, Any]:
+    """Side data as it stands on an object."""
+    return {"_meta": {"dragoman": side}}
+
+
+# --- banjo's extras are read -------------------------------------------------------------------------------
+
+
+def test_models_of_real_peers_are_one_more_option() -> None:
+    models = {"availableModels": [{"modelId": "m", "name": "M"}], "currentModelId": "m"}
+    option = {
+        "id": "model",
+        "name": "Model",
+        "category": "model",
+        "type": "select",
+        "currentValue": "m",
+        "options": [{"value": "m", "name": "M"}],
+        **noted(form="models", modelKey="modelId"),
+    }
+    for method in ("session/new", "session/load", "session/resume", "session/fork"):
+        result = lift_result(A, method, {"models": models, "configOptions": None})
+        assert result == {"configOptions": [option], **noted(inferred=["configOptions"])}
+
+
+def test_models_beside_an_option_for_the_model_make_no_second_one() -> None:
+    result = {"configOptions": [{"id": "llm", "category": "model"}], "models": {"currentModelId": "m"}}
+    assert lift_result(A, "session/new", result) == {
+        "configOptions": [{"id": "llm", "category": "model"}],
+        **noted(models={"currentModelId": "m"}),
+    }
+
+
+def test_a_model_is_chosen_by_an_option_and_a_resumed_session_has_one_name() -> None:
+    assert lift_call(A, "session/set_model", {"sessionId": "s", "modelId": "m"}) == (
+        "session/set_config_option",
+        {"sessionId": "s", "configId": "model", "value": "m", **noted(form="set_model")},
+    )
+    assert lift_call(A, "unstable_resumeSession", {"sessionId": "s"}) == ("session/resume", {"sessionId": "s"})
+
+
+def test_an_older_mode_is_read_only_where_the_newer_name_is_missing() -> None:
+    _, params = lift_call(A, "session/set_mode", {"sessionId": "s", "mode": "plan"})
+    assert params == {"sessionId": "s", "modeId": "plan", **noted(legacy=True)}
+    both = {"sessionId": "s", "modeId": "plan", "mode": "code"}
+    assert lift_call(A, "session/set_mode", both) == ("session/set_mode", both)
+
+
+def test_a_plan_entry_without_priority_gets_one_and_keeps_its_id() -> None:
+    update = {"sessionUpdate": "plan", "entries": [{"id": "t", "content": "one", "status": "pending"}]}
+    _, params = lift_call(C, "session/update", {"sessionId": "s", "update": update})
+    assert params["update"]["entries"] == [
+        {"content": "one", "status": "pending", "priority": "medium", **noted(id="t", inferred=["priority"])}
+    ]
+
+
+def test_what_is_official_is_given_back_as_it_is() -> None:
+    entries = [{"content": "one", "status": "pending", "priority": "low"}]
+    params = {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": entries}}
+    assert lift_call(C, "session/update", params)[1] is params
+    assert lower_call(C, "session/update", params)[1] is params
+
+
+# --- only what is official is written ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "official"),
+    [("awaiting_permission", "pending"), ("denied", "failed"), ("cancelled", "failed")],
+)
+def test_a_status_of_the_draft_is_said_as_the_nearest(status: str, official: str) -> None:
+    call = {"toolCallId": "c", "status": status}
+    expected = {"toolCallId": "c", "status": official, **noted(status=status)}
+    for kind in ("tool_call", "tool_call_update"):
+        update = {"sessionUpdate": kind, **call}
+        _, params = lower_call(C, "session/update", {"sessionId": "s", "update": update})
+        assert params["update"] == {"sessionUpdate": kind, **expected}
+    _, params = lower_call(C, "session/request_permission", {"sessionId": "s", "toolCall": call, "options": []})
+    assert params["toolCall"] == expected
+
+
+def test_a_cancelled_compaction_is_no_tool_call() -> None:
+    update = {"sessionUpdate": "compaction_update", "compactionId": "c", "status": "cancelled"}
+    params = {"sessionId": "s", "update": update}
+    assert lower_call(C, "session/update", params)[1] == params
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("error", Kind.INTERNAL_ERROR), ("auth_required", Kind.AUTH_REQUIRED)])
+def test_an_end_that_v1_has_no_word_for_is_an_error_of_its_kind(reason: str, kind: str) -> None:
+    with pytest.raises(Unsayable, match=reason) as refused:
+        lower_result(A, "session/prompt", {"stopReason": reason})
+    assert (refused.value.kind, refused.value.data) == (kind, {"stopReason": reason})
+
+
+def test_what_was_inferred_is_said_and_the_note_is_not() -> None:
+    params = {"cwd": "/w", "mcpServers": [], **noted(inferred=["mcpServers"], mode="ask")}
+    assert lower_call(A, "session/new", params)[1] == {"cwd": "/w", "mcpServers": [], **noted(mode="ask")}
+
+
+def test_credentials_do_not_travel_in_an_extension_field() -> None:
+    params = {"methodId": "token", **noted(credentials={"token": "t"})}
+    assert lower_call(A, "authenticate", params)[1] == {"methodId": "token"}
+
+
+def test_a_method_of_an_extension_passes_untouched() -> None:
+    params = noted(inferred=["x"])
+    assert lift_call(A, "_dragoman/x", params)[1] is params
+    assert lower_call(A, "_dragoman/x", params)[1] is params
+
+
+# --- which messages need no look ---------------------------------------------------------------------------
+
+
+@given(st.sampled_from(sorted(TABLE)), objects | updates)
+def test_a_message_that_needs_no_look_is_the_same_in_v1_and_the_vocabulary(key: Any, value: Any) -> None:
+    side, method = key
+    value = cleared(value)
+    if not needs_lift(side, method):
+        assert lift_call(side, method, value) == (method, value)
+    if not needs_lower(side, method):
+        assert lower_call(side, method, value) == (method, value)
+    if not needs_lift_result(side, method):
+        assert lift_result(side, method, value) == value
+    if not needs_lower_result(side, method):
+        assert lower_result(side, method, value) == value
+
+
+@pytest.mark.parametrize(("side", "method"), [(A, "session/new"), (A, "session/set_model"), (C, "session/update")])
+def test_a_message_with_extras_needs_a_look(side: Side, method: str) -> None:
+    assert needs_lift(side, method)
+
+
+# --- what never crosses a wire -----------------------------------------------------------------------------
+
+
+def test_nothing_under_our_key_comes_in_and_the_rest_of_the_metadata_does() -> None:
+    value = {"a": [{"_meta": {"dragoman": {"x": 1}}}, {"_meta": {"dragoman": {}, "trace": 1}}], "_meta": None}
+    assert cleared(value) == {"a": [{}, {"_meta": {"trace": 1}}], "_meta": None}
+
+
+def test_notes_are_dropped_inside_carried_objects_too() -> None:
+    value = noted(content=[{"name": "a", **noted(inferred=["name"])}], inferred=["b"])
+    assert plain(value) == noted(content=[{"name": "a"}])
+
+
+def test_a_tools_own_json_may_be_as_deep_as_it_likes() -> None:
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert plain(deep) is deep
+    assert cleared(deep) is deep
+
+
+@given(messages)
+def test_clearing_twice_is_clearing_once(value: Any) -> None:
+    once = cleared(value)
+    assert cleared(once) is once
+
+
+@given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
+def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
+    check_bears_anything(spelling, side, method, value)
