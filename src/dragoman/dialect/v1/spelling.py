@@ -26,6 +26,8 @@ def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     name = LIFTED.get((side, method), method)
     if not isinstance(params, dict) or method.startswith(EXTENSION):
         return name, params
+    if method == "session/update" and chunk_text(params) is not None:
+        return name, params
     params = cleared_initialize(params) if method == "initialize" else cleared(params)
     rule = LIFT.get((side, method))
     return name, rule(params) if rule else params
