@@ -284,10 +284,11 @@ def test_what_belongs_to_the_client_is_read_but_never_written(inside: Path) -> N
     assert files.write_text(str(inside / "owner"), "x").created
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_read_only_file_stays_as_it_is(files: Files, inside: Path) -> None:
     (inside / "f").write_text("old")
     (inside / "f").chmod(0o444)
+    if os.access(inside / "f", os.W_OK):
+        pytest.skip("this user may write everything")
     assert refusal(lambda: files.write_text(str(inside / "f"), "new")).kind == Kind.ACCESS_DENIED
     assert (inside / "f").read_text() == "old"
 
