@@ -19,9 +19,7 @@ NAMES = ["a", "b", "c"]
 
 steps = st.sampled_from([*NAMES, *NAMES, "..", ".", ""])
 relative = st.lists(steps, min_size=1, max_size=6).map("/".join)
-anchored = st.tuples(st.sampled_from(["{in}", "{in}", "{out}", "{in}/../outside", ""]), relative).map(
-    "/".join
-)
+anchored = st.tuples(st.sampled_from(["{in}", "{in}", "{out}", "{in}/../outside", ""]), relative).map("/".join)
 targets = st.one_of(relative, anchored)
 items = st.tuples(
     st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join),

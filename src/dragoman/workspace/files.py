@@ -62,15 +62,11 @@ class Files:
         """The canonical path of a file, existing or not: what a person should be asked about."""
         return resolve_inside(self._roots, path, base=self._base)
 
-    def read_text(
-        self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8"
-    ) -> str:
+    def read_text(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> str:
         """The text of a file, or `limit` lines of it from the 1-based `line` on."""
         return self.read_page(path, line, limit, encoding).text
 
-    def read_page(
-        self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8"
-    ) -> Page:
+    def read_page(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> Page:
         """Like read_text, and says how much more there is."""
         for name, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:

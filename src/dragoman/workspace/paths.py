@@ -186,9 +186,7 @@ def file_data(path: str) -> dict[str, Any]:
 class _Walk:
     """One walk: the directory reached, the names that led there, and the parts still to do (last first)."""
 
-    def __init__(
-        self, roots: Roots, path: str, *, make_directories: bool = False, imagine: bool = False
-    ) -> None:
+    def __init__(self, roots: Roots, path: str, *, make_directories: bool = False, imagine: bool = False) -> None:
         self.roots = roots
         self.path = path
         self.make_directories = make_directories

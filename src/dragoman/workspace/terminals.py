@@ -166,9 +166,7 @@ def _is_program(path: str) -> bool:
     return path.startswith("/") and "\0" not in path and os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _environment(
-    base: Mapping[str, str], more: Mapping[str, str] | Iterable[tuple[str, str]] | None
-) -> dict[str, str]:
+def _environment(base: Mapping[str, str], more: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> dict[str, str]:
     environ = dict(base)
     for name, value in more.items() if isinstance(more, Mapping) else more or ():
         if not name or "=" in name or "\0" in name + value:
