@@ -113,7 +113,7 @@ class Lowered:
         if isinstance(self.meta, dict) and not self.meta and isinstance(side, dict):
             self.meta = ABSENT
         noted = self.side.pop(INFERRED, ())
-        self.inferred: frozenset[str] = frozenset(noted if isinstance(noted, list) else ())
+        self.inferred = frozenset(name for name in (noted if isinstance(noted, list) else ()) if isinstance(name, str))
         for name in self.inferred:
             self.left.pop(name, None)
         self.out: Object = {}

@@ -12,25 +12,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from dragoman.dialect import detect
-from dragoman.dialect.ledger import Ask, Deliver, Ledger, Pass, Report, Send, Settings, Sleep
+from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import Dialect, dialect
-from dragoman.engine import eager
 from dragoman.engine.capability import offers
+from dragoman.engine.emulation import Emulation, nobody
 from dragoman.engine.exchange import Done, Exchange, Exchanges
 from dragoman.engine.fault import as_error, is_expected
-from dragoman.engine.flow import Flows
+from dragoman.engine.inbound import Inbound
+from dragoman.engine.inbox import Inbox
+from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES, MAX_SAID, TURN_BYTES
 from dragoman.engine.message import Incoming
-from dragoman.engine.reading import carried, read, values
+from dragoman.engine.reading import read, values
 from dragoman.engine.speech import Speech
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
-from dragoman.schema.methods import METHODS, Method
+from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.wire.envelope import (
@@ -47,21 +48,6 @@ from dragoman.wire.envelope import (
 from dragoman.wire.frames import Frame, Oversize
 
 logger = logging.getLogger("dragoman")
-
-# Unhandled input past this stops the reader, so a slow handler slows the peer instead of filling memory.
-INBOX_BYTES = 16 * 1024 * 1024
-
-# A handler that waits for its own peer needs the reader to go on; past this the connection fails as overloaded.
-INBOX_HARD_BYTES = 256 * 1024 * 1024
-
-# Requests of the peer that may be under way at once; more are answered rate_limited, for each holds a task.
-MAX_INBOUND = 4096
-
-# When the peer's input has ended, requests it had made may still finish for this long. Seconds.
-EOF_GRACE = 1.0
-
-# A producer that never waits gives way to the reader after this many bytes, so that a cancel gets through.
-TURN_BYTES = 64 * 1024
 
 Handler = Callable[[Incoming, Done], Awaitable[None] | None]
 
@@ -87,7 +73,6 @@ class Connection:
         settings: Settings,
         speaks: Dialect | None = None,
         report: Callable[[str], None] | None = None,
-        lenient_gates: bool = False,
     ) -> None:
         self.transport = transport
         self.we = we
@@ -97,23 +82,13 @@ class Connection:
         self.report = report or logger.info
         self.peer_capabilities: Any = None
         self.speech: Speech | None = None
-        self.ledger: Ledger | None = None
-        self.on_dialect: Callable[[Dialect], None] | None = None
+        self.emulation: Emulation | None = None
         self.on_close: Callable[[BaseException], None] | None = None
         self.tap: Tap | None = None
         self._gates: dict[str, bool] = {}
-        self._open_gates = lenient_gates
         self._said: set[str] = set()
         self._exchanges = Exchanges()
-        self._flows = Flows(self._carry_out)
-        self._inbound: dict[Id, asyncio.Task[Any]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._inbox: deque[tuple[Envelope, bytes]] = deque()
-        self._inbox_bytes = 0
-        self._waiting: Awaitable[None] | None = None
-        self._busy = False
-        self._wake: asyncio.Event = asyncio.Event()
-        self._room: asyncio.Event = asyncio.Event()
+        self._inbox = Inbox(self._dispatch, lambda error: self._note_fault("a notification handler", error))
         self._nested = 0
         self._since_turn = 0
         self._ended: BaseException | None = None
@@ -127,14 +102,13 @@ class Connection:
     def speak(self, peer_dialect: Dialect) -> None:
         """Pin the peer's dialect to this connection."""
         self.speech = Speech(peer_dialect, self.we)
-        self.ledger = peer_dialect.ledger(self.we.other, self.settings)
-        if self.on_dialect is not None:
-            self.on_dialect(peer_dialect)
+        ledger = peer_dialect.ledger(self.we.other, self.settings)
+        self.emulation = None if ledger is None else Emulation(self, ledger)
 
     def start(self) -> None:
         """Begin to read; needs a running event loop."""
         self._loop = asyncio.get_running_loop()
-        self._task_context = contextvars.copy_context()
+        self.inbound = Inbound(self._note_fault)
         self._main = self._loop.create_task(self._run(), name=f"dragoman {self.transport.peer}")
 
     async def close(self, reason: str = "") -> None:
@@ -145,36 +119,30 @@ class Connection:
         if self._main is not None and self._main is not asyncio.current_task():
             self._main.cancel()
             await asyncio.gather(self._main, return_exceptions=True)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.inbound.cancel_all()
+        await self.inbound.gone()
         await self.transport.close(reason)
 
     async def _run(self) -> None:
-        dispatcher = self._loop.create_task(self._dispatch_inbox())
+        dispatcher = self._loop.create_task(self._attend_inbox())
         try:
             await self._read()
         except ConnectionFailed as error:
-            await self._drain_inbox()
-            await self._finish_inbound(error)
+            try:
+                async with asyncio.timeout(EOF_GRACE):
+                    await self._inbox.idle()  # what arrived before the end is still delivered, in order
+            except TimeoutError:
+                pass
+            if type(error) is TransportClosed:
+                await self.inbound.finish(EOF_GRACE)
             self._fail(error)
         finally:
             dispatcher.cancel()
             await asyncio.gather(dispatcher, return_exceptions=True)
 
-    async def _drain_inbox(self) -> None:
-        """What arrived before the end is still delivered, in order."""
-        try:
-            async with asyncio.timeout(EOF_GRACE):
-                while self._busy:
-                    self._room.clear()
-                    await self._room.wait()
-        except TimeoutError:
-            pass
-
-    async def _finish_inbound(self, error: ConnectionFailed) -> None:
-        if type(error) is TransportClosed and self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=EOF_GRACE)
+    async def _attend_inbox(self) -> None:
+        _inside.set(self)
+        await self._inbox.run()
 
     def _fail(self, error: BaseException) -> None:
         if self._ended is not None:
@@ -183,10 +151,9 @@ class Connection:
         for exchange in list(self._exchanges.open.values()):
             exchange.done(None, _closed(error))
         self._exchanges.open.clear()
-        for task in list(self._tasks):
-            task.cancel()
+        self.inbound.cancel_all()
         self.ended.set()
-        self._room.set()
+        self._inbox.room.set()
         if self.on_close is not None:
             self.on_close(error)
 
@@ -202,15 +169,16 @@ class Connection:
         while True:
             for frame in await receive():
                 accept(frame)
-            if self._inbox_bytes > INBOX_BYTES:
+            if self._inbox.is_full:
                 await self._await_room()
 
     async def _await_room(self) -> None:
-        while self._inbox_bytes > INBOX_BYTES and not self._nested:
-            self._room.clear()
-            await self._room.wait()
-        if self._inbox_bytes > INBOX_HARD_BYTES:
-            error = Overloaded(f"{self.transport.peer} sent {self._inbox_bytes} bytes that nobody has read yet")
+        inbox = self._inbox
+        while inbox.is_full and not self._nested:
+            inbox.room.clear()
+            await inbox.room.wait()
+        if inbox.size > INBOX_HARD_BYTES:
+            error = Overloaded(f"{self.transport.peer} sent {inbox.size} bytes that nobody has read yet")
             await self.transport.close(str(error))
             raise error
 
@@ -224,45 +192,18 @@ class Connection:
         except Malformed as error:
             self._malformed(frame, error)
             return
-        if not self._busy:
+        if not self._inbox.busy:
             waiting = self._dispatch(envelope, frame)
             if waiting is not None:
-                self._busy = True
-                self._waiting = waiting
-                self._wake.set()
+                self._inbox.attend(waiting)
         elif self._nested and envelope.method is UNSET and self._overtakes(envelope):
             self._dispatch(envelope, frame)
         else:
-            self._inbox.append((envelope, frame))
-            self._inbox_bytes += len(frame)
+            self._inbox.push(envelope, frame)
 
     def _overtakes(self, envelope: Envelope) -> bool:
         exchange = None if envelope.id is UNSET else self._exchanges.find(envelope.id)
         return exchange is not None and exchange.nested
-
-    async def _dispatch_inbox(self) -> None:
-        """Await the handlers that have to be awaited, and dispatch what queued behind them."""
-        _inside.set(self)
-        inbox = self._inbox
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            waiting, self._waiting = self._waiting, None
-            while True:
-                if waiting is not None:
-                    try:
-                        await waiting
-                    except Exception as error:
-                        self._note_fault("a notification handler", error)
-                if not inbox:
-                    break
-                envelope, frame = inbox.popleft()
-                self._inbox_bytes -= len(frame)
-                if self._inbox_bytes <= INBOX_BYTES:
-                    self._room.set()
-                waiting = self._dispatch(envelope, frame)
-            self._busy = False
-            self._room.set()
 
     # --- what cannot be read ----------------------------------------------------------------------------------
 
@@ -313,14 +254,13 @@ class Connection:
                 self._answer_error(envelope.id, error)
             return None
         incoming = Incoming(envelope.id, name, row, source, frame)
-        ledger = self.ledger
-        if ledger is not None:
-            flow = ledger.incoming.get(name)
+        if self.emulation is not None:
+            flow = self.emulation.takes(name)
             if flow is not None:
-                return self._run_incoming(incoming, flow)
+                return self.emulation.run_incoming(incoming, flow)
         if incoming.id is UNSET:
-            return self._handle(incoming, _nobody)
-        return self._handle(incoming, self._answering(incoming.id, name))
+            return self.handle(incoming, nobody)
+        return self.handle(incoming, self.answering(incoming.id, name))
 
     def _detect(self, envelope: Envelope) -> Speech:
         try:
@@ -332,7 +272,7 @@ class Connection:
         assert self.speech is not None
         return self.speech
 
-    def _handle(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+    def handle(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
         """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned."""
         is_request = incoming.id is not UNSET
         if incoming.method == "initialize" and is_request:
@@ -349,42 +289,8 @@ class Connection:
             return None
         if not is_request:
             return work
-        if len(self._tasks) >= MAX_INBOUND:
-            if asyncio.iscoroutine(work):
-                work.close()
-            done(
-                None,
-                ProtocolError(Kind.RATE_LIMITED, f"over {MAX_INBOUND} requests are under way; wait for some"),
-            )
-            return None
-        self._start_task(incoming, work, done)
+        self.inbound.start(incoming, work, done)
         return None
-
-    def _start_task(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
-        context = self._task_context.copy()
-        task = eager.start(self._loop, self._attend(incoming, work, done), context)
-        if not task.done():
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            if incoming.id is not UNSET:
-                key = incoming.id
-                self._inbound[key] = task
-                task.add_done_callback(lambda _: self._inbound.pop(key, None))
-
-    async def _attend(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
-        try:
-            await work
-        except asyncio.CancelledError as error:
-            done(None, as_error(error))
-            raise
-        except Exception as error:
-            self._note_fault(f"the handler of {incoming.method}", error)
-            done(None, as_error(error))
-
-    def cancel_inbound(self, id: Id) -> bool:
-        """Cancel the handler of a request of the peer; whether there was one."""
-        task = self._inbound.get(id)
-        return task is not None and task.cancel()
 
     def _dispatch_answer(self, envelope: Envelope, frame: bytes) -> None:
         exchange = None if envelope.id is UNSET else self._exchanges.end(envelope.id)
@@ -423,8 +329,8 @@ class Connection:
         if self.we is Side.AGENT:
             self.peer_capabilities = params.client_capabilities
             self._gates.clear()
-        if self.ledger is not None:
-            self.ledger.met(params)
+        if self.emulation is not None:
+            self.emulation.ledger.met(params)
 
     def introduced(self, result: Any) -> None:
         """The agent's answer to initialize passed here, in either direction."""
@@ -435,8 +341,8 @@ class Connection:
         if self.we is Side.CLIENT:
             self.peer_capabilities = result.agent_capabilities
             self._gates.clear()
-        if self.ledger is not None:
-            self.ledger.introduced(result)
+        if self.emulation is not None:
+            self.emulation.ledger.introduced(result)
 
     def _unexpected(self, envelope: Envelope) -> None:
         """Errors without id (peers.md 1) and replies nobody waits for are told, never fatal."""
@@ -450,7 +356,7 @@ class Connection:
 
     # --- answering --------------------------------------------------------------------------------------------
 
-    def _answering(self, id: Id, method: str) -> Done:
+    def answering(self, id: Id, method: str) -> Done:
         """A callback that answers this request, once."""
         open_ = True
 
@@ -507,13 +413,13 @@ class Connection:
 
     def notify(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Send a notification; one the peer's dialect has no words for is reported, once."""
-        ledger = self.ledger
-        if ledger is not None and method in ledger.outgoing:
-            self._run_outgoing(method, params, _nobody, foreign)
+        if self.emulation is not None and self.emulation.says(method):
+            self.emulation.run_outgoing(method, params, nobody)
             return
-        self._send_notification(method, params, foreign)
+        self.send_notification(method, params, foreign=foreign)
 
-    def _send_notification(self, method: str, params: Any, foreign: bool = False) -> None:
+    def send_notification(self, method: str, params: Any, *, foreign: bool = False) -> None:
+        """Lower and send a notification, past the ledger."""
         assert self.speech is not None
         try:
             if (foreign and not self.speech.plain) or (foreign and not isinstance(params, bytes)):
@@ -526,7 +432,7 @@ class Connection:
 
     def say_once(self, text: str) -> None:
         """Report something, but not again and again."""
-        if text not in self._said and len(self._said) < 1000:
+        if text not in self._said and len(self._said) < MAX_SAID:
             self._said.add(text)
             self.report(text)
 
@@ -549,11 +455,10 @@ class Connection:
             return UNSET
         if method == "initialize":
             self.met(params)
-        ledger = self.ledger
-        if ledger is not None and method in ledger.outgoing:
-            self._run_outgoing(method, params, done, raw)
+        if self.emulation is not None and self.emulation.says(method):
+            self.emulation.run_outgoing(method, params, done)
             return UNSET
-        return self._send_request(method, params, done, raw)
+        return self.send_request(method, params, done, raw)
 
     def forward(self, method: str, params: Any, done: Done) -> Id | UnsetType:
         """Send a request whose params are spelled already; `done` gets the envelope that answers it."""
@@ -568,7 +473,8 @@ class Connection:
         """Send a frame as it is."""
         self._write(frame)
 
-    def _send_request(self, method: str, params: Any, done: Done, raw: bool = False) -> Id | UnsetType:
+    def send_request(self, method: str, params: Any, done: Done, raw: bool = False) -> Id | UnsetType:
+        """Lower and send a request, past the gate and the ledger."""
         assert self.speech is not None
         try:
             name, body = self.speech.lower_call(method, params)
@@ -578,14 +484,12 @@ class Connection:
         nested = _inside.get() is self
         if nested:
             self._nested += 1
-            self._room.set()
+            self._inbox.room.set()
         id = self._exchanges.begin(Exchange(method, done, nested=nested, raw=raw))
         self._write(say_call(id, name, body))
         return id
 
     def _is_open(self, gate: str) -> bool:
-        if self._open_gates:
-            return True
         known = self._gates.get(gate)
         if known is None:
             known = self._gates[gate] = offers(gate, self.peer_capabilities)
@@ -632,7 +536,7 @@ class Connection:
             self._nested -= 1
         self._exchanges.give_up(id)
         if self.speech is not None and self.speech.dialect.name in ("v1", "banjo"):
-            self._send_notification("$/cancel_request", {"requestId": id})
+            self.send_notification("$/cancel_request", {"requestId": id})
 
     def has_open_requests(self, besides: str) -> bool:
         """Whether we wait for an answer to anything but this method."""
@@ -651,125 +555,16 @@ class Connection:
         """Whether `flow_control` would do anything; cheap, for the hot path."""
         return self._since_turn >= TURN_BYTES or self.transport.congested()
 
-    # --- flows of the ledger ----------------------------------------------------------------------------------
-
-    def _run_incoming(self, incoming: Incoming, make: Callable[[Any, Any], Any]) -> Awaitable[None] | None:
-        is_request = incoming.id is not UNSET
-        done = self._answering(incoming.id, incoming.method) if not isinstance(incoming.id, UnsetType) else _nobody
-        try:
-            flow = make(self.ledger, incoming.params)
-        except ProtocolError as error:
-            done(None, error)
-            return None
-        awaited: list[Awaitable[None]] = []
-        source = incoming.source
-
-        def execute(effect: Any, answer: Done) -> None:
-            if isinstance(effect, Pass):
-                incoming.params = effect.params
-                incoming.source = carried(effect.params, source)
-                target = incoming if is_request else _without_id(incoming)
-                work = self._handle(target, _typed(incoming.row, answer))
-                if work is not None:
-                    awaited.append(work)
-                if not is_request:
-                    answer(None, None)
-            else:
-                self._carry_out(effect, answer)
-
-        self._flows.start(flow, execute, done)
-        return _all(awaited) if awaited else None
-
-    def _run_outgoing(self, method: str, source: Any, done: Done, raw: bool) -> None:
-        """A call of ours that the ledger has a flow for; `raw` asks for its result as plain values."""
-        assert self.ledger is not None
-        row = METHODS.get((self.we.other, method))
-        try:
-            params = read(row.params if row is not None else None, source)
-        except ProtocolError as error:
-            done(None, error)
-            return
-        is_request = row is not None and row.request
-
-        def execute(effect: Any, answer: Done) -> None:
-            if not isinstance(effect, Pass):
-                self._carry_out(effect, answer)
-            elif is_request:
-                self._send_request(method, carried(effect.params, source), answer)
-            else:
-                self._send_notification(method, carried(effect.params, source), True)
-                answer(None, None)
-
-        self._flows.start(self.ledger.outgoing[method](self.ledger, params), execute, done)
-
-    def _carry_out(self, effect: Any, answer: Done) -> None:
-        """An effect of a flow that is the same whichever way its message goes."""
-        if isinstance(effect, Send):
-            self._send_notification(effect.method, effect.params, True)
-            answer(None, None)
-        elif isinstance(effect, Ask):
-            self._send_request(effect.method, effect.params, answer)
-        elif isinstance(effect, Deliver):
-            self._deliver(effect, answer)
-        elif isinstance(effect, Sleep):
-            self._loop.call_later(effect.seconds, self._unless_ended, answer)
-        elif isinstance(effect, Report):
-            self.report(effect.text)
-            answer(None, None)
-        else:
-            raise TypeError(f"not an effect: {effect!r}")
-
-    def _deliver(self, effect: Deliver, answer: Done) -> None:
-        row = METHODS.get((self.we, effect.method))
-        incoming = Incoming(f"ledger:{effect.method}" if effect.request else UNSET, effect.method, row, effect.params)
-        work = self._handle(incoming, _typed(row, answer))
-        if work is not None:  # a notification made up by the ledger: attended like a request, nobody waits for it
-            self._start_task(incoming, work, _nobody)
-        if not effect.request:
-            answer(None, None)
-
-    def _unless_ended(self, answer: Done) -> None:
-        if self._ended is None:
-            answer(None, None)
-
 
 def _tainted(frame: bytes) -> bool:
     """Whether the frame may name our side data, plainly or escaped."""
     return b"dragoman" in frame or b"\\u00" in frame
 
 
-def _without_id(incoming: Incoming) -> Incoming:
-    incoming.id = UNSET
-    return incoming
-
-
 def _closed(error: BaseException) -> ProtocolError:
     failure = ProtocolError(Kind.INTERNAL_ERROR, str(error), {"closed": True})
     failure.__cause__ = error
     return failure
-
-
-def _typed(row: Method | None, answer: Done) -> Done:
-    """Flows read results as Structs; a relay answers with plain values."""
-
-    def done(result: Any, error: ProtocolError | None) -> None:
-        if error is None and row is not None and row.result is not None:
-            try:
-                result = read(row.result, result)
-            except ProtocolError as fault:
-                result, error = None, fault
-        answer(result, error)
-
-    return done
-
-
-async def _all(works: list[Awaitable[None]]) -> None:
-    for work in works:
-        await work
-
-
-def _nobody(_: Any, __: ProtocolError | None) -> None:
-    """Nobody waits for the answer."""
 
 
 def answering(function: Callable[[Any], Any]) -> Handler:

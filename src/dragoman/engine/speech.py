@@ -141,7 +141,9 @@ def untainted(value: Any, method: str) -> Any:
         if method == "initialize" and name in ("clientCapabilities", "client_capabilities", "capabilities"):
             out[name] = item
         elif name == "_meta" and isinstance(item, dict):
-            out[name] = {key: untainted(kept, "") for key, kept in item.items() if key != SIDE}
+            kept = {key: untainted(inner, "") for key, inner in item.items() if key != SIDE}
+            if kept or not item:
+                out[name] = kept
         else:
             out[name] = untainted(item, "")
     return out

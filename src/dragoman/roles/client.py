@@ -335,7 +335,7 @@ class RemoteAgent:
             done(None, ProtocolError(kind, what, {"method": incoming.method}))
 
     def _cancel_request(self, incoming: Incoming, _: Done) -> None:
-        self.connection.cancel_inbound(incoming.params.request_id)
+        self.connection.inbound.cancel(incoming.params.request_id)
 
     def _lost(self, error: BaseException) -> None:
         for conversation in self._conversations.values():

@@ -200,7 +200,7 @@ class Reception:
         return AuthenticateResult()
 
     def _cancel_request(self, incoming: Incoming, _: Done) -> None:
-        self.connection.cancel_inbound(incoming.params.request_id)
+        self.connection.inbound.cancel(incoming.params.request_id)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class Relay:
         assert self.front.speech is not None
         self.same = self.front.speech.dialect.name == self._dial.dialect
         if self.same:  # both ends say everything the same way: nothing is left to emulate
-            self.front.ledger = dialled.connection.ledger = None
+            self.front.emulation = dialled.connection.emulation = None
             self.front.tap = self._tap(self.front, Side.AGENT)
             dialled.connection.tap = self._tap(dialled.connection, Side.CLIENT)
         self.report(f"client speaks {self.front.speech.dialect.name}, agent speaks {self._dial.dialect}")

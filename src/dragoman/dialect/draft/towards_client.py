@@ -276,6 +276,14 @@ class ClientLedger(Ledger):
         return TerminalOutputResult(output=screen.text, truncated=screen.truncated, exit_status=screen.status or UNSET)
         yield
 
+    def wait(self, params: Any) -> Flow:
+        """terminal/wait_for_exit: the next poll knows the end too."""
+        result = yield Pass(params)
+        screen = self.screens.get(params.terminal_id)
+        if screen is not None:
+            screen.status = TerminalExitStatus(exit_code=result.exit_code, signal=result.signal)
+        return result
+
     def release(self, params: Any) -> Flow:
         """terminal/release: the screen goes with it."""
         result = yield Pass(params)
@@ -296,6 +304,7 @@ class ClientLedger(Ledger):
         "session/request_permission": permission,
         "terminal/create": create_terminal,
         "terminal/output": poll,
+        "terminal/wait_for_exit": wait,
         "terminal/release": release,
     }
 

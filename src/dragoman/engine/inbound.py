@@ -1,0 +1,80 @@
+"""Requests of the peer under way: each a task, begun at once, bounded in number, cancelled by id.
+
+Above is the connection, which owns it; below are the handlers' coroutines. Nothing is fired and forgotten: what is
+still running when the connection ends is cancelled with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import UNSET
+
+from dragoman.engine import eager
+from dragoman.engine.exchange import Done
+from dragoman.engine.fault import as_error
+from dragoman.engine.limits import MAX_INBOUND
+from dragoman.engine.message import Incoming
+from dragoman.errors import Kind, ProtocolError
+from dragoman.wire.envelope import Id
+
+
+class Inbound:
+    """The peer's requests that are being answered."""
+
+    def __init__(self, fault: Callable[[str, BaseException], None]) -> None:
+        self._fault = fault
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._by_id: dict[Id, asyncio.Task[Any]] = {}
+
+    def start(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
+        """Run the handler's coroutine as a task; its synchronous part runs before this returns."""
+        if len(self._tasks) >= MAX_INBOUND:
+            if asyncio.iscoroutine(work):
+                work.close()
+            busy = f"over {MAX_INBOUND} requests are under way; wait for some to end"
+            done(None, ProtocolError(Kind.RATE_LIMITED, busy))
+            return
+        task = eager.start(self._loop, self._attend(incoming, work, done), self._context.copy())
+        if task.done():
+            return
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if incoming.id is not UNSET:
+            key = incoming.id
+            self._by_id[key] = task
+            task.add_done_callback(lambda _: self._by_id.pop(key, None))
+
+    async def _attend(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
+        try:
+            await work
+        except asyncio.CancelledError as error:
+            done(None, as_error(error))
+            raise
+        except Exception as error:
+            self._fault(f"the handler of {incoming.method}", error)
+            done(None, as_error(error))
+
+    def cancel(self, id: Id) -> bool:
+        """Cancel the handler of this request; whether there was one."""
+        task = self._by_id.get(id)
+        return task is not None and task.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel every handler."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def finish(self, patience: float) -> None:
+        """Let the handlers end by themselves, for a while."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=patience)
+
+    async def gone(self) -> None:
+        """Return when every handler, cancelled before, has ended."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)

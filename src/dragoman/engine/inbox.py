@@ -1,0 +1,77 @@
+"""What arrived and waits for its turn: bounded in bytes, taken in wire order by one dispatcher.
+
+While no handler has to be awaited the inbox stays empty and costs nothing. Takes envelopes from the reader and gives
+them, one after the other, to `dispatch`; an awaitable that dispatching returns is awaited before the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from dragoman.engine.limits import INBOX_BYTES
+from dragoman.wire.envelope import Envelope
+
+Dispatch = Callable[[Envelope, bytes], Awaitable[None] | None]
+
+
+class Inbox:
+    """The queue behind a handler that is being awaited."""
+
+    __slots__ = ("_dispatch", "_fault", "_queue", "_waiting", "_wake", "busy", "room", "size")
+
+    def __init__(self, dispatch: Dispatch, fault: Callable[[BaseException], None]) -> None:
+        self._dispatch = dispatch
+        self._fault = fault
+        self._queue: deque[tuple[Envelope, bytes]] = deque()
+        self._waiting: Awaitable[None] | None = None
+        self._wake = asyncio.Event()
+        self.room = asyncio.Event()
+        self.busy = False
+        self.size = 0
+
+    def attend(self, waiting: Awaitable[None]) -> None:
+        """Await this before anything else is dispatched; what arrives meanwhile queues."""
+        self.busy = True
+        self._waiting = waiting
+        self._wake.set()
+
+    def push(self, envelope: Envelope, frame: bytes) -> None:
+        """Queue one message."""
+        self._queue.append((envelope, frame))
+        self.size += len(frame)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reader should wait."""
+        return self.size > INBOX_BYTES
+
+    async def run(self) -> None:
+        """Await what has to be awaited and dispatch what queued behind it, for ever."""
+        queue = self._queue
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            waiting, self._waiting = self._waiting, None
+            while True:
+                if waiting is not None:
+                    try:
+                        await waiting
+                    except Exception as error:
+                        self._fault(error)
+                if not queue:
+                    break
+                envelope, frame = queue.popleft()
+                self.size -= len(frame)
+                if self.size <= INBOX_BYTES:
+                    self.room.set()
+                waiting = self._dispatch(envelope, frame)
+            self.busy = False
+            self.room.set()
+
+    async def idle(self) -> None:
+        """Return when nothing waits."""
+        while self.busy:
+            self.room.clear()
+            await self.room.wait()
