@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.dialect.v1 import spelling
-from dragoman.dialect.v1.plain import cleared, plain
+from dragoman.dialect.plain import cleared, plain
 from dragoman.dialect.v1.spelling import (
     lift_call,
     lift_result,

@@ -253,7 +253,7 @@ class Connection:
             if envelope.id is not UNSET:
                 self._answer_error(envelope.id, error)
             return None
-        incoming = Incoming(envelope.id, name, row, source, frame)
+        incoming = Incoming(envelope.id, name, row, source, speech)
         if self.emulation is not None:
             flow = self.emulation.takes(name)
             if flow is not None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.engine.reading import read
+from dragoman.engine.reading import NOT_STRICT, read, strictly, values
+from dragoman.engine.speech import Speech
 from dragoman.schema.methods import Method
 from dragoman.wire.envelope import Id
 
@@ -21,17 +22,16 @@ Source = Raw | Any
 class Incoming:
     """One call of the peer; `id` is UNSET for a notification."""
 
-    __slots__ = ("_params", "frame", "id", "late", "method", "row", "source")
+    __slots__ = ("_params", "_speech", "id", "method", "row", "source")
 
     def __init__(
-        self, id: Id | UnsetType, method: str, row: Method | None, source: Source, frame: bytes | None = None
+        self, id: Id | UnsetType, method: str, row: Method | None, source: Source, speech: Speech | None = None
     ) -> None:
         self.id = id
         self.method = method
         self.row = row
         self.source = source
-        self.frame = frame  # as it came, while it may be forwarded as it came
-        self.late = False
+        self._speech = speech  # how to read the source again, where it is raw and odd
         self._params: Any = UNSET
 
     @property
@@ -43,11 +43,24 @@ class Incoming:
     def params(self) -> Any:
         """The params as their Struct, plain JSON for an extension; invalid ones raise with every fault listed."""
         if self._params is UNSET:
-            self._params = read(self.row.params if self.row is not None else None, self.source)
+            kind = self.row.params if self.row is not None else None
+            if type(self.source) is Raw and kind is not None:
+                try:
+                    self._params = strictly(kind, self.source)
+                    return self._params
+                except NOT_STRICT:
+                    self.source = self.values
+            self._params = read(kind, self.source)
         return self._params
+
+    @property
+    def values(self) -> Any:
+        """The params as plain values of the vocabulary, with the members no type knows."""
+        if type(self.source) is Raw and self._speech is not None and self.row is not None:
+            return self._speech.reread(self.method, self.source)
+        return values(self.source)
 
     @params.setter
     def params(self, value: Any) -> None:
         self._params = value
         self.source = value
-        self.frame = None

@@ -6,21 +6,23 @@ values (extension methods). The faults of the second pass that did not matter go
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from dragoman.schema.methods import decoder
 from dragoman.wire.text import repair
+
+# What strict decoding raises when the second, lenient reading has to decide.
+NOT_STRICT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _any = msgspec.json.Decoder().decode
 
 
-@cache
-def _decoder(kind: type) -> Callable[[Any], Any]:
-    return msgspec.json.Decoder(kind).decode
+def strictly(kind: type, raw: Raw) -> Any:
+    """The Struct of raw JSON, by strict decoding alone; raises one of NOT_STRICT."""
+    return decoder(kind).decode(raw)
 
 
 def read(kind: type | None, source: Any) -> Any:
@@ -29,14 +31,14 @@ def read(kind: type | None, source: Any) -> Any:
         return values(source)
     if type(source) is Raw:
         try:
-            return _decoder(kind)(source)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return strictly(kind, source)
+        except NOT_STRICT:
             return _second(kind, values(source))
     if isinstance(source, msgspec.Struct):
         return source
     try:
         return msgspec.convert({} if source is UNSET or source is None else source, kind)
-    except (msgspec.MsgspecError, RecursionError):
+    except NOT_STRICT:
         return _second(kind, source)
 
 
@@ -45,7 +47,7 @@ def values(source: Any) -> Any:
     if type(source) is Raw:
         try:
             return _any(source)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except NOT_STRICT:
             return repair(bytes(source))
     if source is UNSET:
         return {}

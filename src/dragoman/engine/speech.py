@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
@@ -23,7 +23,15 @@ from dragoman.wire.envelope import WireError
 
 # Members that official v1 spells otherwise than the vocabulary, by the method that has them (dialect/v1/spelling).
 _SPELLED_IN_V1: frozenset[str] = frozenset(
-    {"session/new", "session/load", "session/resume", "session/fork", "session/set_mode", "session/prompt"}
+    {
+        "session/new",
+        "session/load",
+        "session/resume",
+        "session/fork",
+        "session/set_mode",
+        "session/set_config_option",
+        "session/prompt",
+    }
 )
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
 _UNSAID_REASONS = {"error": Kind.INTERNAL_ERROR, "auth_required": Kind.AUTH_REQUIRED}
@@ -56,10 +64,14 @@ class Speech:
         method, source = self.dialect.lift_call(self.we, method, source)
         return method, METHODS.get((self.we, method)), source
 
+    def reread(self, method: str, source: Any) -> Any:
+        """Params that were taken raw, as plain values of the vocabulary: banjo's extras in v1 are read now."""
+        return self.dialect.lift_call(self.we, method, values(source))[1]
+
     def lower_call(self, method: str, params: Any) -> tuple[str, bytes]:
         """A call of ours as the peer spells it."""
-        if self.plain and (type(params) is Raw or _said_in_v1(method, params)):
-            return method, bytes(params) if type(params) is Raw else encode(params)
+        if self.plain and _said_in_v1(method, params):
+            return method, encode(params)
         method, lowered = self.dialect.lower_call(self.we.other, method, values(params))
         return method, encode(lowered)
 
@@ -78,8 +90,8 @@ class Speech:
         """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
         if method == "session/prompt":
             self._refuse_unsaid_reason(result)
-        if self.plain:
-            return bytes(result) if type(result) is Raw else encode({} if result is None else result)
+        if self.plain and isinstance(result, msgspec.Struct) and not getattr(result, "meta", UNSET):
+            return encode(result)
         return encode(self.dialect.lower_result(self.we, method, values({} if result is None else result)))
 
     def _refuse_unsaid_reason(self, result: Any) -> None:
@@ -117,17 +129,14 @@ class Speech:
 
 def _said_in_v1(method: str, params: Any) -> bool:
     """Whether a Struct of the vocabulary is official v1 as it stands."""
+    if not isinstance(params, msgspec.Struct) or getattr(params, "meta", UNSET):
+        return False  # side data may hold what no wire sees
     if method == "session/update":
         update = getattr(params, "update", None)
-        return getattr(update, "status", None) not in _WIDENED_STATUS and not _noted(params, update)
+        return getattr(update, "status", None) not in _WIDENED_STATUS and not getattr(update, "meta", UNSET)
     if method == "session/request_permission":
         return getattr(getattr(params, "tool_call", None), "status", None) not in _WIDENED_STATUS
-    return isinstance(params, msgspec.Struct)
-
-
-def _noted(params: Any, update: Any) -> bool:
-    """Whether side data is there that may hold `inferred`, which no wire ever sees."""
-    return bool(getattr(params, "meta", UNSET) or getattr(update, "meta", UNSET))
+    return True
 
 
 def untainted(value: Any, method: str) -> Any:

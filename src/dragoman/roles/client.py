@@ -71,10 +71,13 @@ def connect(
     on: Mapping[str, Callable[[Any], Any]] | None = None,
     capabilities: ClientCapabilities | None = None,
     report: Callable[[str], None] | None = None,
+    stderr: Callable[[bytes], None] | None = None,
     patience: float = 60.0,
 ) -> Connecting:
     """Connect to an agent: a command, its words, or a transport. Use it with `async with`."""
-    dial = Dial(target, dialect=dialect, cwd=cwd or os.getcwd(), env=env, report=report, patience=patience)
+    dial = Dial(
+        target, dialect=dialect, cwd=cwd or os.getcwd(), env=env, report=report, stderr=stderr, patience=patience
+    )
     offered = capabilities or _offered(lend, on or {})
     info = Implementation(name=name, version=version)
     return Connecting(

@@ -178,6 +178,7 @@ class ClientTurn:
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         self._iterating = False
+        self._taken = 0
         self._error: BaseException | None = None
 
     @property
@@ -217,6 +218,16 @@ class ClientTurn:
         while not self.is_over:
             await self._wait()
 
+    async def caught_up(self) -> None:
+        """Wait until whoever iterates has dealt with all that arrived: then a question stands where it belongs."""
+        last = self._taken + len(self._unread)
+        while self._iterating and self._taken <= last and not self._is_read:
+            await asyncio.sleep(0)  # noqa: ASYNC110  (the reader runs meanwhile; an event would cost it each update)
+
+    @property
+    def _is_read(self) -> bool:
+        return not self._unread and (self.is_over or self._waiter is not None)
+
     def cancel(self) -> None:
         """Ask the agent to stop; the turn then ends with the reason `cancelled`."""
         if not self.is_over:
@@ -238,6 +249,7 @@ class ClientTurn:
         unread = self._unread
         while True:
             while unread:
+                self._taken += 1
                 yield unread.popleft()
                 if self._room is not None and len(unread) < UNREAD // 2:
                     self._room.set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
@@ -28,6 +28,12 @@ from dragoman.schema.terminal import (
     WaitForExitResult,
 )
 
+if TYPE_CHECKING:
+    from dragoman.workspace.terminal import Terminal
+
+# Terminals that can still be shown: as many as may be open at once. The oldest fall away.
+SHOWN = 32
+
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent wants leave for: an operation on a resource, in a session."""
@@ -36,6 +42,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     resource: str  # the resolved path, or the command line
     session_id: str
     text: str | None = None  # what is to be written
+    env: dict[str, str] = {}  # what is set for the command besides our own environment
 
 
 Approve = Callable[[Question], Awaitable[bool] | bool]
@@ -55,6 +62,7 @@ class Lending:
         self._approve = approve
         self._files: dict[str, Any] = {}
         self._terminals: dict[str, Any] = {}
+        self._shown: dict[str, Terminal] = {}
         self._roots: Callable[[str], list[str]] = lambda _: []
 
     def capabilities(self) -> ClientCapabilities:
@@ -79,6 +87,10 @@ class Lending:
                 "terminal/release": self._release,
             }
         return {method: answering(function) for method, function in served.items()}
+
+    def terminal(self, id: str) -> Terminal | None:
+        """A terminal by its id, to show what it wrote; also for a while after the agent released it."""
+        return self._shown.get(id)
 
     async def close(self) -> None:
         """End every terminal."""
@@ -142,16 +154,20 @@ class Lending:
     async def _create(self, params: Any) -> CreateTerminalResult:
         line = shlex.join([params.command, *(params.args or ())]) if params.args else params.command
         terminals = self._open_terminals(params.session_id)
-        await self._leave_for(Question(operation="execute", resource=line, session_id=params.session_id))
+        env = {pair.name: pair.value for pair in params.env or ()}
+        await self._leave_for(Question(operation="execute", resource=line, session_id=params.session_id, env=env))
         timeout = _side(params).get("timeout")
         terminal = await terminals.create(
             params.command,
             params.args or (),
             params.cwd or None,
-            [(pair.name, pair.value) for pair in params.env or ()],
+            env,
             _number(params.output_byte_limit),
             timeout / 1000 if isinstance(timeout, int | float) else None,
         )
+        self._shown[terminal.id] = terminal
+        if len(self._shown) > SHOWN:
+            del self._shown[next(iter(self._shown))]
         return CreateTerminalResult(terminal_id=terminal.id)
 
     def _terminal(self, params: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from dragoman.engine.connection import Connection, Handler
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
+from dragoman.engine.reading import values
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay
 from dragoman.schema.side import Side
@@ -86,6 +87,8 @@ def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Hand
         target: Connection = relay.target(receiver)
 
         def forward(params: Any) -> Awaitable[Any]:
+            if not relay.same:  # what one dialect left to be inferred must not reach the other's wire
+                params = values(params)
             if incoming.is_request:
                 return target.request(incoming.method, params)
             target.notify(incoming.method, params)

@@ -201,7 +201,7 @@ class Relay:
         if not self.same:
             self._note_losses(incoming, target, receiver)
         if not incoming.is_request:
-            target.notify(incoming.method, incoming.source, foreign=True)
+            target.notify(incoming.method, incoming.values, foreign=True)
             return target.transport.drain() if target.transport.congested() else None
         origin = incoming.id
         assert not isinstance(origin, UnsetType)
@@ -212,7 +212,7 @@ class Relay:
             self._forwarded.pop((receiver, origin), None)
             done(values(result) if error is None else None, error)
 
-        id = target.call(incoming.method, values(incoming.source), answered, raw=True)
+        id = target.call(incoming.method, incoming.values, answered, raw=True)
         if id is not UNSET:
             self._forwarded[receiver, origin] = (target, id)
         return None
@@ -228,11 +228,11 @@ class Relay:
 
     def _note_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
         """Tell, once for each kind of message, what the other dialect has no words for."""
-        source = incoming.source
-        if not isinstance(source, dict) or target.speech is None or len(self._shapes) >= SHAPES:
-            if type(source) is not Raw or target.speech is None or len(self._shapes) >= SHAPES:
-                return
-            source = values(source)
+        if target.speech is None or len(self._shapes) >= SHAPES:
+            return
+        source = incoming.values
+        if not isinstance(source, dict):
+            return
         update = source.get("update")
         update = update if isinstance(update, dict) else {}
         shape = (receiver, incoming.method, update.get("sessionUpdate"), frozenset(source), frozenset(update))

@@ -22,9 +22,9 @@ from dragoman.dialect.draft.names import (
     SESSION_SIDE,
     SESSION_UNSAID,
 )
-from dragoman.dialect.draft.row import Row, Turn, one
+from dragoman.dialect.plain import opened
+from dragoman.dialect.row import Row, Turn, one
 from dragoman.dialect.shape import ABSENT, INFERRED, SIDE, Json, Lifted, Lowered, Object, side_of
-from dragoman.dialect.v1.plain import opened
 
 _PARTS: Final = {
     "mcpCapabilities": MCP_SIDE,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.dialect.draft.row import Row
+from dragoman.dialect.plain import opened
+from dragoman.dialect.row import Row
 from dragoman.dialect.shape import ABSENT, Lifted, Object
-from dragoman.dialect.v1.plain import opened
 from dragoman.dialect.words import last_segment, placeholder
 
 TEXT: Final = Row(unsaid=("annotations",))

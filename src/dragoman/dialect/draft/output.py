@@ -11,9 +11,9 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from dragoman.dialect.draft.content import lower_block
-from dragoman.dialect.draft.row import Row
+from dragoman.dialect.plain import opened
+from dragoman.dialect.row import Row
 from dragoman.dialect.shape import ABSENT, Json, Object, side_of, with_side
-from dragoman.dialect.v1.plain import opened
 from dragoman.dialect.words import placeholder
 
 CONTEXT: Final = 3

@@ -18,8 +18,8 @@ from dragoman.dialect.draft.names import (
     RESOURCE_MEMBERS,
     RESOURCE_SOURCES,
 )
+from dragoman.dialect.plain import opened
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Object
-from dragoman.dialect.v1.plain import opened
 
 _ASKED: Final = ("operation", "resource", "reason")
 _ANSWERED: Final = ("granted", "remember", "scope")

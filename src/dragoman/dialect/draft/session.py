@@ -13,9 +13,9 @@ from urllib.parse import quote
 from dragoman.dialect.draft.content import lift_block, lower_block
 from dragoman.dialect.draft.mcp import lift_server, lower_server
 from dragoman.dialect.draft.names import STOP_REASONS
-from dragoman.dialect.draft.row import Row, each, one
+from dragoman.dialect.plain import opened
+from dragoman.dialect.row import Row, each, one
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Object, side_of
-from dragoman.dialect.v1.plain import opened
 from dragoman.dialect.words import last_segment
 from dragoman.errors import Kind, ProtocolError
 

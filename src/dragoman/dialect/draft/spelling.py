@@ -10,9 +10,9 @@ from typing import Final
 
 from dragoman.dialect.draft import capability, permission, session, update, workspace
 from dragoman.dialect.draft.names import DIALECT, SAID_TO_AGENT, SAID_TO_CLIENT
-from dragoman.dialect.draft.row import Pair, Row
+from dragoman.dialect.plain import cleared, cleared_initialize, plain
+from dragoman.dialect.row import Pair, Row
 from dragoman.dialect.shape import Json
-from dragoman.dialect.v1.plain import cleared, cleared_initialize, plain
 from dragoman.errors import Unsayable
 
 _CALLS_TO_AGENT: Final[dict[str, Pair]] = {

@@ -10,9 +10,9 @@ from typing import Final
 
 from dragoman.dialect.draft.names import CHUNK_SIDE, CHUNKS, CHUNKS_BACK, DIALECT, UNSAYABLE_UPDATES
 from dragoman.dialect.draft.output import lift_error, lift_output, lower_outputs
-from dragoman.dialect.draft.row import Pair, Row, Turn, each, one
+from dragoman.dialect.plain import cleared, opened, plain
+from dragoman.dialect.row import Pair, Row, Turn, each, one
 from dragoman.dialect.shape import ABSENT, SIDE, Lifted, Object
-from dragoman.dialect.v1.plain import cleared, opened, plain
 from dragoman.dialect.words import guess_kind, placeholder
 from dragoman.errors import Unsayable
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from dragoman.dialect.draft.mcp import lift_pairs, lower_pairs
 from dragoman.dialect.draft.names import NO_EXIT_CODE, SIGNALS
-from dragoman.dialect.draft.row import Pair, Row
+from dragoman.dialect.row import Pair, Row
 from dragoman.dialect.shape import Json, Object
 
 _NO_SESSION: Final = {"sessionId": ""}

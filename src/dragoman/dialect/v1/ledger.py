@@ -1,4 +1,4 @@
-"""The ledger of official v1: nothing to remember, and nothing for the hot path to pay."""
+"""The ledger of official v1: none for clients. Agents may still have models, which only costs those that do."""
 
 from __future__ import annotations
 
@@ -7,5 +7,9 @@ from dragoman.schema.side import Side
 
 
 def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
-    """No ledger: v1 is the vocabulary."""
-    return None
+    """v1 is the vocabulary; only models, gone from it yet in use (peers.md 20), have to be remembered."""
+    if peer is Side.CLIENT:
+        return None
+    from dragoman.dialect.banjo.ledger import AgentLedger
+
+    return AgentLedger(peer, settings)

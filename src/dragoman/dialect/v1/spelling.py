@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from dragoman.dialect.plain import cleared, cleared_initialize, plain
 from dragoman.dialect.shape import Json, Object, with_side
 from dragoman.dialect.v1 import extras
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import DIALECT, EXTENSION, STATUSES, STOP_ERRORS, TOOL_CALLS
-from dragoman.dialect.v1.plain import cleared, cleared_initialize, plain
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.draft.row import Pair, Row
+from dragoman.dialect.plain import cleared, plain
+from dragoman.dialect.row import Pair, Row
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Object
 from dragoman.dialect.v1.names import EXTENSION
-from dragoman.dialect.v1.plain import cleared, plain
 from dragoman.dialect.y2025 import opening, terminal
 from dragoman.dialect.y2025.content import lift_blocks, lower_blocks
 from dragoman.dialect.y2025.names import (
