@@ -11,11 +11,11 @@ from typing import Final
 from dragoman.dialect.banjo.models import lower_models
 from dragoman.dialect.banjo.names import DIALECT, STOP_ERRORS
 from dragoman.dialect.banjo.update import lower_update
+from dragoman.dialect.plain import opened, plain
 from dragoman.dialect.shape import Json, Lowered, Object, side_of
 from dragoman.dialect.v1 import spelling as v1
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import EXTENSION
-from dragoman.dialect.v1.plain import opened, plain
 from dragoman.dialect.v1.spelling import lift_call, lift_result
 from dragoman.schema.side import Side
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.dialect.crow import names
+from dragoman.dialect.plain import cleared_initialize, opened
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Object, side_of
-from dragoman.dialect.v1.plain import cleared_initialize, opened
 
 Rule = Callable[[Object], Object]
 Pair = tuple[Rule, Rule]

@@ -10,8 +10,8 @@ import json
 
 from dragoman.dialect.crow.names import OPTION, RESPONSE, TOOL
 from dragoman.dialect.crow.update import lower_status, unsay
+from dragoman.dialect.plain import opened
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.v1.plain import opened
 from dragoman.dialect.words import guess_option
 from dragoman.errors import Kind, ProtocolError
 

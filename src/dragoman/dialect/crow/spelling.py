@@ -12,9 +12,9 @@ from dragoman.dialect.crow import names, opening, permission
 from dragoman.dialect.crow.names import DIALECT
 from dragoman.dialect.crow.opening import Pair, renamed
 from dragoman.dialect.crow.update import lift_update, lower_update, unsay
+from dragoman.dialect.plain import cleared, opened, plain
 from dragoman.dialect.shape import Json, Lifted, Object
 from dragoman.dialect.v1.names import EXTENSION
-from dragoman.dialect.v1.plain import cleared, opened, plain
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.dialect.crow.names import DIALECT, KINDS, SPELLED, TEXTS, TOOL, TOOL_UNSAID
+from dragoman.dialect.plain import cleared, opened, plain
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import CHUNKS, STATUSES, UPDATES
-from dragoman.dialect.v1.plain import cleared, opened, plain
 from dragoman.dialect.words import placeholder
 from dragoman.errors import Unsayable
 

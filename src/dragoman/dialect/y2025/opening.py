@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.dialect.plain import cleared_initialize
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object, side_of
-from dragoman.dialect.v1.plain import cleared_initialize
 from dragoman.dialect.y2025.names import (
     AGENT_SIDE,
     AGENT_UNSAID,

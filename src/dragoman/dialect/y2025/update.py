@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.dialect.plain import cleared, plain
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import CHUNKS, STATUSES, UPDATES
-from dragoman.dialect.v1.plain import cleared, plain
 from dragoman.dialect.words import guess_kind, placeholder
 from dragoman.dialect.y2025.names import DIALECT, SESSION, TOOL_UNSAID
 from dragoman.errors import Unsayable
