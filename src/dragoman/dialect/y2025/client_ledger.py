@@ -1,0 +1,248 @@
+"""What must be remembered of a 2025.1 client, so that agents see a client like any other (reference 5.14).
+
+It chooses its session ids, has one folder and one list of MCP servers for all sessions, cannot be asked for leave and
+serves files and terminals whole. Kept: both ways of the id map, what initialize said, the tool calls of running turns,
+the limits of terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.dialect.beside import changed, inferred, known, member, noted, side
+from dragoman.dialect.ledger import Deliver, Flow, FlowMaker, Ledger, Pass, Report, Settings, Wait, Wake
+from dragoman.dialect.shape import ABSENT
+from dragoman.dialect.y2025 import consent, excerpt
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.config import SetModeParams
+from dragoman.schema.initialize import InitializeParams
+from dragoman.schema.mcp import McpServer
+from dragoman.schema.methods import METHODS
+from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult, SelectedOutcome
+from dragoman.schema.side import Side
+from dragoman.schema.toolcall import ToolKind
+from dragoman.schema.update import ToolCallProgress, ToolCallStart
+
+
+def _with_session(receiver: Side) -> list[str]:
+    return [name for (side_, name), row in METHODS.items() if side_ is receiver and "sessionId" in row.ids]
+
+
+class ClientLedger(Ledger):
+    """A 2025.1 client at the other end."""
+
+    def __init__(self, peer: Side, settings: Settings) -> None:
+        super().__init__(peer, settings)
+        self._cwd = settings.cwd
+        self._servers: Any = []
+        self._lends: frozenset[str] = frozenset()
+        self._agent_ids: dict[str, str] = {}  # the client's id of a session -> the agent's
+        self._client_ids: dict[str, str] = {}
+        self._opening: list[str] = []  # ids the client chose for sessions that the agent is making
+        self._held: set[str] = set()  # agent's ids of sessions that nobody can place yet, though updates came
+        self._calls: dict[str, dict[str, tuple[str, str]]] = {}  # agent's id -> tool call -> title, kind
+        self._limits: dict[str, int] = {}  # terminal -> most bytes of output
+
+    def met(self, params: InitializeParams) -> None:
+        """Folder, servers and capabilities belong to the whole connection."""
+        beside = side(params)
+        folder = beside.get("workingDirectory")
+        self._cwd = folder if isinstance(folder, str) and folder else self.settings.cwd
+        self._servers = beside.get("mcpServers", [])
+        lends = params.client_capabilities or None
+        files = lends.fs or None if lends else None
+        self._lends = frozenset(
+            what
+            for what, is_lent in (
+                (consent.FILES, files is not None and files.read_text_file and files.write_text_file),
+                (consent.TERMINALS, lends is not None and lends.terminal),
+            )
+            if is_lent is True
+        )
+
+    # --- opening sessions -------------------------------------------------------------------------------------
+
+    def _new(self, params: Any) -> Flow:
+        said = side(params).get("sessionId")
+        chosen = said if isinstance(said, str) else ""
+        mode = side(params).get("mode")
+        if chosen and (chosen in self._agent_ids or chosen in self._opening):
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, f"session {chosen!r} exists already; choose another id", {"sessionId": chosen}
+            )
+        params = noted(self._set_up(params), sessionId=ABSENT)
+        self._opening.append(chosen)
+        try:
+            result = yield Pass(params)
+        except ProtocolError:
+            self._opening.remove(chosen)
+            yield from self._place("")
+            raise
+        self._opening.remove(chosen)
+        session = member(result, "session_id")
+        if not isinstance(session, str):
+            return result
+        self._join(chosen or session, session)
+        yield from self._place(session)
+        if isinstance(mode, str):
+            yield from self._enter(session, mode, member(result, "modes"))
+        return changed(result, session_id=chosen or session)
+
+    def _load(self, params: Any) -> Flow:
+        chosen = params.session_id
+        is_new = chosen not in self._agent_ids
+        if is_new and self._client_ids.get(chosen, chosen) != chosen:
+            message = f"session {chosen!r} is open as {self._client_ids[chosen]!r}"
+            raise ProtocolError(Kind.INVALID_PARAMS, message, {"sessionId": chosen})
+        session = self._agent_ids.get(chosen, chosen)
+        self._join(chosen, session)  # before the answer: the replay comes first
+        try:
+            return (yield Pass(changed(self._set_up(params), session_id=session)))
+        except ProtocolError:
+            if is_new:
+                del self._agent_ids[chosen], self._client_ids[session]
+            raise
+
+    def _set_up(self, params: Any) -> Any:
+        """Fill in what 2025.1 says once for all sessions (5.14-3)."""
+        missing = inferred(params)
+        if "cwd" in missing:
+            params = changed(params, cwd=self._cwd)
+        if "mcpServers" in missing:
+            try:
+                servers = msgspec.convert(self._servers, list[McpServer])
+            except msgspec.ValidationError as error:
+                raise ProtocolError(Kind.INVALID_PARAMS, f"mcp_servers of initialize: {error}") from None
+            params = changed(params, mcp_servers=servers)
+        return known(params, "cwd", "mcpServers")
+
+    def _join(self, chosen: str, session: str) -> None:
+        self._agent_ids[chosen] = session
+        self._client_ids[session] = chosen
+
+    def _place(self, session: str) -> Flow:
+        """Let go what came for this session before its answer; and all else once nothing is being opened."""
+        for each in sorted(self._held) if not self._opening else [session]:
+            self._held.discard(each)
+            while (yield Wake(_placed(each))):
+                pass
+
+    def _enter(self, session: str, mode: str, modes: Any) -> Flow:
+        """`mode` of session/new is set_mode where the agent offers it (5.17)."""
+        offered = [member(each, "id") for each in member(modes, "available_modes") or ()]
+        if mode not in offered:
+            there = ", ".join(map(str, offered)) or "none"
+            yield Report(f"mode {mode!r} of session/new is lost: the agent offers {there}")
+        elif member(modes, "current_mode_id") != mode:
+            try:
+                yield Deliver("session/set_mode", SetModeParams(session_id=session, mode_id=mode))
+            except ProtocolError as error:
+                yield Report(f"mode {mode!r} of session/new is lost: {error.message}")
+
+    # --- ids of sessions --------------------------------------------------------------------------------------
+
+    def _heard(self, params: Any) -> Flow:
+        return (yield Pass(self._for_agent(params)))
+
+    def _told(self, params: Any) -> Flow:
+        return (yield Pass(self._for_client(params)))
+
+    def _for_agent(self, params: Any) -> Any:
+        session = self._agent_ids.get(params.session_id, params.session_id)
+        return params if session == params.session_id else changed(params, session_id=session)
+
+    def _for_client(self, params: Any) -> Any:
+        session = self._client_ids.get(params.session_id, params.session_id)
+        return params if session == params.session_id else changed(params, session_id=session)
+
+    # --- turns and questions ----------------------------------------------------------------------------------
+
+    def _prompt(self, params: Any) -> Flow:
+        params = self._for_agent(params)
+        try:
+            return (yield Pass(params))
+        finally:
+            self._calls.pop(params.session_id, None)
+
+    def _update(self, params: Any) -> Flow:
+        session, update = params.session_id, params.update
+        if type(update) is ToolCallStart or type(update) is ToolCallProgress:
+            self._note_call(session, update)
+        # Only while a session is being made can an id belong to a session whose name for the client is not known.
+        while self._opening and session not in self._client_ids:
+            self._held.add(session)
+            yield Wait(_placed(session))
+        yield Pass(self._for_client(params))
+
+    def _note_call(self, session: str, call: Any) -> tuple[str, str]:
+        """Title and kind as far as they were said; a question may leave both out (peers.md 18)."""
+        calls = self._calls.setdefault(session, {})
+        title, kind = calls.get(call.tool_call_id, ("", ""))
+        calls[call.tool_call_id] = (call.title or title, call.kind or kind)
+        return calls[call.tool_call_id]
+
+    def _question(self, params: Any) -> Flow:
+        call = params.tool_call
+        title, kind = self._note_call(params.session_id, call)
+        title, kind = title or call.name or call.tool_call_id, kind or ToolKind.OTHER
+        verdict = consent.decide(self.settings.permission, kind, self._lends)
+        option = consent.choose(params.options, verdict.kinds)
+        if option is None:
+            yield Report(f"permission for {title} ({kind}): cancelled, because no option is {verdict.kinds[0]}")
+            return RequestPermissionResult(outcome=CancelledOutcome())
+        yield Report(f"permission for {title} ({kind}): {option.kind}, because {verdict.reason}")
+        return RequestPermissionResult(outcome=SelectedOutcome(option_id=option.option_id))
+
+    # --- files and terminals ----------------------------------------------------------------------------------
+
+    def _read(self, params: Any) -> Flow:
+        """The client gives whole files only; lines are cut here."""
+        line, limit = params.line, params.limit
+        result = yield Pass(changed(self._for_client(params), line=UNSET, limit=UNSET))
+        if not isinstance(line, int) and not isinstance(limit, int):
+            return result
+        return changed(result, content=excerpt.lines(member(result, "content"), line, limit))
+
+    def _create(self, params: Any) -> Flow:
+        limit = params.output_byte_limit
+        result = yield Pass(changed(self._for_client(params), output_byte_limit=UNSET))
+        if isinstance(limit, int):
+            self._limits[member(result, "terminal_id")] = max(limit, 0)
+        return result
+
+    def _output(self, params: Any) -> Flow:
+        result = yield Pass(self._for_client(params))
+        limit = self._limits.get(params.terminal_id)
+        if limit is None:
+            return result
+        text, is_cut = excerpt.tail(member(result, "output"), limit)
+        return changed(result, output=text, truncated=True) if is_cut else result
+
+    def _release(self, params: Any) -> Flow:
+        result = yield Pass(self._for_client(params))
+        self._limits.pop(params.terminal_id, None)
+        return result
+
+    incoming: ClassVar[Mapping[str, FlowMaker]] = {
+        **dict.fromkeys(_with_session(Side.AGENT), _heard),
+        "session/new": _new,
+        "session/load": _load,
+        "session/prompt": _prompt,
+    }
+    outgoing: ClassVar[Mapping[str, FlowMaker]] = {
+        **dict.fromkeys(_with_session(Side.CLIENT), _told),
+        "session/update": _update,
+        "session/request_permission": _question,
+        "fs/read_text_file": _read,
+        "terminal/create": _create,
+        "terminal/output": _output,
+        "terminal/release": _release,
+    }
+
+
+def _placed(session: str) -> str:
+    return f"placed:{session}"
