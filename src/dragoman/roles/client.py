@@ -220,19 +220,13 @@ class RemoteAgent:
     ) -> Conversation:
         """Open a stored session; its history is in `between` (and told to `on_update`) when this returns."""
         place = os.path.abspath(cwd)
-        conversation = self._enter(session_id, place, directories, None)
         params = LoadSessionParams(
             session_id=session_id,
             cwd=place,
             mcp_servers=list(mcp_servers),
             additional_directories=_listed(directories),
         )
-        try:
-            conversation.set_up(await self.request("session/load", params))
-        except BaseException:
-            self._conversations.pop(session_id, None)
-            raise
-        return conversation
+        return await self._reopen("session/load", params, directories)
 
     async def resume(self, session_id: str, cwd: str = ".", *, directories: Sequence[str] = ()) -> Conversation:
         """Open a stored session without its history being sent again."""
@@ -240,8 +234,21 @@ class RemoteAgent:
         params = ResumeSessionParams(
             session_id=session_id, cwd=place, mcp_servers=[], additional_directories=_listed(directories)
         )
-        result = await self.request("session/resume", params)
-        return self._enter(session_id, place, directories, result)
+        return await self._reopen("session/resume", params, directories)
+
+    async def _reopen(self, method: str, params: Any, directories: Sequence[str]) -> Conversation:
+        """Enter first, for history comes before the answer (peers.md 36); a refusal leaves what was there (22)."""
+        before = self._conversations.get(params.session_id)
+        conversation = self._enter(params.session_id, params.cwd, directories, None)
+        try:
+            conversation.set_up(await self.request(method, params))
+        except BaseException:
+            if before is not None:
+                self._conversations[params.session_id] = before
+            else:
+                del self._conversations[params.session_id]
+            raise
+        return conversation
 
     async def fork(self, session_id: str, cwd: str = ".") -> Conversation:
         """Open a new session that starts with the history of another."""
@@ -316,7 +323,9 @@ class RemoteAgent:
             conversation.asked(params)
         if callable(self._permission):
             chosen = self._permission(params)
-            option = await chosen if isinstance(chosen, Awaitable) else chosen
+            if isinstance(chosen, Awaitable):
+                chosen = await (conversation.unless_cancelled(chosen) if conversation is not None else chosen)
+            option = chosen
         else:
             option = choose(params, self._permission)
         if option is None or (conversation is not None and conversation.is_cancelled):

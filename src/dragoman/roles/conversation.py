@@ -25,8 +25,9 @@ from dragoman.schema.config import (
 )
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.permission import RequestPermissionParams
-from dragoman.schema.prompt import CancelParams, PromptParams, PromptResult, Usage
+from dragoman.schema.prompt import CancelParams, PromptParams, PromptResult, StopReason, Usage
 from dragoman.schema.session import CloseSessionParams
+from dragoman.schema.toolcall import ToolCallStatus
 from dragoman.schema.update import (
     AgentMessageChunk,
     AvailableCommand,
@@ -38,7 +39,7 @@ from dragoman.schema.update import (
     ToolCallProgress,
     ToolCallStart,
 )
-from dragoman.session.toolcall import ToolCall, merge
+from dragoman.session.toolcall import FINAL, ToolCall, merge
 
 # Updates that a reader may leave unread before the agent is made to wait for it.
 UNREAD = 20_000
@@ -63,6 +64,7 @@ class Conversation:
         self.between: deque[Any] = deque(maxlen=BETWEEN)
         self.on_update: Callable[[SessionUpdate], Any] | None = None
         self.turn: ClientTurn | None = None
+        self._questions: set[asyncio.Future[Any]] = set()
 
     @property
     def roots(self) -> list[str]:
@@ -72,7 +74,7 @@ class Conversation:
     @property
     def is_cancelled(self) -> bool:
         """Whether the running turn was cancelled: open questions are then answered so."""
-        return self.turn is not None and self.turn.cancelled
+        return self.turn is not None and self.turn.cancelled and not self.turn.is_over
 
     def prompt(self, content: str | Sequence[ContentBlock]) -> ClientTurn:
         """Begin a turn: `async with session.prompt("...") as turn: async for update in turn: ...`."""
@@ -103,10 +105,16 @@ class Conversation:
         self.options = list(result.config_options or ())
 
     def cancel(self) -> None:
-        """Cancel the running turn; its result will say so."""
-        if self.turn is not None:
-            self.turn.cancelled = True
+        """Cancel the running turn; its result will say so. Open questions are answered, open tool calls marked."""
         self.connection.notify("session/cancel", CancelParams(session_id=self.id))
+        if self.turn is None or self.turn.is_over:
+            return
+        self.turn.cancelled = True
+        for question in list(self._questions):
+            question.cancel()
+        for call in self.tool_calls.values():
+            if call.status not in FINAL:  # many agents never speak of them again (peers.md 18)
+                call.status = ToolCallStatus.CANCELLED
 
     async def close(self) -> None:
         """End the session's work and free what it holds."""
@@ -144,7 +152,10 @@ class Conversation:
     def _note(self, update: Any) -> None:
         kind = type(update)
         if kind is ToolCallStart or kind is ToolCallProgress:
-            self.tool_calls[update.tool_call_id] = merge(self.tool_calls.get(update.tool_call_id), update)
+            known = self.tool_calls.get(update.tool_call_id)
+            if kind is ToolCallStart and known is not None and known.status in FINAL:
+                known = None  # an id used again, in every turn by some agents (peers.md 18)
+            self.tool_calls[update.tool_call_id] = merge(known, update)
         elif kind is CurrentModeUpdate and self.modes is not None:
             self.modes.current_mode_id = update.current_mode_id
         elif kind is ConfigOptionUpdate:
@@ -158,6 +169,20 @@ class Conversation:
         """A question names a tool call, announced or not (peers.md 18)."""
         call = params.tool_call
         self.tool_calls[call.tool_call_id] = merge(self.tool_calls.get(call.tool_call_id), call)
+
+    async def unless_cancelled(self, answer: Awaitable[str | None]) -> str | None:
+        """The user's answer to a question; None, and the user is no longer asked, when the turn is cancelled."""
+        question = asyncio.ensure_future(answer)
+        self._questions.add(question)
+        try:
+            return await question
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return None
+        finally:
+            self._questions.discard(question)
 
     def lost(self, error: ConnectionFailed) -> None:
         """The agent is gone."""
@@ -221,8 +246,9 @@ class ClientTurn:
     async def caught_up(self) -> None:
         """Wait until whoever iterates has dealt with all that arrived: then a question stands where it belongs."""
         last = self._taken + len(self._unread)
-        while self._iterating and self._taken <= last and not self._is_read:
-            await asyncio.sleep(0)  # noqa: ASYNC110  (the reader runs meanwhile; an event would cost it each update)
+        # The reader runs meanwhile; an event would cost it something for each update.
+        while self._iterating and self._taken <= last and not self._is_read:  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     @property
     def _is_read(self) -> bool:
@@ -298,8 +324,14 @@ class ClientTurn:
     def _done(self, result: Any, error: ProtocolError | None) -> None:
         self.is_over = True
         self.result = result
-        if error is not None:
-            self._error = error.__cause__ if isinstance(error.__cause__, ConnectionFailed) else error
+        if error is not None and isinstance(error.__cause__, ConnectionFailed):
+            self._error = error.__cause__
+        elif error is not None and self.cancelled:
+            # Some agents break when they are stopped (peers.md 15); who cancelled wants to hear that it is over.
+            self.session.connection.report(f"the cancelled turn ended with an error: {error.message}")
+            self.result = PromptResult(stop_reason=StopReason.CANCELLED)
+        else:
+            self._error = error
         self._wake()
 
     def fail(self, error: ConnectionFailed) -> None:

@@ -139,7 +139,7 @@ class Dial:
                 self.dialect = found
                 return await self._introduce(await self._start(found, cwd), cwd)
             self.dialect = name
-            return self._met(connection, answered, cwd)
+            return await self._settle(connection, answered, cwd)
         raise StartFailed(
             f"{self._name} understands no dialect of initialize ({'; '.join(refusals)}); "
             "if you know which one it speaks, name it"
@@ -147,7 +147,16 @@ class Dial:
 
     async def _introduce(self, connection: Connection, cwd: str) -> Dialled:
         try:
-            return self._met(connection, await self._ask(connection, self._introduction), cwd)
+            answered = await self._ask(connection, self._introduction)
+        except BaseException:
+            await connection.close()
+            raise
+        return await self._settle(connection, answered, cwd)
+
+    async def _settle(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
+        """Stay with an agent that answered; one that we cannot talk to is let go."""
+        try:
+            return self._met(connection, answered, cwd)
         except BaseException:
             await connection.close()
             raise
@@ -166,14 +175,18 @@ class Dial:
             answered = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answered)
             connection.met(self._introduction)
             connection.introduced(answered)
-        return self._met(connection, answered, cwd)
+        return await self._settle(connection, answered, cwd)
 
     async def _ask(self, connection: Connection, introduction: Any) -> Any:
         """Initialize, and give the answer as plain values in the vocabulary."""
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 
     def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
-        return Dialled(connection, read(_INITIALIZE.result, answered), answered, cwd)
+        introduction = read(_INITIALIZE.result, answered)
+        version = introduction.protocol_version
+        if version > 1 and connection.speech is not None and connection.speech.dialect.name == "v1":
+            raise StartFailed(f"{self._name} answered with version {version} of the protocol; this client speaks 1")
+        return Dialled(connection, introduction, answered, cwd)
 
     # --- starting ---------------------------------------------------------------------------------------------
 
