@@ -1,0 +1,91 @@
+"""The command `dragoman`: finds the module of a command and lets it work.
+
+Every editor pays for what is imported here each time it starts an agent, so nothing is that one command does not need.
+Expected faults end as one line on stderr and an exit code; a traceback is always a bug of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A command: how it is called, and what it is for."""
+
+    usage: str
+    purpose: str
+
+
+# The name of a command is the name of its module, which has `main(arguments) -> exit code`.
+COMMANDS: dict[str, Entry] = {
+    "demo": Entry("demo", "talk with the agent that ships with Dragoman"),
+    "run": Entry("run --prompt TEXT [--yes] -- CMD ARG...", "give an agent one prompt and watch it work"),
+    "translate": Entry("translate [OPTIONS] -- CMD ARG...", "let an editor and an agent of different dialects talk"),
+    "agent": Entry("agent everything [--dialect D]", "be an agent: deterministic, offline, for writing clients"),
+}
+
+EXAMPLES = """\
+examples:
+  dragoman demo
+  dragoman run --prompt 'What does this project do?' -- dragoman agent everything
+  git diff | dragoman run -- my-agent --acp
+  dragoman translate --agent-dialect draft -- my-agent"""
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+CLOSED = 141  # 128 + SIGPIPE: whoever read our output has gone
+USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0 if words else USAGE
+    if words[0] in ("-V", "--version"):
+        from dragoman import __version__
+
+        print(f"dragoman {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        print(f"dragoman: there is no command {words[0]!r}; try: {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE
+    return guarded(words[0], words[1:])
+
+
+def guarded(name: str, arguments: list[str]) -> int:
+    """Run a command's module, with every expected end turned into an exit code."""
+    from dragoman.errors import DragomanError
+
+    try:
+        code: int = import_module(f"dragoman.cli.{name}").main(arguments)
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at its end; there must be something to take it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return CLOSED
+    except DragomanError as error:
+        from dragoman.cli.terminal import visible
+
+        print(f"dragoman {name}: {visible(str(error))}", file=sys.stderr)
+        return 1
+
+
+def overview() -> str:
+    """What `dragoman --help` says."""
+    width = max(len(entry.usage) for entry in COMMANDS.values())
+    listing = "\n".join(f"  dragoman {entry.usage:{width}}  {entry.purpose}" for entry in COMMANDS.values())
+    return f"""\
+dragoman: the Agent Client Protocol. Editors and coding agents, in whatever dialect of it they speak.
+
+{listing}
+
+{EXAMPLES}
+
+`dragoman COMMAND --help` tells the rest."""

@@ -1,0 +1,62 @@
+"""One prompt in front of a person: sent, shown as it is answered, cancelled by Ctrl-C.
+
+Used by run and demo. The first Ctrl-C asks the agent to stop (session/cancel), the next one ends the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from dragoman import ClientTurn, Conversation
+from dragoman.cli.leave import Leave
+from dragoman.cli.screen import Screen
+from dragoman.cli.terminal import Sheet
+
+
+class Interrupts:
+    """What Ctrl-C means now: whatever was said last, or else the end of the program."""
+
+    def __init__(self) -> None:
+        self.action: Callable[[], None] | None = None
+        self._main = asyncio.current_task()
+        try:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._hit)
+        except (NotImplementedError, RuntimeError, ValueError):
+            pass  # not the main thread: Ctrl-C is somebody else's
+
+    def _hit(self) -> None:
+        action, self.action = self.action, None
+        if action is not None:
+            action()
+        elif self._main is not None:
+            self._main.cancel()
+
+
+async def play(
+    session: Conversation, text: str, screen: Screen, leave: Leave, interrupts: Interrupts, aside: Sheet
+) -> ClientTurn:
+    """Prompt, show everything, and give the turn when it is over; raises what ended it otherwise."""
+    async with session.prompt(text) as turn:
+
+        def cancel() -> None:
+            aside.disturbed()
+            turn.cancel()
+            if leave.is_asking:
+                leave.dismiss()
+            else:
+                aside.line("cancelling; Ctrl-C again ends at once", "yellow")
+
+        interrupts.action = cancel
+        leave.begin(turn)
+        try:
+            async for update in turn:
+                if leave.is_asking:
+                    await leave.settled()
+                screen.show(update)
+        finally:
+            interrupts.action = None
+            leave.end()
+            screen.end()
+    return turn

@@ -1,0 +1,114 @@
+"""Asking the person at the terminal: a question on lines of its own, answered with one key and Enter.
+
+Takes lines and choices, gives the choice, or None when there is no answer (end of input, or the question was
+dismissed). What was typed before the question stood there does not answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dragoman.cli.terminal import MARK, Line, Sheet, single
+
+# One read takes a whole line of a terminal: the kernel keeps no longer ones.
+_LINE = 4096
+
+
+class Choice(NamedTuple):
+    """One answer: the key to type, what it means in our words, and what the peer calls it."""
+
+    key: str
+    meaning: str
+    value: str
+    name: str = ""
+
+
+class Person:
+    """Somebody who sees a sheet and types on a terminal."""
+
+    def __init__(self, sheet: Sheet, fd: int) -> None:
+        self._sheet = sheet
+        self._fd = fd
+        self._typed: asyncio.Future[bytes] | None = None
+
+    async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
+        """Ask until one of the choices is typed."""
+        width = self._sheet.width - 24
+        shown = [Line(_option(choice, width)) for choice in choices]
+        self._sheet.gap()
+        self._sheet.mark([*question, *shown])
+        self._forget_typed()
+        keys = "/".join(choice.key for choice in choices)
+        while True:
+            answer = await self.read(f"{MARK} {keys}? ")
+            if answer is None:
+                self._sheet.mark([Line("no answer", "dim")])
+                return None
+            for choice in choices:
+                if answer.strip().lower() == choice.key:
+                    return choice.value
+
+    async def read(self, prompt: str, style: str = "ask") -> str | None:
+        """One line that the person types; None at the end of input, or when dismissed."""
+        loop = asyncio.get_running_loop()
+        self._sheet.prompt(prompt, style)
+        typed: asyncio.Future[bytes] = loop.create_future()
+        self._typed = typed
+        loop.add_reader(self._fd, self._readable)
+        try:
+            data = await typed
+        finally:
+            loop.remove_reader(self._fd)
+            self._typed = None
+        if data.endswith(b"\n"):
+            return data[:-1].decode("utf-8", "replace")
+        self._sheet.line("")  # no Enter ended the line
+        return None if not data else data.decode("utf-8", "replace")
+
+    def dismiss(self) -> None:
+        """Close the open question, if there is one, without an answer."""
+        self._answer(b"")
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._fd, _LINE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # the terminal was closed
+            data = b""
+        self._answer(data)
+
+    def _answer(self, data: bytes) -> None:
+        if self._typed is not None and not self._typed.done():
+            self._typed.set_result(data)
+
+    def _forget_typed(self) -> None:
+        import termios
+
+        try:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        except termios.error:
+            pass  # closed meanwhile: reading will tell
+
+
+def somebody(sheet: Sheet) -> Person | None:
+    """The person in front of this sheet; None when it is no terminal or nothing can be typed."""
+    if not sheet.is_tty:
+        return None
+    if sys.stdin is not None and sys.stdin.isatty():
+        return Person(sheet, sys.stdin.fileno())
+    try:  # the prompt came through a pipe; the person is still there
+        return Person(sheet, os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return None
+
+
+def _option(choice: Choice, width: int) -> str:
+    name = single(choice.name)
+    if not name or name.lower() == choice.meaning.lower():
+        return f"  {choice.key}  {choice.meaning}"
+    return f"  {choice.key}  {choice.meaning} ({name[:width]})"

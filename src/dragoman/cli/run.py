@@ -1,0 +1,149 @@
+"""`dragoman run`: one prompt for an agent, streamed to the terminal; the exit code says how it ended.
+
+The agent's text is stdout; everything else stands beside it on a terminal, and on stderr when stdout is piped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from dragoman import AgentExited, ConnectionFailed, Kind, Lending, ProtocolError, connect
+from dragoman.cli.arguments import Parser
+from dragoman.cli.leave import Leave
+from dragoman.cli.main import INTERRUPTED
+from dragoman.cli.play import Interrupts, play
+from dragoman.cli.questions import somebody
+from dragoman.cli.screen import Screen
+from dragoman.cli.terminal import Terminal, visible
+from dragoman.dialect.registry import NAMES
+
+EXITS: dict[str, int] = {
+    "end_turn": 0,
+    "refusal": 3,
+    "max_tokens": 4,
+    "max_turn_requests": 4,
+    "cancelled": 5,
+}
+FAILED = 1
+DIED = 7
+
+EPILOG = """\
+Reading inside the working directory is allowed. Writing files and running commands is asked about on a terminal,
+refused without one, and allowed by --yes. One yes covers one thing: whoever allows the tool call is not asked again
+when the agent then writes that file or runs that command.
+
+Ctrl-C asks the agent to stop; a second one ends everything.
+
+exit codes:
+  0  the agent ended its turn      4  a limit was reached (tokens, requests)
+  1  an error                      5  cancelled
+  2  wrong usage                   7  the agent did not start, or died
+  3  the agent refused           130  ended by Ctrl-C
+
+examples:
+  dragoman run --prompt 'Hello!' -- dragoman agent everything
+  dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything
+  git diff | dragoman run -- my-agent --acp > review.md"""
+
+
+def main(arguments: list[str]) -> int:
+    """Read the arguments, then run the prompt."""
+    parser = Parser(
+        "run",
+        "[--prompt TEXT] [--yes] [--dialect D] [--cwd DIR] [--verbose] -- CMD ARG...",
+        "Give an agent one prompt (or what comes on standard input) and show its work as it happens.",
+        EPILOG,
+    )
+    parser.add_argument("--prompt", metavar="TEXT", help="what to ask; without it, standard input is read")
+    parser.add_argument("--yes", action="store_true", help="allow everything inside the working directory")
+    parser.add_argument("--dialect", metavar="D", default="auto", choices=("auto", *NAMES), help=", ".join(NAMES))
+    parser.add_argument("--cwd", metavar="DIR", default=".", help="where the agent works (here)")
+    parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
+    options, command = parser.read_with_agent(arguments)
+    if not os.path.isdir(options.cwd):
+        parser.error(f"--cwd: there is no folder {options.cwd}")
+    if options.prompt is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            parser.error("say what to ask with --prompt, or pipe it in")
+        options.prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not options.prompt.strip():
+        parser.error("the prompt is empty")
+    return asyncio.run(
+        converse(
+            command,
+            options.prompt,
+            cwd=os.path.abspath(options.cwd),
+            dialect=options.dialect,
+            yes=options.yes,
+            verbose=options.verbose,
+        )
+    )
+
+
+async def converse(command: list[str], text: str, *, cwd: str, dialect: str, yes: bool, verbose: bool) -> int:
+    """Start the agent, prompt it, and say how it went."""
+    terminal = Terminal(sys.stdout, sys.stderr)
+    aside = terminal.aside
+    interrupts = Interrupts()
+    leave = Leave(aside, somebody(aside), cwd=cwd, yes=yes)
+    lending = Lending(approve=leave.approve)
+
+    def told(words: str) -> None:
+        if verbose:
+            aside.line(words, "dim")
+
+    def wrote(data: bytes) -> None:
+        if verbose:
+            aside.line(data.decode("utf-8", "replace").removesuffix("\n"), "dim")
+
+    def printed(id: str) -> str:
+        shown = lending.terminal(id)
+        return shown.output().text if shown is not None else ""
+
+    try:
+        async with connect(
+            command,
+            dialect=dialect,
+            cwd=cwd,
+            permission=leave.permission,
+            lend=lending,
+            report=told,
+            stderr=wrote,
+        ) as agent:
+            session = await agent.open(cwd)
+            screen = Screen(terminal, session, output_of=printed, known=leave.shown, verbose=verbose)
+            turn = await play(session, text, screen, leave, interrupts, aside)
+            return ended(turn.stop_reason or "", terminal)
+    except asyncio.CancelledError:
+        aside.line("ended", "yellow")
+        return INTERRUPTED
+    except (ProtocolError, ConnectionFailed) as error:
+        return failed(error, terminal)
+
+
+def ended(reason: str, terminal: Terminal) -> int:
+    """The exit code of a turn that ended; an end out of the ordinary is said."""
+    code = EXITS.get(reason, FAILED)
+    if code:
+        terminal.aside.line(f"the turn ended: {reason.replace('_', ' ')}", "yellow")
+    return code
+
+
+def failed(error: ProtocolError | ConnectionFailed, terminal: Terminal) -> int:
+    """The exit code of a turn that failed, with what to do about it."""
+    terminal.aside.line(f"dragoman run: {explained(error)}", "red")
+    return DIED if isinstance(error, ConnectionFailed) else FAILED
+
+
+def explained(error: ProtocolError | ConnectionFailed) -> str:
+    """One line for a fault, and a hint where there is one; the last words of an agent that died follow."""
+    if isinstance(error, AgentExited):
+        return visible(str(error)).replace("; last words: ", "; it said:\n")
+    if isinstance(error, ConnectionFailed):
+        return visible(str(error))
+    text = f"the agent answered with an error ({visible(error.kind)}): {visible(error.message)}"
+    if error.kind == Kind.AUTH_REQUIRED:
+        text += "; log in with the agent's own command first"
+    return text

@@ -1,0 +1,217 @@
+"""A turn on a terminal: text as it comes, thoughts dimmed, tool calls with their status, plans as checklists.
+
+Takes updates, writes sheets; one row of a table for each kind of update. What a peer says goes through the sheets,
+which let nothing act. Above are run and demo; knows nothing of connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any, ClassVar
+
+from dragoman import Conversation
+from dragoman.cli.changes import changed, shortened
+from dragoman.cli.terminal import Line, Sheet, Terminal, single
+from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    CurrentModeUpdate,
+    Notice,
+    Plan,
+    SessionInfoUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from dragoman.session.toolcall import FINAL, ToolCall
+
+# Lines shown of what a tool found, of a change, and of what a command printed (its end).
+RESULT, CHANGE, PRINTED = 8, 40, 16
+
+# How a status looks: a sign and a style.
+_SIGNS = {
+    "pending": ("·", "dim"),
+    "awaiting_permission": ("?", "yellow"),
+    "in_progress": ("…", "cyan"),
+    "completed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "denied": ("✗", "red"),
+    "cancelled": ("✗", "yellow"),
+}
+
+_BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+class Screen:
+    """Shows the updates of one conversation."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        conversation: Conversation,
+        *,
+        output_of: Callable[[str], str] = lambda _: "",
+        known: Container[tuple[str, str]] = (),
+        verbose: bool = False,
+    ) -> None:
+        self._answer = terminal.answer
+        self._aside = terminal.aside
+        self._conversation = conversation
+        self._output_of = output_of
+        self._known = known
+        self._verbose = verbose
+        self._section: dict[Sheet, str] = {}
+        self._statuses: dict[str, str] = {}
+        self._plan: list[tuple[str, str]] = []
+
+    def show(self, update: Any) -> None:
+        """One update."""
+        shown = self._SHOWN.get(type(update))
+        if shown is not None:
+            shown(self, update)
+        elif self._verbose:
+            self._note(f"({type(update).__name__})")
+
+    def end(self) -> None:
+        """The turn is over: the answer ends with a newline, and a later turn begins anew."""
+        self._answer.fresh()
+        self._aside.fresh()
+        self._section.clear()
+        self._statuses.clear()
+        self._plan = []
+
+    # --- text -------------------------------------------------------------------------------------------------
+
+    def _say(self, update: AgentMessageChunk) -> None:
+        if isinstance(update.content, TextContent):
+            self._enter(self._answer, "message")
+            self._answer.say(update.content.text)
+        else:
+            self._note(describe(update.content))
+
+    def _think(self, update: AgentThoughtChunk) -> None:
+        if isinstance(update.content, TextContent):
+            self._enter(self._aside, "thought")
+            self._aside.say(update.content.text, "dim")
+
+    def _echo(self, update: UserMessageChunk) -> None:
+        if self._verbose:
+            self._note(f"(you: {describe(update.content)})")
+
+    # --- work -------------------------------------------------------------------------------------------------
+
+    def _tool(self, update: ToolCallStart | ToolCallProgress) -> None:
+        call = self._conversation.tool_calls[update.tool_call_id]
+        again = isinstance(update, ToolCallStart)  # some agents use an id again (peers.md 18)
+        before = None if again else self._statuses.get(call.tool_call_id)
+        if call.status == before:
+            return
+        self._statuses[call.tool_call_id] = call.status
+        key = ("tool", call.tool_call_id)
+        # Where a line cannot be drawn over, the beginning and the end of a call must do.
+        if before is None or call.status in FINAL or self._aside.continues(key):
+            self._enter(self._aside, "work")
+            sign, style = _SIGNS.get(call.status, ("·", "dim"))
+            kind = f" ({call.status})" if call.status in ("denied", "cancelled") else ""
+            self._aside.block(key, [Line(f"{sign} {call.title or call.name or call.tool_call_id}{kind}", style)])
+        if call.status in FINAL:
+            self._aside.lines(Line(f"    {line.text}", line.style) for line in self._results(call))
+
+    def _results(self, call: ToolCall) -> list[Line]:
+        lines: list[Line] = []
+        for block in call.content:
+            match block:
+                case Diff() if call.status != "completed" or (block.path, block.new_text) in self._known:
+                    continue  # it was not made, or a question has just shown it
+                case Diff():
+                    lines.append(Line(self._short(block.path), "dim"))
+                    lines += changed(block.old_text or None, block.new_text, CHANGE)
+                case TerminalEmbed():
+                    printed = [Line(text, "dim") for text in self._output_of(block.terminal_id).splitlines()]
+                    left_out = len(printed) - PRINTED
+                    lines += [Line(f"… {left_out} lines before", "dim")] if left_out > 0 else []
+                    lines += printed[-PRINTED:]
+                case ToolCallBlock(content=TextContent(text=text)):
+                    lines += shortened([Line(line, "dim") for line in text.splitlines()], RESULT)
+                case ToolCallBlock():
+                    lines.append(Line(describe(block.content), "dim"))
+        return lines
+
+    def _checklist(self, update: Plan) -> None:
+        entries = [(entry.status, entry.content) for entry in update.entries]
+        lines = [
+            Line(f"{_BOXES.get(status, '[ ]')} {text}", _SIGNS.get(status, ("", ""))[1]) for status, text in entries
+        ]
+        if not self._aside.continues("plan") and len(entries) == len(self._plan):
+            lines = [line for line, now, then in zip(lines, entries, self._plan, strict=True) if now != then]
+        if lines:
+            self._enter(self._aside, "plan")
+            self._aside.block("plan", lines)
+        self._plan = entries
+
+    # --- the session ------------------------------------------------------------------------------------------
+
+    def _mode(self, update: CurrentModeUpdate) -> None:
+        self._note(f"the mode is {single(update.current_mode_id)} now")
+
+    def _info(self, update: SessionInfoUpdate) -> None:
+        if update.title:
+            self._note(f"the session is called {single(update.title)!r} now")
+
+    def _usage(self, update: UsageUpdate) -> None:
+        cost = f", {update.cost.amount:g} {single(update.cost.currency)}" if update.cost else ""
+        self._note(f"{update.used} of {update.size} tokens of the context used{cost}")
+
+    def _notice(self, update: Notice) -> None:
+        self._note(f"{single(update.severity)}: {single(update.title)}")
+
+    def _note(self, text: str) -> None:
+        self._enter(self._aside, "note")
+        self._aside.line(text, "dim")
+
+    def _enter(self, sheet: Sheet, section: str) -> None:
+        """Different things stand apart: an empty line between them, a new line at least."""
+        before = self._section.get(sheet)
+        if before != section:
+            self._section[sheet] = section
+            if before is None:
+                sheet.fresh()
+            else:
+                sheet.gap()
+
+    def _short(self, path: str) -> str:
+        return single(path.removeprefix(self._conversation.cwd.rstrip("/") + "/"))
+
+    _SHOWN: ClassVar[dict[type, Callable[[Screen, Any], None]]] = {
+        AgentMessageChunk: _say,
+        AgentThoughtChunk: _think,
+        UserMessageChunk: _echo,
+        ToolCallStart: _tool,
+        ToolCallProgress: _tool,
+        Plan: _checklist,
+        CurrentModeUpdate: _mode,
+        SessionInfoUpdate: _info,
+        UsageUpdate: _usage,
+        Notice: _notice,
+    }
+
+
+def describe(block: Any) -> str:
+    """A content block that a terminal cannot show, in words."""
+    match block:
+        case TextContent():
+            return block.text
+        case ImageContent() | AudioContent():
+            kind = "image" if isinstance(block, ImageContent) else "sound"
+            return f"[{kind}, {single(block.mime_type)}, {len(block.data) * 3 // 4} bytes]"
+        case ResourceLink():
+            return f"[link to {single(block.name)}: {single(block.uri)}]"
+        case EmbeddedResource():
+            return (
+                block.resource.text or f"[{single(block.resource.uri)}, {single(block.resource.mime_type or 'bytes')}]"
+            )
+        case _:
+            return f"[{single(str(getattr(block, 'tag', 'something')))}]"

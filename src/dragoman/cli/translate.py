@@ -1,0 +1,55 @@
+"""`dragoman translate`: be an agent for an editor of one dialect, with an agent of another one behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from dragoman.cli.arguments import Parser
+from dragoman.cli.terminal import visible
+from dragoman.dialect.registry import NAMES
+
+EPILOG = """\
+Put it where the editor starts its agent:
+
+  dragoman translate -- my-agent --acp
+  dragoman translate --agent-dialect draft -- my-agent
+
+Both dialects are found out by themselves unless they are named; which ones they are is said once on stderr. A client
+that cannot be asked for leave (2025.1) is taken to allow what it serves itself; --permission decides for it."""
+
+
+def main(arguments: list[str]) -> int:
+    """Read the arguments, then interpret until one side leaves."""
+    parser = Parser(
+        "translate",
+        "[--client-dialect D] [--agent-dialect D] [--permission P] [--probe HOW] -- CMD ARG...",
+        "Stand between an editor and an agent that speak different dialects of the protocol.",
+        EPILOG,
+    )
+    dialects = ("auto", *NAMES)
+    parser.add_argument("--client-dialect", metavar="D", default="auto", choices=dialects, help=", ".join(dialects))
+    parser.add_argument("--agent-dialect", metavar="D", default="auto", choices=dialects, help="likewise")
+    parser.add_argument(
+        "--permission", default="ask", choices=("ask", "allow", "deny"), help="for clients that cannot be asked"
+    )
+    parser.add_argument(
+        "--probe",
+        default="ladder",
+        choices=("ladder", "polyglot"),
+        help="how to find out the agent's dialect: one after the other, or all in one message",
+    )
+    options, command = parser.read_with_agent(arguments)
+
+    from dragoman.roles.translate import translate
+
+    return asyncio.run(
+        translate(
+            command,
+            client_dialect=options.client_dialect,
+            agent_dialect=options.agent_dialect,
+            permission=options.permission,
+            probe=options.probe,
+            report=lambda text: print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True),
+        )
+    )
