@@ -43,7 +43,7 @@ def decide(permission: str, kind: str, lends: Iterable[str]) -> Verdict:
         return Verdict(REJECT, "everything is denied by the permission setting")
     needed = CARRIED_OUT.get(kind)
     if needed is None:
-        return Verdict(REJECT, f"a 2025.1 client cannot be asked, and what is {kind} it does not carry out itself")
+        return Verdict(REJECT, "the client cannot be asked and does not carry out such a tool call itself")
     if needed in lends:
         return Verdict(ALLOW[:1], f"the client cannot be asked, but serves {needed} itself")
     return Verdict(REJECT, f"the client cannot be asked and serves no {needed}")
