@@ -12,13 +12,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.engine.connection import Connection
 from dragoman.roles.reception import Reception
-from dragoman.roles.sessions import Session, now
+from dragoman.roles.sessions import Session, new_id, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import SessionConfigOption, SessionMode
@@ -127,4 +126,4 @@ class Agent:
 
 def settings(cwd: str | None = None, permission: str = "ask") -> Settings:
     """The settings of a ledger on this machine: real time, random ids."""
-    return Settings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=lambda: str(uuid4()))
+    return Settings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=new_id)

@@ -10,7 +10,6 @@ import asyncio
 import inspect as inspect_
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET
@@ -21,7 +20,7 @@ from dragoman.engine.exchange import Done
 from dragoman.engine.lifecycle import Lifecycle
 from dragoman.engine.message import Incoming
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.sessions import Session, now
+from dragoman.roles.sessions import Session, new_id, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.auth import AuthenticateResult
 from dragoman.schema.base import Empty, Marker
@@ -205,7 +204,7 @@ class Reception:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new(self, params: Any) -> NewSessionResult:
-        session = Session(str(uuid4()), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
+        session = Session(new_id(), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
         self._set_up(session, params)
         await self._opened(session)
         return NewSessionResult(
@@ -275,7 +274,7 @@ class Reception:
 
     async def fork(self, params: Any) -> ForkSessionResult:
         origin = self.find(params.session_id)
-        session = Session(str(uuid4()), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
+        session = Session(new_id(), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
         self._set_up(session, params)
         session.transcript = origin.transcript.copy()
         session.title = origin.title

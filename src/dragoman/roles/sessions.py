@@ -170,3 +170,10 @@ class Session:
 def now() -> str:
     """The time as the protocol writes it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_id() -> str:
+    """A random id, as sessions and terminals are called."""
+    from uuid import uuid4  # costs milliseconds that the start of an agent does not have
+
+    return str(uuid4())
