@@ -1,0 +1,18 @@
+"""A client that starts the agent named on its command line and asks it one thing."""
+
+import asyncio
+import sys
+
+from dragoman import connect
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command) as agent:
+        session = await agent.open(cwd=".")
+        async with session.prompt("hello") as turn:
+            async for update in turn:
+                print(update)
+        print(turn.stop_reason)
+
+
+asyncio.run(main(sys.argv[1:]))
