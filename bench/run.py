@@ -108,8 +108,13 @@ def _caution() -> list[str]:
 
 
 def _commit() -> str:
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return said.stdout.strip() or "unknown"
+    """What was measured: the commit, and whether the sources differ from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    changed = " with changes" if git("status", "--porcelain", "--", "src") else ""
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + changed
 
 
 def _plain(measured: Measured) -> list[dict[str, object]]:
