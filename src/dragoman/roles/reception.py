@@ -106,7 +106,8 @@ class Reception:
                     identity = getattr(result, "session_id", None) or incoming.params.session_id
                     session = self.agent.sessions.get(identity)
                     if session is not None:
-                        self._announce(session)
+                        # In the next pass: a flow of the dialect may still be at work on the answer.
+                        asyncio.get_running_loop().call_soon(self._announce, session)
 
             return handler(incoming, told)
 
