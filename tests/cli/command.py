@@ -1,0 +1,108 @@
+"""The command as people use it: a process of its own, with pipes or with a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from fcntl import ioctl
+from pathlib import Path
+from types import TracebackType
+
+DRAGOMAN = [sys.executable, "-m", "dragoman"]
+EVERYTHING = [*DRAGOMAN, "agent", "everything"]
+
+# Longer than any of this takes on a busy machine; a test that waits so long has failed. Seconds.
+PATIENCE = 60.0
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def dragoman(*words: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it to its end, without a terminal."""
+    source = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
+    return subprocess.run([*DRAGOMAN, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, **source)
+
+
+def run(prompt: str, *options: str, cwd: Path, agent: list[str] = EVERYTHING) -> subprocess.CompletedProcess[str]:
+    """`dragoman run` with the everything agent, without a terminal."""
+    return dragoman("run", "--prompt", prompt, *options, "--", *agent, cwd=cwd)
+
+
+class OnTerminal:
+    """The command on a terminal of its own, with somebody who reads and types."""
+
+    def __init__(self, *words: str, cwd: Path, columns: int = 100) -> None:
+        self._master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        self.raw = ""
+        self._process = subprocess.Popen(
+            [*DRAGOMAN, *words],
+            cwd=cwd,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+
+    def __enter__(self) -> OnTerminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        os.close(self._master)
+
+    @property
+    def text(self) -> str:
+        """What stands there, without styles."""
+        return _STYLE.sub("", self.raw).replace("\r\n", "\n")
+
+    def see(self, text: str) -> None:
+        """Wait until this text was written, after what was seen before."""
+        start = len(self.text)
+        self._read_until(lambda: text in self.text[max(0, start - len(text)) :], f"{text!r} to appear")
+
+    def await_text(self, text: str) -> None:
+        """Wait until this text stands anywhere."""
+        self._read_until(lambda: text in self.text, f"{text!r} to appear")
+
+    def type(self, text: str) -> None:
+        """Type something, such as a line and Enter (\\n) or Ctrl-C (\\x03)."""
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        """Wait for the end; the exit code."""
+        self._read_until(lambda: self._process.poll() is not None and not self._more(), "the end")
+        return self._process.wait()
+
+    def _more(self) -> bool:
+        return bool(select.select([self._master], [], [], 0)[0]) and self._take()
+
+    def _take(self) -> bool:
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other end was closed
+            return False
+        self.raw += data.decode("utf-8", "replace")
+        return bool(data)
+
+    def _read_until(self, reached: object, what: str) -> None:
+        assert callable(reached)
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            assert time.monotonic() < deadline, f"waited in vain for {what}; there was:\n{self.text}"
+            if select.select([self._master], [], [], 0.05)[0]:
+                self._take()
