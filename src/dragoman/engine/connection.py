@@ -13,9 +13,9 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect import detect
 from dragoman.dialect.ledger import Settings
@@ -28,9 +28,10 @@ from dragoman.engine.inbound import Inbound
 from dragoman.engine.inbox import Inbox
 from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES, MAX_SAID, TURN_BYTES
 from dragoman.engine.message import Incoming
-from dragoman.engine.reading import read, values
-from dragoman.engine.speech import Speech
+from dragoman.engine.reading import NOT_STRICT, read, strictly, values
+from dragoman.engine.speech import Speech, is_bare, may_name_side
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
+from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
@@ -54,10 +55,21 @@ Handler = Callable[[Incoming, Done], Awaitable[None] | None]
 # Sees calls before they are translated; says whether it took the call, and what must be awaited before the next.
 Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 
+# Takes the typed params of a notification, without anything around them: the hot path of every stream.
+Sink = Callable[[Any], Awaitable[None] | None]
+
+_NONE = Raw(b"{}")
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 # Set while a notification handler runs: the reply to what it asks must overtake the inbox it is holding up.
 _inside: contextvars.ContextVar[Connection | None] = contextvars.ContextVar("dragoman_inside", default=None)
+
+
+class Form(NamedTuple):
+    """A frame with a gap for one text: a stream of chunks differs in nothing else."""
+
+    head: bytes
+    tail: bytes
 
 
 class Connection:
@@ -85,12 +97,14 @@ class Connection:
         self.emulation: Emulation | None = None
         self.on_close: Callable[[BaseException], None] | None = None
         self.tap: Tap | None = None
+        self.sinks: dict[str, Sink] = {}
         self._gates: dict[str, bool] = {}
         self._said: set[str] = set()
         self._exchanges = Exchanges()
         self._inbox = Inbox(self._dispatch, lambda error: self._note_fault("a notification handler", error))
         self._nested = 0
         self._since_turn = 0
+        self.should_wait = False  # whether a producer should call `flow_control`; an attribute, for the hot path
         self._ended: BaseException | None = None
         self.ended: asyncio.Event = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -151,6 +165,8 @@ class Connection:
         for exchange in list(self._exchanges.open.values()):
             exchange.done(None, _closed(error))
         self._exchanges.open.clear()
+        if self.emulation is not None:
+            self.emulation.end(_closed(error))
         self.inbound.cancel_all()
         self.ended.set()
         self._inbox.room.set()
@@ -247,20 +263,32 @@ class Connection:
             if taken:
                 return waiting
         speech = self.speech or self._detect(envelope)
+        sink = self.sinks.get(method)
+        if sink is not None and speech.plain and envelope.id is UNSET and not self._has_flow(method):
+            try:
+                params = strictly(METHODS[self.we, method].params, envelope.params or _NONE)
+            except NOT_STRICT:
+                pass  # odd: read it the long way
+            else:
+                if is_bare(params):
+                    return sink(params)
         try:
-            name, row, source = speech.lift_call(method, envelope.params, _tainted(frame))
+            name, row, source = speech.lift_call(method, envelope.params, may_name_side(frame))
         except ProtocolError as error:
             if envelope.id is not UNSET:
                 self._answer_error(envelope.id, error)
             return None
         incoming = Incoming(envelope.id, name, row, source, speech)
         if self.emulation is not None:
-            flow = self.emulation.takes(name)
+            flow = self.emulation.ledger.incoming.get(name)
             if flow is not None:
                 return self.emulation.run_incoming(incoming, flow)
         if incoming.id is UNSET:
             return self.handle(incoming, nobody)
         return self.handle(incoming, self.answering(incoming.id, name))
+
+    def _has_flow(self, method: str) -> bool:
+        return self.emulation is not None and method in self.emulation.ledger.incoming
 
     def _detect(self, envelope: Envelope) -> Speech:
         try:
@@ -307,7 +335,7 @@ class Connection:
             exchange.done(None, self.speech.lift_error(read_error(envelope.error)))
             return
         try:
-            result: Any = self.speech.lift_result(exchange.method, envelope.result, _tainted(frame))
+            result: Any = self.speech.lift_result(exchange.method, envelope.result, may_name_side(frame))
             if not exchange.raw:
                 row = METHODS.get((self.we.other, exchange.method))
                 result = read(row.result if row is not None else None, result)
@@ -404,6 +432,8 @@ class Connection:
         if self._ended is not None:
             return
         self._since_turn += len(frame)
+        if self._since_turn >= TURN_BYTES:
+            self.should_wait = True
         try:
             self.transport.send(frame, session)
         except ConnectionFailed:
@@ -413,10 +443,24 @@ class Connection:
 
     def notify(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Send a notification; one the peer's dialect has no words for is reported, once."""
-        if self.emulation is not None and self.emulation.says(method):
+        if self.emulation is not None and method in self.emulation.ledger.outgoing:
             self.emulation.run_outgoing(method, params, nobody)
             return
         self.send_notification(method, params, foreign=foreign)
+
+    def form(self, method: str, params: Any, gap: str) -> Form | None:
+        """The frame of a notification with a gap where `gap` stands; None where frames are not that simple."""
+        speech = self.speech
+        if speech is None or not speech.plain or (self.emulation and method in self.emulation.ledger.outgoing):
+            return None
+        name, body = speech.lower_call(method, params)
+        head, mark, tail = say_call(UNSET, name, body).partition(encode(gap))
+        return Form(head, tail) if mark else None
+
+    def fill(self, form: Form, text: str) -> bool:
+        """Send a form with this text in its gap; whether the sender should give way now."""
+        self._write(form.head + encode(text) + form.tail)
+        return self.should_wait
 
     def send_notification(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Lower and send a notification, past the ledger."""
@@ -455,8 +499,8 @@ class Connection:
             return UNSET
         if method == "initialize":
             self.met(params)
-        if self.emulation is not None and self.emulation.says(method):
-            self.emulation.run_outgoing(method, params, done)
+        if self.emulation is not None and method in self.emulation.ledger.outgoing:
+            self.emulation.run_outgoing(method, params, done, raw=raw)
             return UNSET
         return self.send_request(method, params, done, raw)
 
@@ -492,7 +536,9 @@ class Connection:
     def _is_open(self, gate: str) -> bool:
         known = self._gates.get(gate)
         if known is None:
-            known = self._gates[gate] = offers(gate, self.peer_capabilities)
+            # A capability of ours opens what we say (the draft's pushed output): only the peer's can be missing.
+            ours = gate.startswith(f"{self.we.value}.")
+            known = self._gates[gate] = ours or offers(gate, self.peer_capabilities)
         return known
 
     def offers(self, gate: str) -> bool:
@@ -544,21 +590,12 @@ class Connection:
 
     async def flow_control(self) -> None:
         """Give way: to the peer when it reads too slowly, to our own reader when we have said a lot."""
+        self._since_turn = 0
+        self.should_wait = False
         if self.transport.congested():
             await self.transport.drain()
-        if self._since_turn >= TURN_BYTES:
-            self._since_turn = 0
+        else:
             await asyncio.sleep(0)
-
-    @property
-    def should_wait(self) -> bool:
-        """Whether `flow_control` would do anything; cheap, for the hot path."""
-        return self._since_turn >= TURN_BYTES or self.transport.congested()
-
-
-def _tainted(frame: bytes) -> bool:
-    """Whether the frame may name our side data, plainly or escaped."""
-    return b"dragoman" in frame or b"\\u00" in frame
 
 
 def _closed(error: BaseException) -> ProtocolError:
