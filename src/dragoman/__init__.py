@@ -1,26 +1,60 @@
-"""Dragoman: the Agent Client Protocol in Python. Agents, clients and proxies in a dozen lines each."""
+"""Dragoman: the Agent Client Protocol in Python. Agents, clients and proxies in a dozen lines each.
 
-from dragoman.errors import (
-    AgentExited,
-    ConnectionFailed,
-    DragomanError,
-    Kind,
-    Overloaded,
-    ProtocolError,
-    StartFailed,
-    TransportClosed,
-    WriteStalled,
-)
-from dragoman.roles.agent import Agent
-from dragoman.roles.client import RemoteAgent, connect
-from dragoman.roles.conversation import ClientTurn, Conversation
-from dragoman.roles.lending import Lending, Question
-from dragoman.roles.proxy import Proxy
-from dragoman.roles.sessions import Session
-from dragoman.roles.tool import Tool
-from dragoman.roles.turn import Answer, Turn
+The one public door. A name is imported when it is first asked for, so that an agent, which every editor starts and
+waits for, never loads what only clients and proxies need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.errors import AgentExited as AgentExited
+    from dragoman.errors import ConnectionFailed as ConnectionFailed
+    from dragoman.errors import DragomanError as DragomanError
+    from dragoman.errors import Kind as Kind
+    from dragoman.errors import Overloaded as Overloaded
+    from dragoman.errors import ProtocolError as ProtocolError
+    from dragoman.errors import StartFailed as StartFailed
+    from dragoman.errors import TransportClosed as TransportClosed
+    from dragoman.errors import WriteStalled as WriteStalled
+    from dragoman.roles.agent import Agent as Agent
+    from dragoman.roles.client import RemoteAgent as RemoteAgent
+    from dragoman.roles.client import connect as connect
+    from dragoman.roles.conversation import ClientTurn as ClientTurn
+    from dragoman.roles.conversation import Conversation as Conversation
+    from dragoman.roles.lending import Lending as Lending
+    from dragoman.roles.lending import Question as Question
+    from dragoman.roles.proxy import Proxy as Proxy
+    from dragoman.roles.sessions import Session as Session
+    from dragoman.roles.tool import Tool as Tool
+    from dragoman.roles.turn import Answer as Answer
+    from dragoman.roles.turn import Turn as Turn
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "roles.agent",
+    "AgentExited": "errors",
+    "Answer": "roles.turn",
+    "ClientTurn": "roles.conversation",
+    "ConnectionFailed": "errors",
+    "Conversation": "roles.conversation",
+    "DragomanError": "errors",
+    "Kind": "errors",
+    "Lending": "roles.lending",
+    "Overloaded": "errors",
+    "ProtocolError": "errors",
+    "Proxy": "roles.proxy",
+    "Question": "roles.lending",
+    "RemoteAgent": "roles.client",
+    "Session": "roles.sessions",
+    "StartFailed": "errors",
+    "Tool": "roles.tool",
+    "TransportClosed": "errors",
+    "Turn": "roles.turn",
+    "WriteStalled": "errors",
+    "connect": "roles.client",
+}
 
 __all__ = [
     "Agent",
@@ -45,3 +79,16 @@ __all__ = [
     "WriteStalled",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    value = getattr(import_module(f"dragoman.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

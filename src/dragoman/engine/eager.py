@@ -22,52 +22,54 @@ if sys.version_info >= (3, 12):
 
 else:
 
-    class _Begun:
-        """A coroutine after its first step, awaitable by the task that takes it over."""
+    class _Begun(Coroutine[Any, Any, Any]):
+        """A coroutine after its first step, as the coroutine of the task that takes it over."""
 
-        __slots__ = ("error", "first", "result", "work")
+        __slots__ = ("_ended", "_first", "_taken", "_work")
 
         def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-            self.work = work
-            self.first: Any = None
-            self.result: Any = None
-            self.error: BaseException | None = None
+            self._work = work
+            self._first: Any = None  # what the first step waits for
+            self._ended: BaseException | None = None  # how it ended, if it did
+            self._taken = False
 
         def begin(self) -> None:
             try:
-                self.first = self.work.send(None)
-            except StopIteration as stop:
-                self.result, self.work = stop.value, None  # type: ignore[assignment]
-            except BaseException as error:
-                self.error, self.work = error, None  # type: ignore[assignment]
+                self._first = self._work.send(None)
+            except BaseException as ended:
+                self._ended = ended
+
+        def send(self, value: Any) -> Any:
+            if self._taken:
+                return self._work.send(value)
+            self._taken = True
+            if self._ended is not None:
+                raise self._ended
+            return self._first
+
+        def throw(self, *error: Any) -> Any:
+            """The first time only a cancel comes this way: it goes to what is waited for, as with any task."""
+            if self._taken:
+                return self._work.throw(*error)
+            self._taken = True
+            if self._ended is not None:
+                raise self._ended
+            if isinstance(self._first, asyncio.Future) and self._first.cancel():
+                return self._first
+            return self._work.throw(*error)
+
+        def close(self) -> None:
+            self._work.close()
 
         def __await__(self) -> Generator[Any, Any, Any]:
-            if self.error is not None:
-                raise self.error
-            if self.work is None:
-                return self.result
-            pending = self.first
-            while True:
-                thrown: BaseException | None = None
-                answer: Any = None
-                try:
-                    answer = yield pending
-                except BaseException as error:
-                    thrown = error
-                try:
-                    pending = self.work.send(answer) if thrown is None else self.work.throw(thrown)
-                except StopIteration as stop:
-                    return stop.value
-
-    async def _take_over(begun: _Begun) -> Any:
-        return await begun
+            raise TypeError("only a task runs this")
 
     def start(
         loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: contextvars.Context
     ) -> asyncio.Task[Any]:
         """A task for this work, begun already when this returns."""
         begun = _Begun(work)
-        task = loop.create_task(_take_over(begun), context=context)
+        task = loop.create_task(begun, context=context)
         current = asyncio.current_task(loop)
         if current is not None:
             asyncio.tasks._leave_task(loop, current)

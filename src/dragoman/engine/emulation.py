@@ -31,14 +31,11 @@ class Emulation:
         self._connection = connection
         self.ledger = ledger
         self._flows = Flows(self._carry_out)
+        self._delivered = 0
 
-    def takes(self, method: str) -> FlowMaker | None:
-        """The flow for what the peer says, if there is one."""
-        return self.ledger.incoming.get(method)
-
-    def says(self, method: str) -> bool:
-        """Whether there is a flow for what we say."""
-        return method in self.ledger.outgoing
+    def end(self, error: ProtocolError) -> None:
+        """The connection is over."""
+        self._flows.end(error)
 
     def run_incoming(self, incoming: Incoming, make: FlowMaker) -> Awaitable[None] | None:
         """A call of the peer that the ledger has a flow for; what is returned must be awaited in order."""
@@ -70,8 +67,8 @@ class Emulation:
         self._flows.start(flow, execute, done)
         return _all(awaited) if awaited else None
 
-    def run_outgoing(self, method: str, source: Any, done: Done) -> None:
-        """A call of ours that the ledger has a flow for."""
+    def run_outgoing(self, method: str, source: Any, done: Done, *, raw: bool = False) -> None:
+        """A call of ours that the ledger has a flow for; `raw` asks for a result with what no type knows."""
         connection = self._connection
         row = METHODS.get((connection.we.other, method))
         try:
@@ -80,17 +77,29 @@ class Emulation:
             done(None, error)
             return
         is_request = row is not None and row.request
+        heard: list[Any] = []  # the result as the peer said it, with what no type knows
 
         def execute(effect: Any, answer: Done) -> None:
             if not isinstance(effect, Pass):
                 self._carry_out(effect, answer)
             elif is_request:
-                connection.send_request(method, carried(effect.params, source), answer)
+                typed = _typed(row, answer)
+
+                def hear(result: Any, error: ProtocolError | None) -> None:
+                    heard[:] = [result]
+                    typed(result, error)
+
+                connection.send_request(method, carried(effect.params, source), hear, raw=True)
             else:
                 connection.send_notification(method, carried(effect.params, source), foreign=True)
                 answer(None, None)
 
-        self._flows.start(self.ledger.outgoing[method](self.ledger, params), execute, done)
+        def finish(result: Any, error: ProtocolError | None) -> None:
+            if raw and error is None and heard:
+                result = carried(result, heard[0])
+            done(result, error)
+
+        self._flows.start(self.ledger.outgoing[method](self.ledger, params), execute, finish)
 
     def _carry_out(self, effect: Any, answer: Done) -> None:
         """An effect that is the same whichever way its message goes."""
@@ -113,7 +122,8 @@ class Emulation:
     def _deliver(self, effect: Deliver, answer: Done) -> None:
         connection = self._connection
         row = METHODS.get((connection.we, effect.method))
-        id = f"ledger:{effect.method}" if effect.request else UNSET
+        self._delivered += 1
+        id = f"ledger:{self._delivered}" if effect.request else UNSET
         incoming = Incoming(id, effect.method, row, effect.params)
         work = connection.handle(incoming, _typed(row, answer))
         if work is not None:  # a notification made up by the ledger: attended like a request, nobody waits for it

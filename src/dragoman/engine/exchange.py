@@ -17,6 +17,9 @@ Done = Callable[[Any, ProtocolError | None], None]
 # Late replies to requests that were given up are expected for a while; after so many the oldest are forgotten.
 REMEMBERED = 1024
 
+# Digits of the longest number we ever give out as an id.
+LONGEST = 19
+
 
 class Exchange:
     """One request of ours: its method, who waits, and whether a notification handler sent it."""
@@ -51,17 +54,17 @@ class Exchanges:
 
     def find(self, id: Id) -> Exchange | None:
         """The request with that id, if it is open."""
-        exchange = self.open.get(id)
-        if exchange is None and isinstance(id, str) and id.isdigit():
-            return self.open.get(int(id))  # a peer that makes strings of ids
-        return exchange
+        return self.open.get(self._ours(id))
 
     def end(self, id: Id) -> Exchange | None:
         """Take the request out of the table."""
-        exchange = self.open.pop(id, None)
-        if exchange is None and isinstance(id, str) and id.isdigit():
-            return self.open.pop(int(id), None)
-        return exchange
+        return self.open.pop(self._ours(id), None)
+
+    def _ours(self, id: Id) -> Id:
+        """The id as we said it: some peers make strings of numbers."""
+        if isinstance(id, str) and len(id) <= LONGEST and id.isascii() and id.isdigit():
+            return int(id)
+        return id
 
     def give_up(self, id: Id) -> None:
         """Stop waiting; a reply that still comes is no surprise."""
@@ -72,4 +75,4 @@ class Exchanges:
 
     def was_given_up(self, id: Id) -> bool:
         """Whether this id belonged to a request we stopped waiting for."""
-        return id in self._given_up
+        return self._ours(id) in self._given_up

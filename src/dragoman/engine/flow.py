@@ -31,6 +31,13 @@ class Flows:
         """Run a flow; `execute` may answer effects of its own (Pass), the rest go to the connection's."""
         _Run(self, flow, execute, done).step(None, None)
 
+    def end(self, error: ProtocolError) -> None:
+        """The connection is over: whoever waits is told so."""
+        waiting = [done for queue in self._waiting.values() for done in queue]
+        self._waiting.clear()
+        for done in waiting:
+            done(None, error)
+
     def carry_out(self, effect: Any, execute: Execute, answer: Done) -> None:
         """One effect: those between flows here, the others by the connection."""
         if isinstance(effect, Wait):

@@ -48,7 +48,7 @@ class Inbound:
         if incoming.id is not UNSET:
             key = incoming.id
             self._by_id[key] = task
-            task.add_done_callback(lambda _: self._by_id.pop(key, None))
+            task.add_done_callback(lambda ended: self._forget(key, ended))
 
     async def _attend(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
         try:
@@ -59,6 +59,10 @@ class Inbound:
         except Exception as error:
             self._fault(f"the handler of {incoming.method}", error)
             done(None, as_error(error))
+
+    def _forget(self, id: Id, ended: asyncio.Task[Any]) -> None:
+        if self._by_id.get(id) is ended:  # a peer may use an id twice at a time
+            del self._by_id[id]
 
     def cancel(self, id: Id) -> bool:
         """Cancel the handler of this request; whether there was one."""

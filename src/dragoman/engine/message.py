@@ -53,14 +53,14 @@ class Incoming:
             self._params = read(kind, self.source)
         return self._params
 
+    @params.setter
+    def params(self, value: Any) -> None:
+        self._params = value
+        self.source = value
+
     @property
     def values(self) -> Any:
         """The params as plain values of the vocabulary, with the members no type knows."""
         if type(self.source) is Raw and self._speech is not None and self.row is not None:
             return self._speech.reread(self.method, self.source)
         return values(self.source)
-
-    @params.setter
-    def params(self, value: Any) -> None:
-        self._params = value
-        self.source = value

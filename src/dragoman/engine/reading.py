@@ -6,6 +6,7 @@ values (extension methods). The faults of the second pass that did not matter go
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,11 +19,15 @@ from dragoman.wire.text import repair
 NOT_STRICT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _any = msgspec.json.Decoder().decode
+_decode: dict[type, Callable[[Any], Any]] = {}
 
 
 def strictly(kind: type, raw: Raw) -> Any:
     """The Struct of raw JSON, by strict decoding alone; raises one of NOT_STRICT."""
-    return decoder(kind).decode(raw)
+    decode = _decode.get(kind)
+    if decode is None:
+        decode = _decode[kind] = decoder(kind).decode
+    return decode(raw)
 
 
 def read(kind: type | None, source: Any) -> Any:

@@ -16,9 +16,11 @@ from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.reading import values
 from dragoman.errors import KINDS, Kind, ProtocolError
-from dragoman.schema.base import encode, to_json
+from dragoman.schema.base import Model, encode, to_json
+from dragoman.schema.content import TextContent
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
+from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMessageChunk
 from dragoman.wire.envelope import WireError
 
 # Members that official v1 spells otherwise than the vocabulary, by the method that has them (dialect/v1/spelling).
@@ -33,6 +35,7 @@ _SPELLED_IN_V1: frozenset[str] = frozenset(
         "session/prompt",
     }
 )
+_CHUNKS = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
 _UNSAID_REASONS = {"error": Kind.INTERNAL_ERROR, "auth_required": Kind.AUTH_REQUIRED}
 
@@ -90,7 +93,7 @@ class Speech:
         """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
         if method == "session/prompt":
             self._refuse_unsaid_reason(result)
-        if self.plain and isinstance(result, msgspec.Struct) and not getattr(result, "meta", UNSET):
+        if self.plain and isinstance(result, Model) and not result.meta:
             return encode(result)
         return encode(self.dialect.lower_result(self.we, method, values({} if result is None else result)))
 
@@ -129,14 +132,28 @@ class Speech:
 
 def _said_in_v1(method: str, params: Any) -> bool:
     """Whether a Struct of the vocabulary is official v1 as it stands."""
-    if not isinstance(params, msgspec.Struct) or getattr(params, "meta", UNSET):
+    if not isinstance(params, Model) or params.meta:
         return False  # side data may hold what no wire sees
     if method == "session/update":
         update = getattr(params, "update", None)
-        return getattr(update, "status", None) not in _WIDENED_STATUS and not getattr(update, "meta", UNSET)
+        return getattr(update, "status", None) not in _WIDENED_STATUS and not getattr(update, "meta", None)
     if method == "session/request_permission":
         return getattr(getattr(params, "tool_call", None), "status", None) not in _WIDENED_STATUS
     return True
+
+
+def may_name_side(frame: bytes) -> bool:
+    """Whether a frame may name our side data, plainly or escaped. (`in` is three times slower on bytes.)"""
+    return frame.find(b"dragoman") >= 0 or frame.find(b"\\u00") >= 0
+
+
+def is_bare(params: Any) -> bool:
+    """Whether an update is a chunk of text with nothing beside it: most of every stream, and nothing to look for."""
+    update = params.update
+    if type(update) not in _CHUNKS or params.meta is not UNSET or update.meta is not UNSET:
+        return False
+    content = update.content
+    return type(content) is TextContent and content.meta is UNSET
 
 
 def untainted(value: Any, method: str) -> Any:

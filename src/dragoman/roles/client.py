@@ -154,7 +154,7 @@ class RemoteAgent:
         self._closing = False
         self._dialled: Dialled
         self._handlers: dict[str, Handler] = {
-            "session/update": self._update,
+            "session/update": lambda incoming, _: self._update(incoming.params),
             "session/request_permission": answering(self._ask),
             "$/cancel_request": self._cancel_request,
         }
@@ -165,6 +165,7 @@ class RemoteAgent:
     def _bind(self, dialled: Dialled) -> None:
         self._dialled = dialled
         dialled.connection.on_close = self._lost
+        dialled.connection.sinks["session/update"] = self._update
         if dialled.connection.failure is not None:
             self._lost(dialled.connection.failure)
 
@@ -204,8 +205,8 @@ class RemoteAgent:
         """Open a new session in this folder."""
         place = os.path.abspath(cwd)
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
-        self._dialled = dialled = await self._dial.at(place)
-        dialled.connection.on_close = self._lost
+        dialled = await self._dial.at(place)
+        self._bind(dialled)
         result = await self.request("session/new", params)
         dialled.has_session = True
         return self._enter(result.session_id, place, directories, result)
@@ -308,8 +309,7 @@ class RemoteAgent:
             conversation.receive(update)
         return conversation
 
-    def _update(self, incoming: Incoming, _: Done) -> Awaitable[None] | None:
-        params: UpdateParams = incoming.params
+    def _update(self, params: UpdateParams) -> Awaitable[None] | None:
         conversation = self._conversations.get(params.session_id)
         if conversation is not None:
             return conversation.receive(params.update)

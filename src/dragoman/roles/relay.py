@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.losses import losses
@@ -18,7 +19,7 @@ from dragoman.engine.connection import Connection, Handler
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.engine.reading import values
-from dragoman.engine.speech import untainted
+from dragoman.engine.speech import may_name_side, untainted
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent import settings
 from dragoman.roles.dial import Dial, Dialled
@@ -93,7 +94,11 @@ class Relay:
         side = values(incoming.params.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
             self._dial.cwd = side["workingDirectory"]
-        dialled = await self._dial.open(incoming.params, handlers, self._to_client)
+        introduction = incoming.params
+        if "mcpServers" in side and self._dial.dialect != "2025.1":  # may hold secrets, and has no place elsewhere
+            meta = {**introduction.meta, "dragoman": {**side, "mcpServers": []}}
+            introduction = msgspec.structs.replace(introduction, meta=meta)
+        dialled = await self._dial.open(introduction, handlers, self._to_client)
         self._first = dialled
         dialled.connection.on_close = self._agent_left
         assert self.front.speech is not None
@@ -122,7 +127,7 @@ class Relay:
             if method in claimed or method == "initialize":
                 return False, None
             target = self.target(receiver)
-            if b"dragoman" in frame or b"\\u00" in frame:
+            if may_name_side(frame):
                 envelope, frame = _cleaned(envelope)
             if envelope.id is UNSET:
                 if method == "$/cancel_request":

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from dragoman.engine.connection import Connection
+from dragoman.engine.connection import Connection, Form
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.lent import LentFiles, LentTerminals
 from dragoman.schema.config import SessionConfigOption, SessionModeState
@@ -18,6 +19,7 @@ from dragoman.schema.content import TextContent
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.update import (
     AgentMessageChunk,
+    AgentThoughtChunk,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionInfoUpdate,
@@ -27,6 +29,10 @@ from dragoman.session.transcript import Transcript
 
 if TYPE_CHECKING:
     from dragoman.roles.turn import Turn
+
+
+# Stands in a chunk's frame where its text will; nothing else in the frame can read like it.
+_GAP = "\x00the text\x00"
 
 
 class Session:
@@ -57,6 +63,7 @@ class Session:
         self.transcript = Transcript()
         self.state: dict[str, Any] = {}  # the author's own
         self._connection: Connection | None = None
+        self._forms: dict[Any, Form | None] = {}
         self._files: LentFiles | None = None
         self._terminals: LentTerminals | None = None
 
@@ -66,6 +73,7 @@ class Session:
         """Talk to this client from now on."""
         self._connection = connection
         self._files = self._terminals = None
+        self._forms.clear()
 
     @property
     def connection(self) -> Connection:
@@ -99,12 +107,20 @@ class Session:
 
     # --- saying -----------------------------------------------------------------------------------------------
 
-    def say(self, kind: type[AgentMessageChunk] | Any, text: str) -> None:
-        """Send a text chunk; the hot path of every stream."""
+    def say(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str) -> bool:
+        """Send a text chunk, the hot path of every stream; whether the sender should give way now."""
+        connection = self.connection
         self.transcript.say(kind, text)
-        self.connection.notify(
-            "session/update", UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
-        )
+        if kind not in self._forms:
+            self._forms[kind] = connection.form("session/update", self._chunk(kind, _GAP), _GAP)
+        form = self._forms[kind]
+        if form is not None:
+            return connection.fill(form, text)
+        connection.notify("session/update", self._chunk(kind, text))
+        return connection.should_wait
+
+    def _chunk(self, kind: Any, text: str) -> UpdateParams:
+        return UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
 
     def push(self, update: Any) -> None:
         """Send an update and keep it in the history."""
@@ -174,6 +190,4 @@ def now() -> str:
 
 def new_id() -> str:
     """A random id, as sessions and terminals are called."""
-    from uuid import uuid4  # costs milliseconds that the start of an agent does not have
-
     return str(uuid4())

@@ -89,17 +89,14 @@ class Turn:
 
     async def say(self, text: str | ContentBlock) -> None:
         """Say something to the user: text (Markdown) or any content block."""
-        if type(text) is str:
-            self.session.say(AgentMessageChunk, text)
-        else:
-            self.session.push(AgentMessageChunk(content=text))  # type: ignore[arg-type]
-        if self.session.should_wait:
+        if type(text) is not str:
+            await self.update(AgentMessageChunk(content=text))  # type: ignore[arg-type]
+        elif self.session.say(AgentMessageChunk, text):
             await self.session.flow_control()
 
     async def think(self, text: str) -> None:
         """Think aloud."""
-        self.session.say(AgentThoughtChunk, text)
-        if self.session.should_wait:
+        if self.session.say(AgentThoughtChunk, text):
             await self.session.flow_control()
 
     async def plan(self, *entries: str | PlanEntry) -> None:

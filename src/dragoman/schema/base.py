@@ -19,8 +19,11 @@ Maybe: TypeAlias = T | UnsetType | None
 """A member that may be absent (UNSET, falsy), null (None) or a value."""
 
 
-class Model(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """An object of the protocol: camelCase on the wire, keyword-only, with `_meta`."""
+class Model(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """An object of the protocol: camelCase on the wire, keyword-only, with `_meta`.
+
+    Messages are trees, so the cycle collector need not look at them: it would at every stream.
+    """
 
     meta: Maybe[dict[str, Any]] = field(default=UNSET, name="_meta")
 

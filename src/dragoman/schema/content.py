@@ -83,8 +83,6 @@ class EmbeddedResource(Model, kw_only=True, tag_field="type", tag="resource"):
 
 
 if TYPE_CHECKING:
-    ContentBlock: TypeAlias = (
-        TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | Unknown
-    )
+    ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | Unknown
 else:
     ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource

@@ -113,9 +113,7 @@ if TYPE_CHECKING:
         StringProperty | NumberProperty | IntegerProperty | BooleanProperty | MultiSelectProperty | Unknown
     )
 else:
-    ElicitationProperty = (
-        StringProperty | NumberProperty | IntegerProperty | BooleanProperty | MultiSelectProperty
-    )
+    ElicitationProperty = StringProperty | NumberProperty | IntegerProperty | BooleanProperty | MultiSelectProperty
 
 
 class ElicitationSchema(Model, kw_only=True):

@@ -83,9 +83,7 @@ def shape_of(kind: Any) -> Shape:
     shape = Shape()
     origin = get_origin(kind)
     choices = get_args(kind) if origin is Union or origin is types.UnionType else (kind,)
-    structs = [
-        choice for choice in choices if isinstance(choice, type) and issubclass(choice, msgspec.Struct)
-    ]
+    structs = [choice for choice in choices if isinstance(choice, type) and issubclass(choice, msgspec.Struct)]
     for choice in choices:
         if choice is Any:
             shape.anything = True

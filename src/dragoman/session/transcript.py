@@ -7,6 +7,7 @@ are joined, so that a long answer costs what its text costs. Updates that are no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 from msgspec import UNSET
@@ -18,18 +19,18 @@ _CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
 
 class _Run:
-    """Text chunks of one message, waiting to be joined."""
+    """Text chunks of one message, kept as the one text they are."""
 
-    __slots__ = ("kind", "message_id", "parts")
+    __slots__ = ("kind", "message_id", "text")
 
     def __init__(self, kind: type, message_id: Any, text: str) -> None:
         self.kind = kind
         self.message_id = message_id
-        self.parts = [text]
+        self.text = StringIO()
+        self.text.write(text)
 
     def joined(self) -> Any:
-        self.parts = ["".join(self.parts)]
-        return self.kind(content=TextContent(text=self.parts[0]), message_id=self.message_id)
+        return self.kind(content=TextContent(text=self.text.getvalue()), message_id=self.message_id)
 
 
 class Transcript:
@@ -45,7 +46,7 @@ class Transcript:
         """Add a text chunk; the hot path of every stream."""
         run = self._run
         if run is not None and run.kind is kind and run.message_id is UNSET:
-            run.parts.append(text)
+            run.text.write(text)
             return
         self._run = run = _Run(kind, UNSET, text)
         self._entries.append(run)
@@ -53,15 +54,10 @@ class Transcript:
     def add(self, update: Any) -> None:
         """Add any update."""
         kind = type(update)
-        if (
-            kind in _CHUNKS
-            and type(update.content) is TextContent
-            and not update.meta
-            and not update.content.meta
-        ):
+        if kind in _CHUNKS and type(update.content) is TextContent and not update.meta and not update.content.meta:
             run = self._run
             if run is not None and run.kind is kind and run.message_id == update.message_id:
-                run.parts.append(update.content.text)
+                run.text.write(update.content.text)
             else:
                 self._run = run = _Run(kind, update.message_id, update.content.text)
                 self._entries.append(run)
