@@ -104,7 +104,7 @@ def _caution() -> list[str]:
     cores = os.cpu_count() or 1
     if os.getloadavg()[1] <= cores + BUSY:
         return []
-    return ["The machine was busy with other work: memory figures hold, CPU times roughly, times and rates may not.", ""]
+    return ["The machine was busy with other work: memory figures hold, CPU times roughly, rates may not.", ""]
 
 
 def _commit() -> str:
