@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.wire.depth import MAX_DEPTH, too_deep
 from dragoman.wire.frames import Oversize
 from dragoman.wire.text import repair
 
@@ -48,19 +49,22 @@ def parse(frame: bytes) -> Envelope:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         envelope = _reread(frame)
     if envelope.method is UNSET and envelope.result is UNSET and envelope.error is UNSET:
-        found = None if envelope.id is UNSET else envelope.id
-        raise Malformed(
-            Kind.INVALID_REQUEST, "neither a method, a result nor an error is in the message", found
-        )
+        raise Malformed(Kind.INVALID_REQUEST, "neither a method, a result nor an error is in the message", envelope)
+    if too_deep(frame):
+        raise Malformed(Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it", envelope)
     return envelope
 
 
 class Malformed(ProtocolError):
-    """A frame that is no envelope; `id` is what could be found of its id."""
+    """A frame that is no envelope; `id` and `is_call` are what could be found out about it."""
 
-    def __init__(self, kind: str, message: str, id: Id = None) -> None:
+    def __init__(self, kind: str, message: str, found: Envelope | None = None) -> None:
         super().__init__(kind, message)
-        self.id = id
+        self.id: Id = None
+        self.is_call = False
+        if found is not None:
+            self.id = None if found.id is UNSET else found.id
+            self.is_call = found.method is not UNSET
 
 
 def _reread(frame: bytes) -> Envelope:
@@ -76,8 +80,10 @@ def _reread(frame: bytes) -> Envelope:
     if isinstance(found, bool) or not isinstance(found, int | str | float | None | UnsetType):
         raise Malformed(Kind.INVALID_REQUEST, "an id is a number, a string or null")
     method = value.get("method", UNSET)
+    if method is None and ("result" in value or "error" in value):
+        method = UNSET  # an encoder that writes out what it has not got
     if not isinstance(method, str | UnsetType):
-        raise Malformed(Kind.INVALID_REQUEST, "the method is a string", None if found is UNSET else found)
+        raise Malformed(Kind.INVALID_REQUEST, "the method is a string", Envelope(id=found, method=""))
     raw = {name: Raw(_encode(value[name])) for name in ("params", "result", "error") if name in value}
     return Envelope(id=found, method=method, **raw)
 
@@ -86,13 +92,21 @@ def read_error(raw: Raw) -> WireError:
     """The error object of a failure, whatever shape the peer gave it (peers.md 5, 11)."""
     try:
         return msgspec.json.decode(raw, type=WireError)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         value = repair(bytes(raw))
     if not isinstance(value, dict):
-        return WireError(message=str(value))
-    code = value.get("code")
-    number = int(code) if isinstance(code, int | float) and not isinstance(code, bool) else -32603
-    return WireError(code=number, message=str(value.get("message", "")), data=value.get("data"))
+        return WireError(message=value if isinstance(value, str) else "the peer did not say what is wrong")
+    return WireError(code=_number(value.get("code")), message=_text(value.get("message", "")), data=value.get("data"))
+
+
+def _number(code: Any) -> int:
+    """An error number, for it may be a float or no number at all."""
+    usable = isinstance(code, int | float) and not isinstance(code, bool) and abs(code) < 2**63
+    return int(code) if usable else -32603
+
+
+def _text(message: Any) -> str:
+    return message if isinstance(message, str) else _encode(message).decode()
 
 
 # The id of an oversize message stands at depth one: among the first members, or among the last ones before the
@@ -108,8 +122,12 @@ def outline(frame: Oversize) -> Envelope:
     members: dict[bytes, Any] = {}
     for match in (_HEAD.match(frame.head), _TAIL.search(frame.tail)):
         for name, value in _MEMBER.findall(match.group(1)) if match else ():
-            members[name] = msgspec.json.decode(value)
-    return Envelope(id=members.get(b"id", UNSET), method=members.get(b"method", UNSET))
+            try:
+                members[name] = repair(value)
+            except ProtocolError:  # numbers like 007, escapes like \q
+                continue
+    method = members.get(b"method")
+    return Envelope(id=members.get(b"id", UNSET), method=method if isinstance(method, str) else UNSET)
 
 
 def say_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:

@@ -30,7 +30,7 @@ Frame = bytes | Oversize
 class Splitter:
     """Cuts a byte stream into frames; keeps at most one unfinished line."""
 
-    __slots__ = ("_limit", "_parts", "_skipped", "_size")
+    __slots__ = ("_limit", "_parts", "_size", "_skipped")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit

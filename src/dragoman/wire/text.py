@@ -1,8 +1,9 @@
 """JSON text that a strict decoder refuses, read as far as it makes sense.
 
 Takes one frame, gives plain JSON values. Broken UTF-8 and lone surrogates become U+FFFD (node cuts emoji in two
-when a stream ends inside one), NaN and infinities become null, of duplicate keys the last one counts. What is not
-JSON even then, or nested past the limit, is a parse error. Only entered after the strict decode failed.
+when a stream ends inside one), NaN and infinities become null, of duplicate keys the last one counts, and a mark of
+byte order before the first brace says nothing. What is not JSON even then, or nested past the limit, is a parse error.
+Only entered after the strict decode failed.
 """
 
 from __future__ import annotations
@@ -10,16 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.errors import Kind, ProtocolError
-
-# Deeper than any real message (the deepest recorded one has 14 levels) and far from the interpreter's own limit.
-MAX_DEPTH = 200
+from dragoman.wire.depth import MAX_DEPTH
 
 
 def repair(frame: bytes) -> Any:
     """The values of a frame that strict decoding refused; raises a parse error when it is not JSON at all."""
     import json
 
-    text = frame.decode("utf-8", "replace")
+    text = frame.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
         value = json.loads(text, strict=False, parse_constant=_no_constant, parse_int=_bounded_int)
         return scrub(value)
@@ -28,9 +27,7 @@ def repair(frame: bytes) -> Any:
             Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it"
         ) from None
     except ValueError as error:
-        raise ProtocolError(
-            Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line"
-        ) from None
+        raise ProtocolError(Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line") from None
 
 
 def scrub(value: Any, depth: int = 0) -> Any:
