@@ -1,1 +1,1 @@
-
+"""The durable log of sessions: one contract, memory first."""

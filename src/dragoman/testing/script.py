@@ -80,6 +80,22 @@ class ScriptedPeer:
         return {**frame, "id": self._ids.get(frame["id"], frame["id"])}
 
 
+class ScriptedAgent(ScriptedPeer):
+    """A scripted peer that plays the agent."""
+
+    async def follow(self, script: Sequence[dict[str, Any]]) -> None:
+        """Play the agent's part of a script."""
+        await self.play("agent", script)
+
+
+class ScriptedClient(ScriptedPeer):
+    """A scripted peer that plays the client."""
+
+    async def follow(self, script: Sequence[dict[str, Any]]) -> None:
+        """Play the client's part of a script."""
+        await self.play("client", script)
+
+
 def _without_id(frame: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in frame.items() if name != "id"}
 
