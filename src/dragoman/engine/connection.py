@@ -93,6 +93,7 @@ class Connection:
         self.settings = settings
         self.report = report or logger.info
         self.peer_capabilities: Any = None
+        self._introduced = False  # once it is, nobody changes what was offered
         self.speech: Speech | None = None
         self.emulation: Emulation | None = None
         self.on_close: Callable[[BaseException], None] | None = None
@@ -150,6 +151,9 @@ class Connection:
             if type(error) is TransportClosed:
                 await self.inbound.finish(EOF_GRACE)
             self._fail(error)
+        except Exception as fault:  # ours; whoever waits is told rather than left waiting
+            self._note_fault(f"reading from {self.transport.peer}", fault)
+            self._fail(ConnectionFailed(f"reading from {self.transport.peer} failed: {fault}"))
         finally:
             dispatcher.cancel()
             await asyncio.gather(dispatcher, return_exceptions=True)
@@ -228,7 +232,10 @@ class Connection:
         looks_like_json = frame.lstrip()[:1] in (b"{", b"[")
         excerpt = frame[:200].decode("utf-8", "backslashreplace")
         self.report(f"{self.transport.peer} sent a line that is no message ({error.message}): {excerpt!r}")
-        if self.we is Side.AGENT or looks_like_json:
+        exchange = None if error.is_call or error.id is None else self._end_exchange(error.id)
+        if exchange is not None:
+            exchange.done(None, ProtocolError(error.kind, f"the answer to {exchange.method}: {error.message}"))
+        elif self.we is Side.AGENT or looks_like_json:
             self._answer_error(error.id, error)
 
     def _oversize(self, frame: Oversize) -> None:
@@ -236,7 +243,7 @@ class Connection:
         text = f"a message of {frame.size} bytes is over the limit"
         self.report(f"{self.transport.peer}: {text}; it was skipped")
         if known.method is UNSET and known.id is not UNSET:
-            exchange = self._exchanges.end(known.id)
+            exchange = self._end_exchange(known.id)
             if exchange is not None:
                 exchange.done(None, ProtocolError(Kind.TOO_LARGE, f"{text}; the answer was skipped"))
                 return
@@ -255,37 +262,38 @@ class Connection:
     def _dispatch(self, envelope: Envelope, frame: bytes) -> Awaitable[None] | None:
         """One message of the peer; what it returns must be awaited before the next one is dispatched."""
         method = envelope.method
-        if method is UNSET:
-            self._dispatch_answer(envelope, frame)
-            return None
-        if self.tap is not None:
-            taken, waiting = self.tap(envelope, frame)
-            if taken:
-                return waiting
-        speech = self.speech or self._detect(envelope)
-        sink = self.sinks.get(method)
-        if sink is not None and speech.plain and envelope.id is UNSET and not self._has_flow(method):
-            try:
-                params = strictly(METHODS[self.we, method].params, envelope.params or _NONE)
-            except NOT_STRICT:
-                pass  # odd: read it the long way
-            else:
-                if is_bare(params):
-                    return sink(params)
         try:
+            if method is UNSET:
+                self._dispatch_answer(envelope, frame)
+                return None
+            if self.tap is not None:
+                taken, waiting = self.tap(envelope, frame)
+                if taken:
+                    return waiting
+            speech = self.speech or self._detect(envelope)
+            sink = self.sinks.get(method)
+            if sink is not None and speech.plain and envelope.id is UNSET and not self._has_flow(method):
+                try:
+                    params = strictly(METHODS[self.we, method].params, envelope.params or _NONE)
+                except NOT_STRICT:
+                    pass  # odd: read it the long way
+                else:
+                    if is_bare(params):
+                        return sink(params)
             name, row, source = speech.lift_call(method, envelope.params, may_name_side(frame))
-        except ProtocolError as error:
-            if envelope.id is not UNSET:
-                self._answer_error(envelope.id, error)
+            incoming = Incoming(envelope.id, name, row, source, speech)
+            if self.emulation is not None:
+                flow = self.emulation.ledger.incoming.get(name)
+                if flow is not None:
+                    return self.emulation.run_incoming(incoming, flow)
+            if incoming.id is UNSET:
+                return self.handle(incoming, nobody)
+            return self.handle(incoming, self.answering(incoming.id, name))
+        except Exception as error:  # one message, whatever is wrong with it, never ends the connection
+            self._note_fault("an answer" if method is UNSET else str(method), error)
+            if method is not UNSET and envelope.id is not UNSET:
+                self._answer_error(envelope.id, as_error(error))
             return None
-        incoming = Incoming(envelope.id, name, row, source, speech)
-        if self.emulation is not None:
-            flow = self.emulation.ledger.incoming.get(name)
-            if flow is not None:
-                return self.emulation.run_incoming(incoming, flow)
-        if incoming.id is UNSET:
-            return self.handle(incoming, nobody)
-        return self.handle(incoming, self.answering(incoming.id, name))
 
     def _has_flow(self, method: str) -> bool:
         return self.emulation is not None and method in self.emulation.ledger.incoming
@@ -303,7 +311,7 @@ class Connection:
     def handle(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
         """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned."""
         is_request = incoming.id is not UNSET
-        if incoming.method == "initialize" and is_request:
+        if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self._introduced:
             self.met(incoming.source)
         handler = self.handlers.get(incoming.method, self.fallback)
         try:
@@ -321,30 +329,35 @@ class Connection:
         return None
 
     def _dispatch_answer(self, envelope: Envelope, frame: bytes) -> None:
-        exchange = None if envelope.id is UNSET else self._exchanges.end(envelope.id)
+        exchange = None if envelope.id is UNSET else self._end_exchange(envelope.id)
         if exchange is None:
             self._unexpected(envelope)
             return
-        if exchange.nested:
-            self._nested -= 1
         if exchange.verbatim:
             exchange.done(envelope, None)
             return
         assert self.speech is not None
-        if envelope.error is not UNSET and (envelope.result is UNSET or bytes(envelope.error) != b"null"):
-            exchange.done(None, self.speech.lift_error(read_error(envelope.error)))
-            return
         try:
+            if envelope.error is not UNSET and (envelope.result is UNSET or bytes(envelope.error) != b"null"):
+                raise self.speech.lift_error(read_error(envelope.error))
             result: Any = self.speech.lift_result(exchange.method, envelope.result, may_name_side(frame))
             if not exchange.raw:
                 row = METHODS.get((self.we.other, exchange.method))
                 result = read(row.result if row is not None else None, result)
-        except ProtocolError as error:
-            exchange.done(None, error)
+        except Exception as error:
+            if not isinstance(error, ProtocolError):
+                self._note_fault(f"the answer to {exchange.method}", error)
+            exchange.done(None, as_error(error))
             return
         if exchange.method == "initialize":
             self.introduced(result)
         exchange.done(result, None)
+
+    def _end_exchange(self, id: Id) -> Exchange | None:
+        exchange = self._exchanges.end(id)
+        if exchange is not None and exchange.nested:
+            self._nested -= 1
+        return exchange
 
     # --- who we talk to ---------------------------------------------------------------------------------------
 
@@ -366,6 +379,7 @@ class Connection:
             result = read(_INITIALIZE.result, result)
         except ProtocolError:
             return
+        self._introduced = True
         if self.we is Side.CLIENT:
             self.peer_capabilities = result.agent_capabilities
             self._gates.clear()

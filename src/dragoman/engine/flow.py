@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.dialect.ledger import Flow, Start, Wait, Wake
-from dragoman.errors import Kind, ProtocolError
+from dragoman.engine.fault import as_error
+from dragoman.errors import ProtocolError
 
 Done = Callable[[Any, ProtocolError | None], None]
 
@@ -84,14 +85,14 @@ class _Run:
                 except StopIteration as stop:
                     self._done(stop.value, None)
                     return
-                except ProtocolError as failure:
-                    self._done(None, failure)
-                    return
                 except Exception as fault:  # a fault in a ledger must not end the connection
-                    self._done(None, ProtocolError(Kind.INTERNAL_ERROR, f"{type(fault).__name__}: {fault}"))
+                    self._done(None, as_error(fault))
                     return
                 self._now = None
-                self._flows.carry_out(effect, self._execute, self.step)
+                try:
+                    self._flows.carry_out(effect, self._execute, self.step)
+                except Exception as fault:  # what cannot be carried out is an answer too
+                    self._now = (None, as_error(fault))
                 if self._now is None:
                     return
                 value, error = self._now
