@@ -1,7 +1,7 @@
 """What a store is: it keeps the logs of sessions, numbered, in order, append-only.
 
-A log is the truth about a session; everything else is a read of it. Takes drafts, gives entries with their numbers; an
-entry that `append` gave back is kept (as durably as that store promises) before anybody is told of it. Errors: a session
+A log is the truth about a session; everything else is a read of it. Takes drafts, gives entries with their numbers;
+an entry that `append` gave back is kept (as durably as that store promises) before anybody is told of it. A session
 that is not there is session_not_found; a log that cannot be read is session_corrupted. Knows nothing of messages.
 """
 

@@ -23,15 +23,8 @@ class MemoryStore:
         self._check_open()
         log = self._logs.get(session_id, [])
         entries = [
-            Entry(
-                seq=len(log) + index,
-                kind=draft.kind,
-                actor=draft.actor,
-                time=draft.time,
-                body=draft.body,
-                turn=draft.turn,
-            )
-            for index, draft in enumerate(drafts, start=1)
+            Entry(seq=number, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
+            for number, draft in enumerate(drafts, start=len(log) + 1)
         ]
         encoded = [msgspec.json.encode(entry) for entry in entries]  # a body that is not JSON fails before any is kept
         if encoded:
