@@ -22,6 +22,7 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.conversation import Conversation
 from dragoman.roles.dial import Dial, Dialled
 from dragoman.roles.lending import Lending
+from dragoman.roles.quirks import missing_file_is_empty
 from dragoman.schema.auth import AuthenticateParams, LogoutParams
 from dragoman.schema.initialize import (
     AgentCapabilities,
@@ -164,6 +165,8 @@ class RemoteAgent:
 
     def _bind(self, dialled: Dialled) -> None:
         self._dialled = dialled
+        if self._lend is not None:
+            self._lend.missing_file_is_empty = missing_file_is_empty(self.info)
         dialled.connection.on_close = self._lost
         dialled.connection.sinks["session/update"] = self._update
         if dialled.connection.failure is not None:

@@ -64,6 +64,7 @@ class Lending:
         self._terminals: dict[str, Any] = {}
         self._shown: dict[str, Terminal] = {}
         self._roots: Callable[[str], list[str]] = lambda _: []
+        self.missing_file_is_empty = False  # for agents that cannot bear to be told otherwise
 
     def capabilities(self) -> ClientCapabilities:
         """What the agent is told."""
@@ -118,9 +119,14 @@ class Lending:
         where = files.resolve(params.path)
         await self._leave_for(Question(operation="read", resource=where, session_id=params.session_id))
         encoding = _side(params).get("encoding", "utf-8")
-        page = await asyncio.to_thread(
-            files.read_page, params.path, params.line or None, _number(params.limit), encoding
-        )
+        try:
+            page = await asyncio.to_thread(
+                files.read_page, params.path, params.line or None, _number(params.limit), encoding
+            )
+        except ProtocolError as error:
+            if self.missing_file_is_empty and error.kind == Kind.RESOURCE_NOT_FOUND:
+                return ReadTextFileResult(content="")
+            raise
         side = {"encoding": encoding, "totalLines": page.total_lines, "truncated": page.truncated}
         return ReadTextFileResult(content=page.text, meta=_noted(params, side))
 

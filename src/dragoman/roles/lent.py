@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.engine.connection import Connection
+from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.fs import ReadTextFileParams, WriteTextFileParams
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
@@ -23,6 +24,9 @@ from dragoman.schema.terminal import (
     TerminalOutputParams,
     WaitForExitParams,
 )
+
+# Some clients never answer a wait for a command that was killed (peers.md 30); its output then says how it ended.
+KILLED = 5.0
 
 
 class LentFiles:
@@ -137,6 +141,7 @@ class LentTerminal:
         self._connection = connection
         self._session = session_id
         self._own = own
+        self._killed = False
 
     async def __aenter__(self) -> LentTerminal:
         return self
@@ -163,14 +168,20 @@ class LentTerminal:
         """Wait for the end; its exit code, None when a signal ended it."""
         if self._connection is None:
             return (await self._own.wait()).code  # type: ignore[no-any-return]
-        code = (await self._ask("terminal/wait_for_exit", WaitForExitParams)).exit_code
-        return None if code is UNSET else code
+        try:
+            result = await self._ask("terminal/wait_for_exit", WaitForExitParams, KILLED if self._killed else None)
+        except ProtocolError as error:
+            if not self._killed or error.kind != Kind.TIMEOUT:
+                raise
+            return (await self.output()).exit_code
+        return None if result.exit_code is UNSET else result.exit_code
 
     async def kill(self) -> None:
         """End the command; its output stays until release."""
         if self._connection is None:
             self._own.kill()
         else:
+            self._killed = True
             await self._ask("terminal/kill", KillTerminalParams)
 
     async def release(self) -> None:
@@ -180,6 +191,7 @@ class LentTerminal:
         else:
             await self._ask("terminal/release", ReleaseTerminalParams)
 
-    async def _ask(self, method: str, params: Any) -> Any:
+    async def _ask(self, method: str, params: Any, timeout: float | None = None) -> Any:
         assert self._connection is not None
-        return await self._connection.request(method, params(session_id=self._session, terminal_id=self.id))
+        asked = params(session_id=self._session, terminal_id=self.id)
+        return await self._connection.request(method, asked, timeout=timeout)

@@ -17,6 +17,8 @@ from dragoman.roles.lent import LentFiles, LentTerminals
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.mcp import McpServer
+from dragoman.schema.methods import find
+from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 # Stands in a chunk's frame where its text will; nothing else in the frame can read like it.
 _GAP = "\x00the text\x00"
+
+
+# Some clients never answer a method they do not know (peers.md 7), and a turn must not wait for ever. Seconds.
+EXTENSION_PATIENCE = 60.0
 
 
 class Session:
@@ -101,9 +107,11 @@ class Session:
             self._terminals = LentTerminals(self.connection, self.id, self.roots)
         return self._terminals
 
-    async def request(self, method: str, params: Any) -> Any:
-        """Ask the client something."""
-        return await self.connection.request(method, params)
+    async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
+        """Ask the client something; an extension that it does not answer at all is a timeout after a while."""
+        if timeout is None and find(Side.CLIENT, method) is None:
+            timeout = EXTENSION_PATIENCE
+        return await self.connection.request(method, params, timeout=timeout)
 
     # --- saying -----------------------------------------------------------------------------------------------
 
