@@ -1,0 +1,33 @@
+"""Finding what a test left running: everything it starts, however deep, inherits a mark in its environment."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+MARK = "DRAGOMAN_INTEROP"
+PATIENCE = 5.0
+
+
+def marked(value: str) -> dict[int, str]:
+    """The command lines of the living processes that were started with this mark."""
+    wanted = f"{MARK}={value}".encode()
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or entry.name == str(os.getpid()):
+            continue
+        try:
+            if wanted in (entry / "environ").read_bytes():
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # gone meanwhile, or not ours
+    return found
+
+
+def assert_nothing_left(value: str, besides: set[int]) -> None:
+    """Wait for everything with this mark to end, except what was there before."""
+    deadline = time.monotonic() + PATIENCE
+    while left := {pid: line for pid, line in marked(value).items() if pid not in besides}:
+        assert time.monotonic() < deadline, f"still running: {left}"
+        time.sleep(0.02)

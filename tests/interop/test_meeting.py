@@ -1,0 +1,34 @@
+"""How clients of the official SDKs meet our agent and part from it: introduced, unserved, in the middle of a turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.interop.commands import EVERYTHING
+from tests.interop.remote import RemoteClient
+
+
+def test_initialize_tells_who_we_are_and_what_we_can_do(client: RemoteClient, folder: Path) -> None:
+    introduction = client("start", command=EVERYTHING, cwd=str(folder)).result
+    assert introduction["protocolVersion"] == 1
+    assert introduction["agentInfo"]["name"] == "everything"
+    offered = introduction["agentCapabilities"]
+    assert offered["loadSession"] is True
+    assert offered["promptCapabilities"] == {"image": True, "audio": True, "embeddedContext": True}
+    assert {"list", "resume", "close"} <= set(offered["sessionCapabilities"])
+
+
+def test_a_client_that_lends_nothing_is_asked_for_nothing(client: RemoteClient, folder: Path) -> None:
+    client("start", command=EVERYTHING, cwd=str(folder), lends=False)
+    session = client("new", cwd=str(folder)).result["sessionId"]
+    turn = client("prompt", session=session, text="/write new.txt text", answer="allow_once")
+    assert turn.calls == []
+    assert (folder / "new.txt").read_text() == "text"
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_turn_leaves_nothing_running(
+    client: RemoteClient, folder: Path
+) -> None:
+    client("start", command=EVERYTHING, cwd=str(folder), lends=False)
+    session = client("new", cwd=str(folder)).result["sessionId"]
+    client("desert", session=session, text="/run echo > begun; sleep 300", file=str(folder / "begun"))

@@ -1,0 +1,298 @@
+"""Our client and agents written with the official SDKs: they understand each other in every part of v1."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from dragoman import Kind, Lending, ProtocolError, Question, RemoteAgent, connect
+from dragoman.schema.content import TextContent
+from dragoman.schema.permission import RequestPermissionParams
+from dragoman.schema.plan import PlanEntry
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    CurrentModeUpdate,
+    Plan,
+    ToolCallProgress,
+    ToolCallStart,
+    UserMessageChunk,
+)
+from tests.interop import leftovers
+from tests.interop.commands import peer
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+AGENTS = ["py_agent", "ts_agent"]
+
+
+class Desk:
+    """An event loop, an agent on it, and what its user answers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.answer: Any = None
+        self.asked: list[RequestPermissionParams] = []
+        self.uses: list[Question] = []
+        self._runner = asyncio.Runner()
+        self._connecting = connect(
+            peer(name), permission=self._answer, lend=Lending(approve=self._approve), patience=PATIENCE
+        )
+        self.agent: RemoteAgent = self(self._connecting.__aenter__())
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> T:
+        async def bounded() -> T:
+            async with asyncio.timeout(PATIENCE):
+                return await work
+
+        return self._runner.run(bounded())
+
+    def _answer(self, question: RequestPermissionParams) -> Any:
+        self.asked.append(question)
+        return self.answer(question) if callable(self.answer) else self.answer
+
+    def _approve(self, question: Question) -> bool:
+        self.uses.append(question)
+        return True
+
+    def ask(self, folder: Path, prompt: str) -> str:
+        """Open a session, prompt once, and give the text of the answer."""
+
+        async def asking() -> str:
+            session = await self.agent.open(str(folder))
+            return await session.ask(prompt)
+
+        return self(asking())
+
+    def close(self) -> None:
+        """End the agent."""
+        try:
+            self(self._connecting.__aexit__(None, None, None))
+        finally:
+            self._runner.close()
+
+
+@pytest.fixture(scope="module", params=AGENTS)
+def shared(request: pytest.FixtureRequest, mark: str) -> Iterator[Desk]:
+    """One agent for all tests of this module."""
+    desk = Desk(request.param)
+    yield desk
+    desk.close()
+
+
+@pytest.fixture
+def desk(shared: Desk) -> Desk:
+    """The shared agent, with nothing remembered of the test before."""
+    shared.answer = None
+    shared.asked.clear()
+    shared.uses.clear()
+    return shared
+
+
+def test_initialize_tells_who_the_agent_is_and_what_it_can_do(desk: Desk) -> None:
+    assert desk.agent.dialect == "v1"
+    assert desk.agent.introduction.protocol_version == 1
+    assert desk.agent.info is not None
+    assert desk.agent.info.name == {"py_agent": "python", "ts_agent": "typescript"}[desk.name]
+    assert desk.agent.capabilities.load_session is True
+
+
+def test_a_turn_gives_thought_plan_tool_call_and_chunks_in_order(desk: Desk, folder: Path) -> None:
+    async def turn() -> None:
+        session = await desk.agent.open(str(folder))
+        async with session.prompt("tour") as turn:
+            updates = [update async for update in turn]
+        assert turn.stop_reason == "end_turn"
+        kinds = [type(update) for update in updates]
+        assert kinds == [AgentThoughtChunk, Plan, ToolCallStart, ToolCallProgress, *[AgentMessageChunk] * 3]
+        thought, plan, start, progress, *chunks = updates
+        assert thought.content == TextContent(text="hm")  # type: ignore[union-attr]
+        assert plan.entries == [PlanEntry(content="look", priority="high", status="in_progress")]  # type: ignore[union-attr]
+        assert (start.title, start.kind, start.raw_input) == ("Look", "search", {"what": "all"})  # type: ignore[union-attr]
+        assert progress.content[0].content.text == "found"  # type: ignore[union-attr, index]
+        assert [chunk.content.text for chunk in chunks] == ["one ", "two ", "three"]  # type: ignore[union-attr]
+        call = session.tool_calls["call"]
+        assert (call.title, call.kind, call.status) == ("Look", "search", "completed")
+
+    desk(turn())
+
+
+@pytest.mark.parametrize(("choice", "heard"), [("yes", "yes"), ("no", "no"), (None, "cancelled")])
+def test_a_permission_question_is_answered(desk: Desk, folder: Path, choice: str | None, heard: str) -> None:
+    desk.answer = choice
+    assert desk.ask(folder, "ask") == heard
+    (question,) = desk.asked
+    assert question.tool_call.title == "May I?"
+    assert question.tool_call.raw_input == {"command": "ls"}
+    assert [(option.option_id, option.kind) for option in question.options] == [
+        ("yes", "allow_once"),
+        ("no", "reject_once"),
+    ]
+
+
+def test_a_question_that_is_open_when_the_turn_is_cancelled_is_answered_cancelled(desk: Desk, folder: Path) -> None:
+    async def turn() -> None:
+        session = await desk.agent.open(str(folder))
+
+        def cancel(_: RequestPermissionParams) -> str:
+            session.cancel()
+            return "yes"
+
+        desk.answer = cancel
+        async with session.prompt("ask") as turn:
+            texts = [u.content.text async for u in turn if isinstance(u, AgentMessageChunk)]  # type: ignore[union-attr]
+        assert texts == ["cancelled"]
+        assert turn.stop_reason == "cancelled"
+
+    desk(turn())
+
+
+def test_files_are_read_whole_and_in_part(desk: Desk, folder: Path) -> None:
+    path = folder.rename(folder.parent / "work") / "ö.txt"
+    path.write_text("eins\nzwei 😀\ndrei\nvier\n", encoding="utf-8")
+    assert desk.ask(path.parent, f"read {path}") == "eins\nzwei 😀\ndrei\nvier\n"
+    assert desk.ask(path.parent, f"read {path} 2 2").splitlines() == ["zwei 😀", "drei"]
+    assert [use.operation for use in desk.uses] == ["read", "read"]
+
+
+def test_a_file_that_is_missing_or_elsewhere_is_an_error_for_the_agent(desk: Desk, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "secret").write_text("no")
+    assert desk.ask(home, f"read {home}/none").startswith("error -32002")
+    assert desk.ask(home, f"read {tmp_path}/secret").startswith("error ")
+    assert desk.ask(home, f"write {home}/../out text").startswith("error ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_is_written(desk: Desk, tmp_path: Path) -> None:
+    assert desk.ask(tmp_path, f"write {tmp_path}/new.txt zwei Wörter\nund 中文") == "written"
+    assert (tmp_path / "new.txt").read_text(encoding="utf-8") == "zwei Wörter\nund 中文"
+    (use,) = desk.uses
+    assert (use.operation, use.resource, use.text) == ("write", f"{tmp_path}/new.txt", "zwei Wörter\nund 中文")
+
+
+def test_a_command_runs_in_a_terminal(desk: Desk, folder: Path) -> None:
+    code, signal, output, truncated = json.loads(desk.ask(folder, "run pwd; echo häßlich >&2; exit 3"))
+    assert (code, signal, truncated) == (3, None, False)
+    assert output.split("\n") == [str(folder), "häßlich", ""]
+
+
+def test_a_command_is_killed_and_its_output_stays_until_release(desk: Desk, folder: Path) -> None:
+    was_running, code, signal, output = json.loads(desk.ask(folder, "kill"))
+    assert was_running
+    assert (code, signal) == (None, "SIGTERM")
+    assert output == "begun\n"
+
+
+def test_a_running_turn_is_cancelled(desk: Desk, folder: Path) -> None:
+    async def turn() -> None:
+        session = await desk.agent.open(str(folder))
+        async with session.prompt("slow") as turn:
+            async for update in turn:
+                if isinstance(update, ToolCallStart):
+                    turn.cancel()
+        assert turn.stop_reason == "cancelled"
+        assert await session.ask("say again") == "again"  # the session lives on
+
+    desk(turn())
+
+
+def test_two_sessions_work_side_by_side(desk: Desk, folder: Path) -> None:
+    async def turns() -> None:
+        slow, quick = await asyncio.gather(desk.agent.open(str(folder)), desk.agent.open(str(folder)))
+        async with slow.prompt("slow") as turn:
+            assert await quick.ask("say quick") == "quick"
+            assert not turn.is_over
+            turn.cancel()
+        assert turn.stop_reason == "cancelled"
+
+    desk(turns())
+
+
+def test_a_session_is_loaded_with_its_history(desk: Desk, folder: Path) -> None:
+    async def turns() -> None:
+        session = await desk.agent.open(str(folder))
+        await session.ask("say first")
+        await session.ask("say second")
+        loaded = await desk.agent.load(session.id, str(folder))
+        told = [(type(update), update.content.text) for update in loaded.between]
+        assert told == [
+            (UserMessageChunk, "say first"),
+            (AgentMessageChunk, "first"),
+            (UserMessageChunk, "say second"),
+            (AgentMessageChunk, "second"),
+        ]
+        assert loaded.modes is not None
+        assert await loaded.ask("say third") == "third"
+
+    desk(turns())
+
+
+def test_loading_a_session_that_is_not_there_is_an_error(desk: Desk, folder: Path) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        desk(desk.agent.load("nobody", str(folder)))
+    assert caught.value.kind in (Kind.SESSION_NOT_FOUND, Kind.RESOURCE_NOT_FOUND)
+
+
+def test_the_mode_is_changed_and_the_change_is_told(desk: Desk, folder: Path) -> None:
+    async def change() -> None:
+        session = await desk.agent.open(str(folder))
+        assert session.modes is not None
+        assert [mode.id for mode in session.modes.available_modes] == ["ask", "code"]
+        assert session.modes.current_mode_id == "ask"
+        await session.set_mode("code")
+        assert session.modes.current_mode_id == "code"
+        assert CurrentModeUpdate(current_mode_id="code") in session.between
+
+    desk(change())
+
+
+def test_an_extension_that_the_agent_does_not_know_is_an_error(desk: Desk) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        desk(desk.agent.request("_example.org/unknown", {"a": 1}))
+    assert caught.value.kind == Kind.METHOD_NOT_FOUND
+
+
+def test_an_extension_that_we_do_not_know_is_an_error_for_the_agent(desk: Desk, folder: Path) -> None:
+    assert desk.ask(folder, "extension").startswith("error -32601")
+
+
+def test_text_of_every_script_arrives_and_half_an_emoji_harms_nothing(desk: Desk, folder: Path) -> None:
+    async def turn() -> None:
+        session = await desk.agent.open(str(folder))
+        async with session.prompt("half") as turn:
+            texts = [u.content.text async for u in turn if isinstance(u, AgentMessageChunk)]  # type: ignore[union-attr]
+        assert texts == ["a half: \ufffd", "a whole: 😀 中文 \x00 \u2028 ß"]
+        assert await session.ask("say 😀 中文 \u2028 ß") == "😀 中文 \u2028 ß"
+
+    desk(turn())
+
+
+def test_a_megabyte_arrives_in_one_chunk_and_leaves_in_one_prompt(desk: Desk, folder: Path) -> None:
+    assert desk.ask(folder, "big 1000000") == "é" * 1_000_000
+    assert desk.ask(folder, "say " + "ö" * 1_000_000) == "ö" * 1_000_000
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, folder: Path, name: str) -> None:
+    before = set(leftovers.marked(mark))
+
+    async def leave() -> int:
+        async with connect(peer(name), lend=Lending(), patience=PATIENCE) as agent:
+            session = await agent.open(str(folder))
+            assert await session.ask("abandon") == "left"
+            other = await agent.open(str(folder))
+            async with asyncio.timeout(PATIENCE):
+                await other.prompt("slow").__aenter__()
+                running = set(leftovers.marked(mark)) - before
+        return len(running)
+
+    assert asyncio.run(leave()) >= 2  # the agent and the command it forgot
+    leftovers.assert_nothing_left(mark, before)
