@@ -231,6 +231,8 @@ class ClientTurn:
         if not self.is_over:
             if kind is not None:
                 self.cancel()
+            if kind is not None and issubclass(kind, asyncio.CancelledError):
+                return  # whoever is cancelled, by a timeout say, cannot wait for an agent that may be deaf
             await self._finish()
         if error is None and self._error is not None:
             raise self._error
