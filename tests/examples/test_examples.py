@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +74,16 @@ def test_the_interpreter_stands_in_front_of_an_agent_of_another_dialect(tmp_path
     behind = (*DRAGOMAN, "agent", "everything", "--dialect", "draft")
     heard = prompt("/echo hello", *DRAGOMAN, "translate", "--", *behind, cwd=tmp_path)
     assert heard.stdout == "hello\n"
+
+
+def test_the_settings_for_an_editor_start_the_interpreter(tmp_path: Path) -> None:
+    block = re.search(r"^```json\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert block is not None
+    [server] = json.loads(block[1])["agent_servers"].values()
+    assert (server["type"], server["command"]) == ("custom", "dragoman")
+    options = server["args"][: server["args"].index("--") + 1]
+    heard = prompt("hello", *DRAGOMAN, *options, *example("parrot"), cwd=tmp_path)
+    assert heard.stdout == "You said: hello\n"
 
 
 def test_the_keeper_writes_what_the_user_allows(tmp_path: Path) -> None:
