@@ -58,6 +58,11 @@ def known(message: Any, *names: str) -> Any:
     return noted(message, **{INFERRED: left or ABSENT}) if left != inferred(message) else message
 
 
+def unsaid(message: Any, *names: str) -> Any:
+    """A copy of a message in which these members count as not said: the peer has no place for them."""
+    return noted(message, **{INFERRED: list(dict.fromkeys([*inferred(message), *names]))})
+
+
 @cache
 def _camel(name: str) -> str:
     if name == "meta":

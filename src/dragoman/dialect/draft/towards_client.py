@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.beside import unsaid
 from dragoman.dialect.book import Book, Page, noted, side_data
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
 from dragoman.errors import Kind, ProtocolError
@@ -245,13 +246,17 @@ class ClientLedger(Ledger):
                     return RequestPermissionResult(outcome=chosen, meta=result.meta)
         return RequestPermissionResult(outcome=CancelledOutcome(), meta=result.meta)
 
+    def lent(self, params: Any) -> Flow:
+        """A call about files or terminals: such calls name no session in the draft (5.14-4)."""
+        return (yield Pass(unsaid(params, "sessionId")))
+
     def create_terminal(self, params: Any) -> Flow:
         """terminal/create: bounded by what the client lends; its end is watched, for the draft does not push it."""
         if self.max_terminals is not None and len(self.screens) >= self.max_terminals:
             raise ProtocolError(
                 Kind.RATE_LIMITED, f"the client lends {self.max_terminals} terminals at once; release one first"
             )
-        result = yield Pass(params)
+        result = yield from self.lent(params)
         limit = params.output_byte_limit if isinstance(params.output_byte_limit, int) else PUSHED_LIMIT
         line = " ".join([params.command, *(params.args or ())])
         self.screens[result.terminal_id] = _Screen(command=line, limit=min(limit, PUSHED_LIMIT))
@@ -259,7 +264,10 @@ class ClientLedger(Ledger):
         return result
 
     def _watch(self, session_id: str, terminal_id: str) -> Flow:
-        ended = yield Ask("terminal/wait_for_exit", WaitForExitParams(session_id=session_id, terminal_id=terminal_id))
+        ended = yield Ask(
+            "terminal/wait_for_exit",
+            unsaid(WaitForExitParams(session_id=session_id, terminal_id=terminal_id), "sessionId"),
+        )
         screen = self.screens.get(terminal_id)
         if screen is not None:
             screen.status = TerminalExitStatus(exit_code=ended.exit_code, signal=ended.signal)
@@ -278,7 +286,7 @@ class ClientLedger(Ledger):
 
     def wait(self, params: Any) -> Flow:
         """terminal/wait_for_exit: the next poll knows the end too."""
-        result = yield Pass(params)
+        result = yield from self.lent(params)
         screen = self.screens.get(params.terminal_id)
         if screen is not None:
             screen.status = TerminalExitStatus(exit_code=result.exit_code, signal=result.signal)
@@ -286,7 +294,7 @@ class ClientLedger(Ledger):
 
     def release(self, params: Any) -> Flow:
         """terminal/release: the screen goes with it."""
-        result = yield Pass(params)
+        result = yield from self.lent(params)
         self.screens.pop(params.terminal_id, None)
         return result
 
@@ -302,9 +310,12 @@ class ClientLedger(Ledger):
     outgoing: ClassVar[dict[str, FlowMaker]] = {
         "session/update": update,
         "session/request_permission": permission,
+        "fs/read_text_file": lent,
+        "fs/write_text_file": lent,
         "terminal/create": create_terminal,
         "terminal/output": poll,
         "terminal/wait_for_exit": wait,
+        "terminal/kill": lent,
         "terminal/release": release,
     }
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.beside import changed, inferred, known, member, noted, side
+from dragoman.dialect.beside import changed, inferred, known, member, noted, side, unsaid
 from dragoman.dialect.ledger import Deliver, Flow, FlowMaker, Ledger, Pass, Report, Settings, Wait, Wake
 from dragoman.dialect.shape import ABSENT
 from dragoman.dialect.y2025 import consent, excerpt
@@ -23,6 +23,7 @@ from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
 from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult, SelectedOutcome
+from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
 from dragoman.schema.toolcall import ToolKind
 from dragoman.schema.update import ToolCallProgress, ToolCallStart
@@ -30,6 +31,9 @@ from dragoman.schema.update import ToolCallProgress, ToolCallStart
 
 def _with_session(receiver: Side) -> list[str]:
     return [name for (side_, name), row in METHODS.items() if side_ is receiver and "sessionId" in row.ids]
+
+
+_LENT = tuple(name for side_, name in METHODS if side_ is Side.CLIENT and name.startswith(("fs/", "terminal/")))
 
 
 class ClientLedger(Ledger):
@@ -162,11 +166,13 @@ class ClientLedger(Ledger):
     # --- turns and questions ----------------------------------------------------------------------------------
 
     def _prompt(self, params: Any) -> Flow:
+        """A turn that simply ended is `ok`; only another reason is worth a member that nobody knows (5.14-5)."""
         params = self._for_agent(params)
         try:
-            return (yield Pass(params))
+            result = yield Pass(params)
         finally:
             self._calls.pop(params.session_id, None)
+        return unsaid(result, "stopReason") if member(result, "stop_reason") == StopReason.END_TURN else result
 
     def _update(self, params: Any) -> Flow:
         session, update = params.session_id, params.update
@@ -199,23 +205,27 @@ class ClientLedger(Ledger):
 
     # --- files and terminals ----------------------------------------------------------------------------------
 
+    def _lent(self, params: Any) -> Flow:
+        """A call about files or terminals: such calls name no session here (5.14-4)."""
+        return (yield Pass(unsaid(params, "sessionId")))
+
     def _read(self, params: Any) -> Flow:
         """The client gives whole files only; lines are cut here."""
         line, limit = params.line, params.limit
-        result = yield Pass(changed(self._for_client(params), line=UNSET, limit=UNSET))
+        result = yield from self._lent(changed(params, line=UNSET, limit=UNSET))
         if not isinstance(line, int) and not isinstance(limit, int):
             return result
         return changed(result, content=excerpt.lines(member(result, "content"), line, limit))
 
     def _create(self, params: Any) -> Flow:
         limit = params.output_byte_limit
-        result = yield Pass(changed(self._for_client(params), output_byte_limit=UNSET))
+        result = yield from self._lent(changed(params, output_byte_limit=UNSET))
         if isinstance(limit, int):
             self._limits[member(result, "terminal_id")] = max(limit, 0)
         return result
 
     def _output(self, params: Any) -> Flow:
-        result = yield Pass(self._for_client(params))
+        result = yield from self._lent(params)
         limit = self._limits.get(params.terminal_id)
         if limit is None:
             return result
@@ -223,7 +233,7 @@ class ClientLedger(Ledger):
         return changed(result, output=text, truncated=True) if is_cut else result
 
     def _release(self, params: Any) -> Flow:
-        result = yield Pass(self._for_client(params))
+        result = yield from self._lent(params)
         self._limits.pop(params.terminal_id, None)
         return result
 
@@ -235,6 +245,7 @@ class ClientLedger(Ledger):
     }
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {
         **dict.fromkeys(_with_session(Side.CLIENT), _told),
+        **dict.fromkeys(_LENT, _lent),
         "session/update": _update,
         "session/request_permission": _question,
         "fs/read_text_file": _read,
