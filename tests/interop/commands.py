@@ -19,7 +19,9 @@ PEERS = HERE / "peers"
 SDK = HERE / "node_modules" / "@agentclientprotocol" / "sdk" / "package.json"
 NODE_AT_LEAST = 18
 
-EVERYTHING = [sys.executable, "-m", "dragoman", "agent", "everything"]
+DRAGOMAN = [sys.executable, "-m", "dragoman"]
+EVERYTHING = [*DRAGOMAN, "agent", "everything"]
+RUN = [*DRAGOMAN, "run"]
 
 
 def peer(name: str) -> list[str]:
@@ -44,4 +46,4 @@ def node() -> str:
 
 def translate(*command: str, agent_dialect: str = "auto") -> list[str]:
     """The interpreter between whoever starts it and an agent."""
-    return [sys.executable, "-m", "dragoman", "translate", "--agent-dialect", agent_dialect, "--", *command]
+    return [*DRAGOMAN, "translate", "--agent-dialect", agent_dialect, "--", *command]

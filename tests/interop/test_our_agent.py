@@ -128,6 +128,7 @@ def test_a_command_runs_in_a_terminal_of_the_agent(agent: RemoteClient, session:
     assert "exit code 3" in turn.text
 
 
+@pytest.mark.item("003-08", "003-17")
 def test_a_running_turn_is_cancelled_and_the_session_lives_on(agent: RemoteClient, session: str) -> None:
     turn = agent("prompt", session=session, text="/slow 300", cancel_on="tool_call_update")
     assert turn.result["stopReason"] == "cancelled"

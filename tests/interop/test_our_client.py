@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
+import subprocess
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +26,7 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 from tests.interop import leftovers
-from tests.interop.commands import peer
+from tests.interop.commands import RUN, peer
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ class Desk:
         self.answer: Any = None
         self.asked: list[RequestPermissionParams] = []
         self.uses: list[Question] = []
+        self.approves = True
         self._runner = asyncio.Runner()
         self._connecting = connect(
             peer(name), permission=self._answer, lend=Lending(approve=self._approve), patience=PATIENCE
@@ -59,7 +62,7 @@ class Desk:
 
     def _approve(self, question: Question) -> bool:
         self.uses.append(question)
-        return True
+        return self.approves
 
     def ask(self, folder: Path, prompt: str) -> str:
         """Open a session, prompt once, and give the text of the answer."""
@@ -90,6 +93,7 @@ def shared(request: pytest.FixtureRequest, mark: str) -> Iterator[Desk]:
 def desk(shared: Desk) -> Desk:
     """The shared agent, with nothing remembered of the test before."""
     shared.answer = None
+    shared.approves = True
     shared.asked.clear()
     shared.uses.clear()
     return shared
@@ -178,6 +182,17 @@ def test_a_file_is_written(desk: Desk, tmp_path: Path) -> None:
     assert (use.operation, use.resource, use.text) == ("write", f"{tmp_path}/new.txt", "zwei Wörter\nund 中文")
 
 
+@pytest.mark.item("000-20", "004-64")
+def test_nothing_is_lent_without_leave(desk: Desk, tmp_path: Path) -> None:
+    desk.approves = False
+    (tmp_path / "old.txt").write_text("old")
+    assert desk.ask(tmp_path, f"read {tmp_path}/old.txt").startswith("error ")
+    assert desk.ask(tmp_path, f"write {tmp_path}/new.txt text").startswith("error ")
+    assert desk.ask(tmp_path, f"run echo > {tmp_path}/ran.txt").startswith("error ")
+    assert [use.operation for use in desk.uses] == ["read", "write", "execute"]
+    assert [path.name for path in tmp_path.iterdir()] == ["old.txt"]
+
+
 def test_a_command_runs_in_a_terminal(desk: Desk, folder: Path) -> None:
     code, signal, output, truncated = json.loads(desk.ask(folder, "run pwd; echo häßlich >&2; exit 3"))
     assert (code, signal, truncated) == (3, None, False)
@@ -204,6 +219,7 @@ def test_a_running_turn_is_cancelled(desk: Desk, folder: Path) -> None:
     desk(turn())
 
 
+@pytest.mark.item("004-63")
 def test_two_sessions_work_side_by_side(desk: Desk, folder: Path) -> None:
     async def turns() -> None:
         slow, quick = await asyncio.gather(desk.agent.open(str(folder)), desk.agent.open(str(folder)))
@@ -296,3 +312,27 @@ def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, f
 
     assert asyncio.run(leave()) >= 2  # the agent and the command it forgot
     leftovers.assert_nothing_left(mark, before)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_ended(mark: str, folder: Path, name: str) -> None:
+    """What the official Python client hangs on, and what it leaves running (peers.md P1, P2)."""
+    before = set(leftovers.marked(mark))
+    noise = "head -c 400000 /dev/zero | tr '\\0' x >&2"
+    wrapper = ["/bin/sh", "-c", f"{noise}; {shlex.join(peer(name))}; :"]
+
+    async def talk() -> None:
+        async with connect(wrapper, patience=PATIENCE) as agent, asyncio.timeout(PATIENCE):
+            session = await agent.open(str(folder))
+            assert await session.ask("say hello") == "hello"
+
+    asyncio.run(talk())
+    leftovers.assert_nothing_left(mark, before)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_one_prompt_from_the_command_line_is_answered(folder: Path, name: str) -> None:
+    command = [*RUN, "--prompt", f"write {folder.parent}/new.txt text", "--yes", "--", *peer(name)]
+    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "written"), done.stderr
+    assert (folder.parent / "new.txt").read_text() == "text"
