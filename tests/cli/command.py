@@ -39,20 +39,24 @@ def run(prompt: str, *options: str, cwd: Path, agent: list[str] = EVERYTHING) ->
 class OnTerminal:
     """The command on a terminal of its own, with somebody who reads and types."""
 
-    def __init__(self, *words: str, cwd: Path, columns: int = 100) -> None:
+    def __init__(self, *words: str, cwd: Path, columns: int = 100, piped: str | None = None) -> None:
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.raw = ""
         self._process = subprocess.Popen(
             [*DRAGOMAN, *words],
             cwd=cwd,
-            stdin=slave,
+            stdin=slave if piped is None else subprocess.PIPE,
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: ioctl(1, termios.TIOCSCTTY, 0),
         )
         os.close(slave)
+        if piped is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.write(piped.encode())
+            self._process.stdin.close()
 
     def __enter__(self) -> OnTerminal:
         return self

@@ -234,6 +234,40 @@ def test_what_is_lent_is_asked_about_where_the_agent_does_not_ask(tmp_path: Path
     assert (tmp_path / "a.txt").read_text() == "text"
 
 
+def test_who_pipes_the_prompt_in_can_still_be_asked(tmp_path: Path) -> None:
+    with OnTerminal("run", *AGENT, cwd=tmp_path, piped="/write a.txt text") as terminal:
+        terminal.await_text("y/a/n? ")
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path) -> None:
+    """The agent waits for a file, so that the keys are surely typed before it asks."""
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import asyncio, pathlib\n"
+        "from dragoman import Agent\n"
+        "agent = Agent('asks')\n"
+        "@agent.prompt\n"
+        "async def answer(turn):\n"
+        "    await turn.say('ready')\n"
+        "    while not pathlib.Path('typed').exists():\n"
+        "        await asyncio.sleep(0.01)\n"
+        "    await turn.say(f' answer: {(await turn.ask(\"May I?\")).kind}')\n"
+        "agent.run()\n"
+    )
+    with OnTerminal(*RUN, "go", "--", sys.executable, str(script), cwd=tmp_path) as terminal:
+        terminal.await_text("ready")
+        terminal.type("y\n")
+        terminal.await_text("readyy")  # the terminal's own echo: the line is in its buffer now
+        (tmp_path / "typed").touch()
+        terminal.await_text("y/a/n? ")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+        assert "answer: reject_once" in terminal.text
+
+
 def test_ctrl_c_cancels_the_turn(tmp_path: Path) -> None:
     with OnTerminal(*RUN, "/slow 1000", *AGENT, cwd=tmp_path) as terminal:
         terminal.await_text("… Wait 1000 seconds")

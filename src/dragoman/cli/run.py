@@ -57,8 +57,14 @@ def main(arguments: list[str]) -> int:
         EPILOG,
     )
     parser.add_argument("--prompt", metavar="TEXT", help="what to ask; without it, standard input is read")
-    parser.add_argument("--yes", action="store_true", help="allow everything inside the working directory")
-    parser.add_argument("--dialect", metavar="D", default="auto", choices=("auto", *NAMES), help=", ".join(NAMES))
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="allow whatever the agent asks for; files still only in the working directory",
+    )
+    parser.add_argument(
+        "--dialect", metavar="D", default="auto", choices=("auto", *NAMES), help=f"auto (found out), {', '.join(NAMES)}"
+    )
     parser.add_argument("--cwd", metavar="DIR", default=".", help="where the agent works (here)")
     parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
     options, command = parser.read_with_agent(arguments)
