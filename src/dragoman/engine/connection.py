@@ -342,8 +342,7 @@ class Connection:
                 raise self.speech.lift_error(read_error(envelope.error))
             result: Any = self.speech.lift_result(exchange.method, envelope.result, may_name_side(frame))
             if not exchange.raw:
-                row = METHODS.get((self.we.other, exchange.method))
-                result = read(row.result if row is not None else None, result)
+                result = self._read_result(exchange.method, result)
         except Exception as error:
             if not isinstance(error, ProtocolError):
                 self._note_fault(f"the answer to {exchange.method}", error)
@@ -352,6 +351,15 @@ class Connection:
         if exchange.method == "initialize":
             self.introduced(result)
         exchange.done(result, None)
+
+    def _read_result(self, method: str, result: Any) -> Any:
+        """A result as its Struct; one that cannot be read is the peer's fault, not that of our params."""
+        row = METHODS.get((self.we.other, method))
+        try:
+            return read(row.result if row is not None else None, result)
+        except ProtocolError as error:
+            what = f"the answer to {method} cannot be read: {error.message}"
+            raise ProtocolError(Kind.INTERNAL_ERROR, what, error.data) from None
 
     def _end_exchange(self, id: Id) -> Exchange | None:
         exchange = self._exchanges.end(id)
