@@ -1,0 +1,436 @@
+"""What real peers do at the level of JSON-RPC, numbers 1 to 12 of peers.md, and what becomes of it here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError, connect
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import pair
+from tests.quirks.played import (
+    SESSION,
+    agent_served,
+    chunk,
+    client,
+    error,
+    in_session,
+    open_session,
+    prompting,
+    result,
+    run,
+    serve,
+    whole,
+)
+
+
+def talker() -> Agent:
+    agent = Agent("talker", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.say("hello")
+
+    return agent
+
+
+@pytest.mark.parametrize("stray", [{"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": None}], ids=["no id", "id null"])
+def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stray: dict[str, Any]) -> None:
+    """peers.md 1"""
+    reports: list[str] = []
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        peer.send({**stray, "error": {"code": -32601, "message": "Method not found", "data": "$/cancel_request"}})
+        peer.send(chunk("still here"))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def main() -> None:
+        async with in_session(part, report=reports.append) as session:
+            assert await session.ask("go") == "still here"
+
+    run(main())
+    assert any("outside any request" in report for report in reports)
+
+
+def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> None:
+    """peers.md 1: toad answers a notification it cannot read with an error whose id is null."""
+
+    async def main() -> None:
+        async with agent_served(talker()) as peer:
+            session = await open_session(peer)
+            for number in range(2):
+                peer.send(prompting(session, number))
+                await peer.expect(method="session/update")
+                peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "Invalid params"}})
+                await peer.expect(id=number, result={"stopReason": "end_turn"})
+
+    run(main())
+
+
+@pytest.mark.parametrize("id", ["ef73ebb7-f98f-42e9-881b-d0d9f3a30127", 0, 2, -1, 1.5], ids=str)
+def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
+    """peers.md 2: strings, and numbers that are also those of our own open requests (our prompt has id 2)."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        prompt = await peer.expect(method="session/prompt")
+        assert prompt["id"] == 2
+        question = {"sessionId": SESSION, "toolCall": {"toolCallId": "c"}, "options": [OPTION]}
+        peer.send({"jsonrpc": "2.0", "method": "session/request_permission", "params": question, "id": id})
+        await peer.expect(id=id, result={"outcome": {"outcome": "selected", "optionId": "yes"}})
+        peer.send({"jsonrpc": "2.0", "result": {"stopReason": "end_turn"}, "id": 2})
+
+    async def main() -> None:
+        async with in_session(part, permission="allow") as session, session.prompt("go") as turn:
+            pass
+        assert turn.stop_reason == "end_turn"
+
+    run(main())
+
+
+OPTION = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{not json", -32700),
+        (b"log: starting", -32700),
+        (b'[{"jsonrpc":"2.0","id":"b1","method":"foo/bar","params":{}}]', -32600),
+        (b"[1]", -32600),
+        (b"5", -32600),
+        (b'{"jsonrpc":"2.0","id":7}', -32600),
+    ],
+)
+def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_served(line: bytes, code: int) -> None:
+    """peers.md 3 and peers.md 4: neither silence nor death."""
+
+    async def main() -> None:
+        async with agent_served(talker()) as peer:
+            peer.send(line)
+            answer = await peer.expect(error={"code": code})
+            assert answer["id"] in (None, 7)
+            assert await open_session(peer)
+
+    run(main())
+
+
+@pytest.mark.parametrize("line", [b"{not json", b"Model metadata not found", b"[1]", b"5", b'[{"id":1}]', b"\xff\xfe"])
+def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: bytes) -> None:
+    """peers.md 3, peers.md 4, peers.md P6"""
+    reports: list[str] = []
+
+    async def part(peer: ScriptedPeer) -> None:
+        peer.send(line)
+        while (heard := await peer.receive()).get("method") != "_end":
+            assert heard["id"] is None  # what looked like JSON is answered
+        peer.send(result(heard, {}))
+
+    async def main() -> None:
+        async with client(part, report=reports.append) as agent:
+            await agent.request("_end", {})
+
+    run(main())
+    assert any("no message" in report for report in reports)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"code": -32601, "message": '"Method not found": foo/bar', "data": {"method": "foo/bar"}},
+        {"code": -32601, "message": "Method not found", "data": "foo/bar"},
+        {"code": -32601, "message": "Method not found", "data": {"method": "vendor/thing"}},
+        {"code": -32601, "message": "Method not found"},
+        {"code": -32601.0, "message": None, "data": None},
+    ],
+)
+def test_method_not_found_is_known_by_its_number_whatever_its_words(refusal: dict[str, Any]) -> None:
+    """peers.md 5 and peers.md 6"""
+
+    async def part(peer: ScriptedPeer) -> None:
+        peer.send(error(await peer.expect(method="foo/bar"), refusal))
+
+    async def main() -> None:
+        async with client(part) as agent:
+            with pytest.raises(ProtocolError) as caught:
+                await agent.request("foo/bar", {})
+            assert caught.value.kind == Kind.METHOD_NOT_FOUND
+
+    run(main())
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"error": "ext_method not supported"}, [], "text", 0])
+def test_any_answer_to_an_extension_is_given_as_it_came(answer: Any) -> None:
+    """peers.md 6: null, {} or an error inside a result, where others say method not found."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "_vendor/thing", answer)
+
+    async def main() -> None:
+        async with client(part) as agent:
+            assert await agent.request("_vendor/thing", {"a": 1}) == answer
+
+    run(main())
+
+
+def test_our_agent_keeps_the_underscore_of_extensions() -> None:
+    """peers.md 6"""
+    agent = talker()
+    agent.on("_vendor/thing")(lambda params: {"got": params})
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            assert (await peer.request(1, "_vendor/thing", {"a": 1}))["result"] == {"got": {"a": 1}}
+            refused = (await peer.request(2, "vendor/thing", {}))["error"]
+            assert (refused["code"], refused["data"]["method"]) == (-32601, "vendor/thing")
+            refused = (await peer.request(3, "_other", {}))["error"]
+            assert (refused["code"], refused["data"]["method"]) == (-32601, "_other")
+
+    run(main())
+
+
+def test_vendor_methods_without_underscore_are_refused_ignored_or_served() -> None:
+    """peers.md 7: qwen asks `craft/drainMidTurnQueue` and notifies `qwen/notify/session/prompt-suggestion`."""
+    drained: list[Any] = []
+
+    async def part(peer: ScriptedPeer) -> None:
+        peer.send({"jsonrpc": "2.0", "method": "qwen/notify/session/prompt-suggestion", "params": {"x": 1}})
+        peer.send({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {}})
+        peer.send({"jsonrpc": "2.0", "id": 0, "method": "craft/other", "params": {}})
+        await peer.expect(id=0, error={"code": -32601})
+        peer.send({"jsonrpc": "2.0", "id": 1, "method": "craft/drainMidTurnQueue", "params": {"q": 1}})
+        await peer.expect(id=1, result={"messages": []})
+
+    def drain(params: Any) -> Any:
+        drained.append(params)
+        return {"messages": []}
+
+    async def main() -> None:
+        async with client(whole(part), on={"craft/drainMidTurnQueue": drain}) as agent:
+            await agent.request("_end", {})
+
+    run(main())
+    assert drained == [{"q": 1}]
+
+
+def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """peers.md 7: CodeCompanion leaves unknown requests unanswered."""
+    monkeypatch.setattr("dragoman.roles.sessions.EXTENSION_PATIENCE", 0.01)
+    agent = Agent("asker", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        with pytest.raises(ProtocolError) as caught:
+            await turn.session.request("_vendor/ask", {})
+        await turn.say(caught.value.kind)
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            peer.send(prompting(await open_session(peer)))
+            asked = await peer.expect(method="_vendor/ask")
+            await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
+            await peer.expect(params={"update": {"content": {"text": Kind.TIMEOUT}}})
+            await peer.expect(id="prompt", result={"stopReason": "end_turn"})
+
+    run(main())
+
+
+def test_an_agent_may_call_its_question_off() -> None:
+    """peers.md 8: claude sends $/cancel_request for its open question when the turn was cancelled."""
+    closed: list[bool] = []
+    asked = asyncio.Event()
+
+    async def ask_user(_: Any) -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+        return "yes"
+
+    async def part(peer: ScriptedPeer) -> None:
+        question = {"sessionId": SESSION, "toolCall": {"toolCallId": "c"}, "options": [OPTION]}
+        peer.send({"jsonrpc": "2.0", "id": 9, "method": "session/request_permission", "params": question})
+        await asked.wait()
+        peer.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 9}})
+        peer.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 999}})
+        await peer.expect(id=9, error={"code": -32800})
+
+    async def main() -> None:
+        async with in_session(whole(part), permission=ask_user) as session:
+            await session.remote.request("_end", {})
+
+    run(main())
+    assert closed == [True]
+
+
+def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_must_wait() -> None:
+    """peers.md 8: agents answer the prompt at once; the user's late answer is nobody's any more."""
+    asked = asyncio.Event()
+
+    async def ask_user(_: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "yes"
+
+    async def part(peer: ScriptedPeer) -> None:
+        prompt = await peer.expect(method="session/prompt")
+        question = {"sessionId": SESSION, "toolCall": {"toolCallId": "c"}, "options": [OPTION]}
+        peer.send({"jsonrpc": "2.0", "id": 0, "method": "session/request_permission", "params": question})
+        await peer.expect(method="session/cancel")
+        peer.send(result(prompt, {"stopReason": "cancelled"}))
+        await peer.expect(id=0, result={"outcome": {"outcome": "cancelled"}})
+
+    async def main() -> None:
+        async with in_session(part, permission=ask_user) as session, session.prompt("go") as turn:
+            await asked.wait()
+            turn.cancel()
+        assert turn.stop_reason == "cancelled"
+
+    run(main())
+
+
+def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> None:
+    """peers.md 8: the other way round, our agent has answered the prompt when the client answers the question."""
+    agent = Agent("asker", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.ask("May I?")
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            session = await open_session(peer)
+            for _ in range(2):
+                peer.send(prompting(session))
+                question = await peer.expect(method="session/request_permission")
+                peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+                await peer.expect(method="$/cancel_request", params={"requestId": question["id"]})
+                await peer.expect(id="prompt", result={"stopReason": "cancelled"})
+                peer.send(result(question, {"outcome": {"outcome": "selected", "optionId": "allow_once"}}))
+
+    run(main())
+
+
+def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
+    """peers.md 9: codex answers initialize with 1001 when its backend died."""
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def play() -> None:
+        refusal = {"code": 1001, "message": "backend exited", "data": {"exitCode": 3}}
+        peer.send(error(await peer.expect(method="initialize"), refusal))
+
+    async def main() -> None:
+        playing = asyncio.ensure_future(play())
+        with pytest.raises(ProtocolError) as caught:
+            async with connect(ours):
+                pass
+        await playing
+        assert (caught.value.code, caught.value.data) == (1001, {"exitCode": 3})
+
+    run(main())
+
+
+@pytest.mark.parametrize("code", [-32602, -32603, -32002])
+def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None:
+    """peers.md 10: an unknown session has three numbers among agents."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        peer.send(error(await peer.expect(method="session/prompt"), {"code": code, "message": "no"}))
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            with pytest.raises(ProtocolError) as caught:
+                await session.ask("go")
+            assert caught.value.code == code
+
+    run(main())
+
+
+@pytest.mark.parametrize("reason", ["refusal", "cancelled", "end_turn"])
+def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: str) -> None:
+    """peers.md 10: a success, where an error is due, is told as it came. Our own agent says session_not_found."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/prompt", {"stopReason": reason})
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            async with session.prompt("go") as turn:
+                pass
+            assert turn.stop_reason == reason
+        async with agent_served(talker()) as peer:
+            peer.send(prompting("nope-404"))
+            await peer.expect(id="prompt", error={"code": -32002, "data": {"kind": Kind.SESSION_NOT_FOUND}})
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("code", "data"),
+    [
+        (-32602, {"_errors": [], "cwd": {"_errors": ["expected string"]}}),
+        (-32603, [{"expected": "string", "code": "invalid_type", "path": ["cwd"]}]),
+        (-32602, {"errors": [{"type": "missing", "loc": ["cwd"]}]}),
+        (-32602, {"error": "missing field `cwd`", "json": {}, "phase": "deserialization"}),
+        (-32602, "Unknown sessionId"),
+    ],
+)
+def test_the_data_of_an_error_may_have_any_shape(code: int, data: Any) -> None:
+    """peers.md 11"""
+
+    async def part(peer: ScriptedPeer) -> None:
+        refusal = {"code": code, "message": "Invalid params", "data": data}
+        peer.send(error(await peer.expect(method="session/list"), refusal))
+
+    async def main() -> None:
+        introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"list": {}}}}
+        async with client(part, introduction) as agent:
+            with pytest.raises(ProtocolError) as caught:
+                await agent.sessions()
+            assert caught.value.data == (data if isinstance(data, dict) else {"details": data})
+
+    run(main())
+
+
+def test_missing_params_are_listed_by_our_agent() -> None:
+    """peers.md 11"""
+
+    async def main() -> None:
+        async with agent_served(talker()) as peer:
+            refused = (await peer.request(1, "session/prompt", {}))["error"]
+            assert refused["code"] == -32602
+            assert {fault["path"] for fault in refused["data"]["errors"]} == {"sessionId", "prompt"}
+
+    run(main())
+
+
+DEAF = """
+import json, os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+asked = json.loads(sys.stdin.readline())
+answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1, "_meta": {"pid": os.getpid()}}}
+print(json.dumps(answer), flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_agent_that_stays_when_its_input_ends_is_ended(tmp_path: Path) -> None:
+    """peers.md 12: zcodex and openhands ignore the end of their input."""
+    script = tmp_path / "deaf.py"
+    script.write_text(DEAF)
+
+    async def main() -> int:
+        async with connect([sys.executable, str(script)], dialect="v1") as agent:
+            assert agent.introduction.meta
+            return int(agent.introduction.meta["pid"])
+
+    pid = run(main())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,381 @@
+"""The order in which real peers say things, numbers 13 to 19 of peers.md, and what becomes of it here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, ProtocolError
+from dragoman.schema.update import AvailableCommandsUpdate, UserMessageChunk
+from dragoman.testing import ScriptedPeer
+from tests.quirks.played import (
+    SESSION,
+    agent_served,
+    chunk,
+    client,
+    error,
+    in_session,
+    open_session,
+    prompting,
+    result,
+    run,
+    serve,
+    update,
+    whole,
+)
+
+COMMANDS = [{"name": "plan", "description": "make a plan", "input": None}]
+OPTION = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
+
+
+def texts(updates: Any) -> list[str]:
+    return [one.content.text for one in updates if hasattr(one, "content")]
+
+
+def test_updates_before_the_answer_that_names_their_session_are_kept() -> None:
+    """peers.md 13: commands before session/new is answered, a whole history before session/fork is."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/new")
+        peer.send(update("available_commands_update", availableCommands=COMMANDS))
+        peer.send(update("usage_update", used=1, size=10))
+        peer.send(result(asked, {"sessionId": SESSION}))
+        asked = await peer.expect(method="session/fork")
+        peer.send(update("user_message_chunk", "s2", content={"type": "text", "text": "before"}))
+        peer.send(chunk("history", "s2"))
+        peer.send(result(asked, {"sessionId": "s2"}))
+
+    async def main() -> None:
+        introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"fork": {}}}}
+        async with client(part, introduction) as agent:
+            session = await agent.open("/")
+            assert [command.name for command in session.commands] == ["plan"]
+            assert len(session.between) == 2
+            fork = await agent.fork(session.id, "/")
+            assert texts(fork.between) == ["before", "history"]
+
+    run(main())
+
+
+def test_updates_outside_turns_are_given_as_such() -> None:
+    """peers.md 14: after the answer, with no prompt at all (codex's goals), after `cancelled` (claude 0.49)."""
+    seen: list[Any] = []
+
+    async def part(peer: ScriptedPeer) -> None:
+        await peer.expect(method="_end")
+        for text in ("unasked ", "work"):
+            peer.send(chunk(text))
+        peer.send(result(peer.heard[-1], {}))
+        asked = await peer.expect(method="session/prompt")
+        await peer.expect(method="session/cancel")
+        peer.send(chunk("in the turn"))
+        peer.send(result(asked, {"stopReason": "cancelled"}))
+        peer.send(chunk("after it"))
+        peer.send(update("session_info_update", title="a title"))
+        peer.send(result(await peer.expect(method="_end"), {}))
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            session.on_update = seen.append
+            await session.remote.request("_end", {})
+            assert texts(session.between) == ["unasked ", "work"]
+            async with session.prompt("go") as turn:
+                turn.cancel()
+                assert texts([one async for one in turn]) == ["in the turn"]
+            await session.remote.request("_end", {})
+            assert texts(session.between) == ["unasked ", "work", "after it"]
+            assert session.title == "a title"
+        assert len(seen) == 5
+
+    run(main())
+
+
+def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
+    """peers.md 15: with last words, as end_turn, and every later prompt may be `cancelled` (gptme)."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        await peer.expect(method="session/cancel")
+        peer.send(chunk("User stopped the run."))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+        await serve(peer, "session/prompt", {"stopReason": "cancelled"})
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            async with session.prompt("go") as turn:
+                turn.cancel()
+                assert texts([one async for one in turn]) == ["User stopped the run."]
+            assert turn.stop_reason == "end_turn"
+            async with session.prompt("again") as turn:
+                pass
+            assert (turn.stop_reason, turn.cancelled) == ("cancelled", False)
+
+    run(main())
+
+
+def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> None:
+    """peers.md 15: hermes breaks when it is cancelled with a question open."""
+    reports: list[str] = []
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        await peer.expect(method="session/cancel")
+        peer.send(error(asked, {"code": -32603, "message": "no attribute startswith"}))
+
+    async def main() -> None:
+        async with in_session(part, report=reports.append) as session:
+            async with session.prompt("go") as turn:
+                turn.cancel()
+            assert turn.stop_reason == "cancelled"
+
+    run(main())
+    assert any("startswith" in report for report in reports)
+
+
+def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not() -> None:
+    """peers.md 15: whatever the author's code does when it is stopped."""
+    agent = Agent("sleeper", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        if turn.text == "wait":
+            try:
+                await turn.say("waiting")
+                await asyncio.Event().wait()
+            finally:
+                raise ValueError("stopped")
+        await turn.say("done")
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            session = await open_session(peer)
+            peer.send(prompting(session, 1, "wait"))
+            await peer.expect(method="session/update")
+            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+            await peer.expect(id=1, result={"stopReason": "cancelled"})
+            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+            peer.send(prompting(session, 2))
+            await peer.expect(method="session/update")
+            await peer.expect(id=2, result={"stopReason": "end_turn"})
+
+    run(main())
+
+
+def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_first() -> None:
+    """peers.md 16"""
+    agent = Agent("slow", version="1")
+    go_on = asyncio.Event()
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.say("one")
+        await go_on.wait()
+        await turn.say("two")
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            session = await open_session(peer)
+            peer.send(prompting(session, 1))
+            await peer.expect(method="session/update")
+            peer.send(prompting(session, 2))
+            await peer.expect(id=2, error={"code": -32600, "data": {"kind": "invalid_state"}})
+            go_on.set()
+            await peer.expect(params={"update": {"content": {"text": "two"}}})
+            await peer.expect(id=1, result={"stopReason": "end_turn"})
+
+    run(main())
+
+
+def test_our_client_begins_one_turn_at_a_time() -> None:
+    """peers.md 16: no two agents do the same with a second prompt, so none is sent."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def main() -> None:
+        async with in_session(part) as session, session.prompt("one"):
+            with pytest.raises(RuntimeError, match="a turn is running"):
+                await session.ask("two")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [(2, {"error": {"code": -32603, "message": "A turn is already running"}}), (1, "end_turn")],
+        [(1, "cancelled"), (2, "end_turn")],
+        [(1, {"error": {"code": -32603, "message": "aborted"}}), (2, "end_turn")],
+        [(2, "end_turn"), (1, "end_turn")],
+    ],
+    ids=["second refused", "first cancelled", "first fails", "parallel"],
+)
+def test_prompts_beside_a_turn_are_answered_in_any_order(answers: list[Any]) -> None:
+    """peers.md 16: whoever sends a second prompt by hand gets what the agent makes of both."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = {1: await peer.expect(method="session/prompt"), 2: await peer.expect(method="session/prompt")}
+        for which, answer in answers:
+            said = {"result": {"stopReason": answer}} if isinstance(answer, str) else answer
+            peer.send({"jsonrpc": "2.0", "id": asked[which]["id"], **said})
+
+    async def main() -> dict[int, Any]:
+        async with in_session(part) as session:
+            params = {"sessionId": session.id, "prompt": []}
+            both = [session.remote.request("session/prompt", params) for _ in range(2)]
+            ends = await asyncio.gather(*both, return_exceptions=True)
+            return dict(enumerate(ends, 1))
+
+    ended = run(main())
+    for which, answer in answers:
+        if isinstance(answer, str):
+            assert ended[which].stop_reason == answer
+        else:
+            assert isinstance(ended[which], ProtocolError)
+
+
+def test_the_users_own_words_in_a_turn_are_no_answer() -> None:
+    """peers.md 17: vibe repeats the prompt as user_message_chunk."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        peer.send(update("user_message_chunk", content={"type": "text", "text": "hello?"}))
+        peer.send(chunk("hi"))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+        asked = await peer.expect(method="session/prompt")
+        peer.send(update("user_message_chunk", content={"type": "text", "text": "hello?"}))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            assert await session.ask("hello?") == "hi"
+            async with session.prompt("hello?") as turn:
+                assert [type(one) for one in [one async for one in turn]] == [UserMessageChunk]
+
+    run(main())
+
+
+def asking(call: dict[str, Any]) -> dict[str, Any]:
+    params = {"sessionId": SESSION, "toolCall": call, "options": [OPTION]}
+    return {"jsonrpc": "2.0", "id": "q", "method": "session/request_permission", "params": params}
+
+
+TOOL_CALLS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "asked before it is announced": (
+        [
+            asking({"toolCallId": "c", "title": "Write", "rawInput": {"a": 1}}),
+            update("tool_call", toolCallId="c", title="Write out.txt", status="in_progress"),
+            update("tool_call_update", toolCallId="c", status="completed"),
+        ],
+        {"title": "Write out.txt", "status": "completed", "raw_input": {"a": 1}},
+    ),
+    "asked and never announced": (
+        [asking({"toolCallId": "c", "title": "Write", "content": []})],
+        {"title": "Write", "status": "pending"},
+    ),
+    "no status and no kind": (
+        [update("tool_call", toolCallId="c", title="Read")],
+        {"status": "pending", "kind": "other"},
+    ),
+    "completed at once": (
+        [
+            update("tool_call", toolCallId="c", title="Read", status="completed"),
+            update("tool_call_update", toolCallId="c", status="completed", rawOutput="text"),
+        ],
+        {"status": "completed", "raw_output": "text"},
+    ),
+    "an update for an unknown id": (
+        [update("tool_call_update", toolCallId="c", status="completed")],
+        {"title": "", "status": "completed"},
+    ),
+    "input filled in later": (
+        [
+            update("tool_call", toolCallId="c", title="Bash", rawInput={}),
+            update("tool_call_update", toolCallId="c", rawInput={"command": "ls"}),
+            update("tool_call_update", toolCallId="c", rawInput=None, status="completed"),
+        ],
+        {"raw_input": {"command": "ls"}, "status": "completed"},
+    ),
+    "an id used again": (
+        [
+            update("tool_call", toolCallId="c", title="First", status="completed", rawOutput="old"),
+            update("tool_call", toolCallId="c", title="Second"),
+        ],
+        {"title": "Second", "status": "pending", "raw_output": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOOL_CALLS)
+def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str) -> None:
+    """peers.md 18"""
+    frames, expected = TOOL_CALLS[case]
+
+    async def part(peer: ScriptedPeer) -> None:
+        for frame in frames:
+            peer.send(frame)
+            if "id" in frame:
+                await peer.expect(id="q", result={"outcome": {"outcome": "selected", "optionId": "yes"}})
+
+    async def main() -> None:
+        async with in_session(whole(part), permission="allow") as session:
+            await session.remote.request("_end", {})
+            call = session.tool_calls["c"]
+            assert {name: getattr(call, name) for name in expected} == expected
+
+    run(main())
+
+
+def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> None:
+    """peers.md 18: copilot, kimi and others never finish them; one that still ends is believed."""
+    announced = asyncio.Event()
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        for name, status in (("open", "pending"), ("done", "completed"), ("late", "in_progress")):
+            peer.send(update("tool_call", toolCallId=name, title=name, status=status))
+        await peer.expect(method="session/cancel")
+        peer.send(update("tool_call_update", toolCallId="late", status="completed"))
+        peer.send(result(asked, {"stopReason": "cancelled"}))
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            session.on_update = lambda one: announced.set() if one.tool_call_id == "late" else None
+            async with session.prompt("go") as turn:
+                await announced.wait()
+                turn.cancel()
+                assert session.tool_calls["late"].status == "cancelled"
+            states = {name: call.status for name, call in session.tool_calls.items()}
+            assert states == {"open": "cancelled", "done": "completed", "late": "completed"}
+
+    run(main())
+
+
+def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> None:
+    """peers.md 19: droid repeats both at each turn."""
+    modes = {"currentModeId": "off", "availableModes": [{"id": "off", "name": "Off"}, {"id": "low", "name": "Low"}]}
+    option = {"id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": []}
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": SESSION, "modes": modes, "configOptions": [option]})
+        for value in ("b", "c"):
+            asked = await peer.expect(method="session/prompt")
+            peer.send(update("current_mode_update", currentModeId="low"))
+            peer.send(update("config_option_update", configOptions=[{**option, "currentValue": value}]))
+            peer.send(update("available_commands_update", availableCommands=COMMANDS))
+            peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def main() -> None:
+        async with client(part) as agent:
+            session = await agent.open("/")
+            for value in ("b", "c"):
+                async with session.prompt("go") as turn:
+                    assert [type(one) for one in [one async for one in turn]][-1] is AvailableCommandsUpdate
+                assert session.modes is not None
+                assert session.modes.current_mode_id == "low"
+                assert [one.current_value for one in session.options] == [value]
+
+    run(main())
