@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.roles.conversation import Conversation as Conversation
     from dragoman.roles.lending import Lending as Lending
     from dragoman.roles.lending import Question as Question
+    from dragoman.roles.proxy import Forward as Forward
     from dragoman.roles.proxy import Proxy as Proxy
     from dragoman.roles.sessions import Session as Session
     from dragoman.roles.tool import Tool as Tool
@@ -40,6 +41,7 @@ _HOMES = {
     "ConnectionFailed": "errors",
     "Conversation": "roles.conversation",
     "DragomanError": "errors",
+    "Forward": "roles.proxy",
     "Kind": "errors",
     "Lending": "roles.lending",
     "Overloaded": "errors",
@@ -64,6 +66,7 @@ __all__ = [
     "ConnectionFailed",
     "Conversation",
     "DragomanError",
+    "Forward",
     "Kind",
     "Lending",
     "Overloaded",

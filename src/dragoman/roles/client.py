@@ -210,9 +210,8 @@ class RemoteAgent:
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
         dialled = await self._dial.at(place)
         self._bind(dialled)
-        result = await self.request("session/new", params)
-        dialled.has_session = True
-        return self._enter(result.session_id, place, directories, result)
+        result = await dialled.connection.request("session/new", params)
+        return self._enter(result.session_id, place, directories, result, dialled.connection)
 
     async def load(
         self,
@@ -242,6 +241,7 @@ class RemoteAgent:
 
     async def _reopen(self, method: str, params: Any, directories: Sequence[str]) -> Conversation:
         """Enter first, for history comes before the answer (peers.md 36); a refusal leaves what was there (22)."""
+        self._bind(await self._dial.at(params.cwd))
         before = self._conversations.get(params.session_id)
         conversation = self._enter(params.session_id, params.cwd, directories, None)
         try:
@@ -303,8 +303,15 @@ class RemoteAgent:
 
     # --- what it says -----------------------------------------------------------------------------------------
 
-    def _enter(self, session_id: str, cwd: str, directories: Sequence[str], result: Any) -> Conversation:
-        conversation = Conversation(self.connection, session_id, cwd, directories)
+    def _enter(
+        self,
+        session_id: str,
+        cwd: str,
+        directories: Sequence[str],
+        result: Any,
+        connection: Connection | None = None,
+    ) -> Conversation:
+        conversation = Conversation(connection or self.connection, session_id, cwd, directories)
         self._conversations[session_id] = conversation
         if result is not None:
             conversation.set_up(result)

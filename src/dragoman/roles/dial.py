@@ -7,6 +7,7 @@ agent has one working directory for its whole life: another folder means another
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ import msgspec
 from dragoman.dialect import detect
 from dragoman.dialect.registry import NAMES
 from dragoman.dialect.registry import dialect as find_dialect
+from dragoman.dialect.shape import side_of
+from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection, Handler
 from dragoman.engine.reading import read, values
 from dragoman.errors import Kind, ProtocolError, StartFailed
@@ -79,6 +82,7 @@ class Dial:
         self._permission = permission
         self._first: Dialled | None = None
         self._others: dict[str, Dialled] = {}
+        self._moving = asyncio.Lock()
 
     async def open(self, introduction: InitializeParams, handlers: dict[str, Handler], fallback: Handler) -> Dialled:
         """Start the agent and introduce ourselves."""
@@ -90,17 +94,31 @@ class Dial:
 
     async def at(self, cwd: str) -> Dialled:
         """The agent to open a session in this folder with: mostly the one there is."""
-        first = self._first
-        assert first is not None
-        if self.dialect != "2025.1" or cwd == first.cwd:
+        if self.dialect != "2025.1":
+            return self.first
+        async with self._moving:  # two sessions opened at once must not each start a process for the same folder
+            dialled = await self._at_home(cwd)
+            dialled.has_session = True
+            return dialled
+
+    async def _at_home(self, cwd: str) -> Dialled:
+        first = self.first
+        if cwd == first.cwd:
             return first
         if not first.has_session:
+            first.connection.on_close = None  # it moves; nobody needs to mourn it
             await first.close()
             self._first = await self._reach(cwd)
             return self._first
         if cwd not in self._others:
             self._others[cwd] = await self._reach(cwd)
         return self._others[cwd]
+
+    @property
+    def first(self) -> Dialled:
+        """The process that serves what belongs to no folder."""
+        assert self._first is not None
+        return self._first
 
     async def close(self) -> None:
         """End every process that was started."""
@@ -182,6 +200,13 @@ class Dial:
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 
     def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
+        required = side_of(answered).get("requiredClientCapabilities")
+        lacking = missing(required, self._introduction.client_capabilities or {})
+        if lacking:  # the draft, section 10.3: better no session than one that fails in the middle
+            what = ", ".join(lacking)
+            raise ProtocolError(
+                Kind.CAPABILITY_UNSUPPORTED, f"{self._name} needs {what}, which this client does not offer"
+            )
         introduction = read(_INITIALIZE.result, answered)
         version = introduction.protocol_version
         if version > 1 and connection.speech is not None and connection.speech.dialect.name == "v1":

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from dragoman.engine.connection import Connection, Handler
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
-from dragoman.engine.reading import values
+from dragoman.engine.reading import carried
 from dragoman.roles.dial import Dial
-from dragoman.roles.relay import Relay
+from dragoman.roles.relay import Relay, pass_on
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 
@@ -73,7 +73,7 @@ class Proxy:
         say = report or (lambda _: None)
         relay = Relay(
             transport,
-            Dial(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say),
+            Dial(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say, stderr=pass_on),
             client_dialect=self._client_dialect,
             report=say,
         )
@@ -85,10 +85,10 @@ class Proxy:
 def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
     def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
         target: Connection = relay.target(receiver)
+        source = incoming.values
 
         def forward(params: Any) -> Awaitable[Any]:
-            if not relay.same:  # what one dialect left to be inferred must not reach the other's wire
-                params = values(params)
+            params = carried(params, source)  # what no type knows goes along
             if incoming.is_request:
                 return target.request(incoming.method, params)
             target.notify(incoming.method, params)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.engine.capability import offers
+from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection, Handler, answering
 from dragoman.engine.exchange import Done
 from dragoman.engine.lifecycle import Lifecycle
@@ -184,16 +184,12 @@ class Reception:
 
     def _check_required(self, params: InitializeParams) -> None:
         """The draft: a missing required capability fails initialize, naming what is missing (section 10.3)."""
-        missing = [
-            path
-            for path in _paths(self.agent.requires)
-            if not offers(f"client.{_OFFICIAL.get(path, path)}", params.client_capabilities)
-        ]
-        if missing:
+        lacking = missing(self.agent.requires, params.client_capabilities)
+        if lacking:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
-                f"this agent needs the client capabilities {', '.join(missing)}",
-                {"missing": missing, "requiredClientCapabilities": self.agent.requires},
+                f"this agent needs the client capabilities {', '.join(lacking)}",
+                {"missing": lacking, "requiredClientCapabilities": self.agent.requires},
             )
 
     def authenticate(self, _: Any) -> AuthenticateResult:
@@ -412,21 +408,6 @@ class Reception:
         session = self.find(params.session_id)
         session.set_option(params.config_id, params.value, tell=False)
         return SetConfigOptionResult(config_options=session.options)
-
-
-# The draft's names of client capabilities, for `requires`.
-_OFFICIAL = {"fs.read": "fs.readTextFile", "fs.write": "fs.writeTextFile", "terminal.create": "terminal"}
-
-
-def _paths(tree: Any, prefix: str = "") -> list[str]:
-    found: list[str] = []
-    for name, value in tree.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, dict):
-            found.extend(_paths(value, f"{path}."))
-        elif value:
-            found.append(path)
-    return found
 
 
 def _absolute(path: str, member: str) -> str:

@@ -7,6 +7,7 @@ other. What somebody claims (see proxy) is theirs; the rest is forwarded. A slow
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -114,8 +115,9 @@ class Relay:
 
     def _agent_left(self, error: BaseException) -> None:
         """The agent is gone: what the client waits for was answered with the reason; then we leave too."""
-        self.report(str(error))
-        self.front.leave(error)
+        if not self.front.ended.is_set():  # else the client left first, and we ended the agent ourselves
+            self.report(str(error))
+            self.front.leave(error)
 
     # --- same dialect: frames as they came --------------------------------------------------------------------
 
@@ -186,10 +188,8 @@ class Relay:
     async def _open_at_home(self, incoming: Incoming, done: Done) -> None:
         """A 2025.1 agent has one folder: a session in another one gets another process."""
         dialled = await self._dial.at(incoming.params.cwd)
-        if dialled is not self._first and self._first is not None and not self._first.has_session:
-            self._first = dialled
+        self._first = self._dial.first  # which may have moved
         dialled.connection.on_close = self._agent_left
-        dialled.has_session = True
 
         def opened(result: Any, error: ProtocolError | None) -> None:
             if error is None:
@@ -247,12 +247,20 @@ class Relay:
         kind = f" ({shape[2]})" if shape[2] else ""
         spoken = target.speech.dialect
         for path in losses(spoken, receiver, incoming.method, source):
-            if path not in _EXPECTED:
+            if path not in _EXPECTED and path != incoming.method:  # a whole message is told of when it is not passed
                 self.front.say_once(f"{incoming.method}{kind}: {spoken.name} has no word for {path}")
 
 
 # Members every dialect but v1 leaves to its ledger; nothing is lost with them.
 _EXPECTED = frozenset({"sessionId", "protocolVersion", "cwd", "mcpServers"})
+
+
+def pass_on(data: bytes) -> None:
+    """An agent's own words on stderr, to whoever reads ours."""
+    try:
+        os.write(2, data)
+    except OSError:
+        pass
 
 
 def _not_offered(method: str, gate: str) -> ProtocolError:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
 from dragoman.roles.dial import Dial
-from dragoman.roles.relay import Relay
+from dragoman.roles.relay import Relay, pass_on
 from dragoman.transport.contract import Transport
 
 
@@ -37,7 +37,7 @@ async def translate(
         dialect=agent_dialect,
         cwd=os.getcwd(),
         report=say,
-        stderr=_pass_on,
+        stderr=pass_on,
         probe=probe,
         permission=permission,
     )
@@ -50,11 +50,3 @@ async def translate(
 
 def _on_stderr(text: str) -> None:
     print(f"dragoman translate: {text}", file=sys.stderr, flush=True)
-
-
-def _pass_on(data: bytes) -> None:
-    """The agent's own words to whoever reads ours."""
-    try:
-        os.write(2, data)
-    except OSError:
-        pass

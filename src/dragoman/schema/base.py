@@ -19,7 +19,7 @@ Maybe: TypeAlias = T | UnsetType | None
 """A member that may be absent (UNSET, falsy), null (None) or a value."""
 
 
-class Model(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+class Model(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, repr_omit_defaults=True, gc=False):
     """An object of the protocol: camelCase on the wire, keyword-only, with `_meta`.
 
     Messages are trees, so the cycle collector need not look at them: it would at every stream.

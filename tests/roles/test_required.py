@@ -1,0 +1,69 @@
+"""What an agent cannot do without: both ends check it at initialize (seed 004 section 10.3)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dragoman import Agent, Lending, ProtocolError, connect
+from dragoman.testing import ScriptedPeer, joined
+from dragoman.transport.memory import pair
+
+
+@pytest.mark.item("004-42")
+def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_it() -> None:
+    async def main() -> None:
+        agent = Agent(
+            "picky", version="1", dialect="draft", requires={"fs": {"read": True}, "terminal": {"create": True}}
+        )
+        ours, theirs = pair()
+        connection = agent.attach(theirs)
+        peer = ScriptedPeer(ours)
+        params = {
+            "protocolVersion": 1,
+            "clientInfo": {"name": "c", "version": "1"},
+            "capabilities": {"fs": {"read": True, "write": True}},
+        }
+        answer = await peer.request(1, "initialize", params)
+        assert answer["error"]["code"] == -32007
+        assert answer["error"]["data"]["missing"] == ["terminal.create"]
+        await connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.item("004-42")
+def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
+    async def main() -> None:
+        agent = Agent("picky", version="1", dialect="draft", requires={"fs": {"read": True}})
+        async with joined(agent, dialect="draft", lend=Lending()) as remote:
+            side = (remote.introduction.meta or {})["dragoman"]
+            assert side["requiredClientCapabilities"] == {"fs": {"read": True}}
+
+    asyncio.run(main())
+
+
+@pytest.mark.item("004-42")
+def test_our_client_does_not_go_on_with_an_agent_that_requires_more_than_it_offers() -> None:
+    async def main() -> None:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+
+        async def script() -> None:
+            asked = await peer.expect(method="initialize")
+            result = {
+                "protocolVersion": 1,
+                "agentInfo": {"name": "a", "version": "1"},
+                "capabilities": {},
+                "requiredClientCapabilities": {"fs": {"write": True}},
+            }
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(script())
+            with pytest.raises(ProtocolError, match=r"fs\.write"):
+                async with connect(ours, dialect="draft"):
+                    pass
+
+    asyncio.run(main())
