@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
 
 import pytest
 
+from dragoman import Lending, connect
 from tests.interop.commands import EVERYTHING, peer, translate
 from tests.interop.remote import RemoteClient
 
@@ -107,3 +109,33 @@ def test_noise_that_ends_an_official_client_does_not_reach_it(client: RemoteClie
     session = client("new", cwd=str(folder)).result["sessionId"]
     assert client("prompt", session=session, text="/noise").result["stopReason"] == "end_turn"
     assert client("prompt", session=session, text="/echo on").text == "on"
+
+
+def test_a_2025_agent_serves_each_folder_from_a_process_of_its_own(client: RemoteClient, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    client("start", command=translate(*EVERYTHING, "--dialect", "2025.1"), cwd=str(tmp_path))
+    sessions = {client("new", cwd=str(tmp_path / name)).result["sessionId"]: name for name in ("a", "b", "c", "a")}
+    for session, name in sessions.items():
+        client("prompt", session=session, text=f"/write note.txt {name}", answer="allow_once")
+        assert (tmp_path / name / "note.txt").read_text() == name
+        client("prompt", session=session, text="/run pwd > where.txt", answer="allow_once")
+        assert (tmp_path / name / "where.txt").read_text().strip() == str(tmp_path / name)
+
+
+def test_our_client_opens_sessions_of_a_2025_agent_in_several_folders_at_once(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "b")
+    for name in set(names):
+        (tmp_path / name).mkdir()
+
+    async def work() -> None:
+        lend = Lending()
+        command = [*EVERYTHING, "--dialect", "2025.1"]
+        async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), lend=lend) as agent:
+            assert agent.dialect == "2025.1"
+            sessions = await asyncio.gather(*(agent.open(str(tmp_path / name)) for name in names))
+            for session, name in zip(sessions, names, strict=True):
+                assert "Created" in await session.ask(f"/write {session.id} {name}")
+                assert (tmp_path / name / session.id).read_text() == name
+
+    asyncio.run(work())
