@@ -10,6 +10,8 @@ import asyncio
 import os
 from typing import Any
 
+from msgspec import UNSET
+
 from dragoman import ClientTurn, Question
 from dragoman.cli.approvals import (
     EXECUTE,
@@ -165,7 +167,7 @@ class Leave:
         for change in changes:
             if len(changes) > 1:
                 lines.append(Line(f"{self._short(change.path)}:", "dim"))
-            lines += changed(change.old_text or None, change.new_text, SHOWN)
+            lines += changed(change.old_text if change.old_text is not UNSET else None, change.new_text, SHOWN)
             self.shown.add((change.path, change.new_text))
         return lines
 

@@ -100,9 +100,15 @@ async def converse(command: list[str], text: str, *, cwd: str, dialect: str, yes
         if verbose:
             aside.line(words, "dim")
 
+    partial = bytearray()
+
     def wrote(data: bytes) -> None:
         if verbose:
-            aside.line(data.decode("utf-8", "replace").removesuffix("\n"), "dim")
+            partial.extend(data)
+            *lines, rest = bytes(partial).split(b"\n")
+            partial[:] = rest
+            for line in lines:
+                aside.line(line.decode("utf-8", "replace"), "dim")
 
     def printed(id: str) -> str:
         shown = lending.terminal(id)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any, ClassVar
 
+from msgspec import UNSET
+
 from dragoman import Conversation
 from dragoman.cli.changes import changed, shortened
 from dragoman.cli.terminal import Line, Sheet, Terminal, single
@@ -17,6 +19,8 @@ from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
     CurrentModeUpdate,
     Notice,
     Plan,
@@ -43,6 +47,9 @@ _SIGNS = {
 }
 
 _BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+# News of what could be chosen: for programs with menus.
+_SILENT = (AvailableCommandsUpdate, ConfigOptionUpdate)
 
 
 class Screen:
@@ -72,7 +79,7 @@ class Screen:
         shown = self._SHOWN.get(type(update))
         if shown is not None:
             shown(self, update)
-        elif self._verbose:
+        elif self._verbose and not isinstance(update, _SILENT):
             self._note(f"({type(update).__name__})")
 
     def end(self) -> None:
@@ -128,7 +135,7 @@ class Screen:
                     continue  # it was not made, or a question has just shown it
                 case Diff():
                     lines.append(Line(self._short(block.path), "dim"))
-                    lines += changed(block.old_text or None, block.new_text, CHANGE)
+                    lines += changed(block.old_text if block.old_text is not UNSET else None, block.new_text, CHANGE)
                 case TerminalEmbed():
                     printed = [Line(text, "dim") for text in self._output_of(block.terminal_id).splitlines()]
                     left_out = len(printed) - PRINTED

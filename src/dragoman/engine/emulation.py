@@ -74,6 +74,8 @@ class Emulation:
         try:
             params = read(row.params if row is not None else None, source)
         except ProtocolError as error:
+            if row is not None and not row.request:
+                connection.say_once(f"not passed on: {method}: {error.message}")
             done(None, error)
             return
         is_request = row is not None and row.request

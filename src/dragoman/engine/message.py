@@ -62,5 +62,5 @@ class Incoming:
     def values(self) -> Any:
         """The params as plain values of the vocabulary, with the members no type knows."""
         if type(self.source) is Raw and self._speech is not None and self.row is not None:
-            return self._speech.reread(self.method, self.source)
+            self.source = self._speech.reread(self.method, self.source)
         return values(self.source)

@@ -57,7 +57,7 @@ class Relay:
         self.front = Connection(
             transport,
             Side.AGENT,
-            {"initialize": self._initialize, "$/cancel_request": self._cancel_request},
+            {"initialize": self._initialize, "$/cancel_request": self._cancelling(Side.AGENT)},
             fallback=self._to_agent,
             settings=settings(permission=permission),
             speaks=None if client_dialect == "auto" else find_dialect(client_dialect),
@@ -91,7 +91,7 @@ class Relay:
     async def _introduce(self, incoming: Incoming, done: Done) -> None:
         """Start the agent with what the client offers, and tell the client what the agent offers."""
         back = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
-        handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_request, **back}
+        handlers: dict[str, Handler] = {"$/cancel_request": self._cancelling(Side.CLIENT), **back}
         side = values(incoming.params.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
             self._dial.cwd = side["workingDirectory"]
@@ -222,14 +222,16 @@ class Relay:
             self._forwarded[receiver, origin] = (target, id)
         return None
 
-    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
-        """Ids are our own on each side: name the request as the other side knows it."""
-        found = None
-        for side in Side:
-            found = found or self._forwarded.get((side, incoming.params.request_id))
-        if found is not None:
-            target, id = found
-            target.notify("$/cancel_request", {"requestId": id})
+    def _cancelling(self, receiver: Side) -> Handler:
+        """`$/cancel_request` towards `receiver`: ids are our own on each side, so name the request as it knows it."""
+
+        def cancel(incoming: Incoming, _: Done) -> None:
+            found = self._forwarded.get((receiver, incoming.params.request_id))
+            if found is not None:
+                target, id = found
+                target.notify("$/cancel_request", {"requestId": id})
+
+        return cancel
 
     def _note_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
         """Tell, once for each kind of message, what the other dialect has no words for."""
