@@ -1,0 +1,295 @@
+"""Peers written by hand: a client of any dialect that serves files, terminals and questions, and frames being watched.
+
+The client speaks raw wire JSON from the table of words; nothing of Dragoman but its memory transport is used. `Watched`
+stands before an agent's transport and keeps every frame that passes, so that a test sees both ends of an interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from dragoman import Agent, ConnectionFailed
+from dragoman.roles.dial import Dial
+from dragoman.roles.relay import Relay
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.contract import Transport
+from dragoman.transport.memory import pair
+from dragoman.wire.frames import Frame
+from tests.pairs.words import WORDS, Event, Json, Words
+
+CWD = "/home/user/project"
+BOUND = 20.0
+
+# What a client's terminal prints.
+OUTPUT = "two files\n"
+
+
+class HandClient:
+    """A client of one dialect, answering what it is asked from its own small world."""
+
+    def __init__(self, transport: Transport, words: Words, *, allow: bool = True) -> None:
+        self.words = words
+        self.allow = allow
+        self.files = {f"{CWD}/note.txt": "one\ntwo\nthree\n"}
+        self.calls: list[Json] = []  # requests of the agent
+        self.events: list[Event] = []  # updates, as the words read them
+        self.updates: list[Json] = []  # updates, as they came
+        self.session = ""
+        self.on_event: Callable[[Event], None] | None = None
+        self._peer = ScriptedPeer(transport)
+        self._ids = 100
+        self._pushed = False
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Json) -> Json:
+        """Ask; serve the agent until the answer comes."""
+        return await self.answer(self.ask(method, params))
+
+    def ask(self, method: str, params: Json) -> int:
+        """Ask without waiting; gives the id."""
+        self._ids += 1
+        self._peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
+        return self._ids
+
+    def tell(self, method: str, params: Json) -> None:
+        """Say a notification."""
+        self._peer.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def answer(self, id: int) -> Json:
+        """The answer with this id: result or error; everything before it is served."""
+        while True:
+            message = await self._peer.receive()
+            if "method" not in message:
+                if message.get("id") == id:
+                    return message
+                continue
+            self._serve(message)
+
+    async def event(self, wanted: Event) -> None:
+        """Serve the agent until it says this."""
+        while wanted not in self.events:
+            self._serve(await self._peer.receive())
+
+    async def open(self, *, files: bool = True, terminals: bool = True) -> None:
+        """Initialize and make a session."""
+        words = self.words
+        introduced = await self.request("initialize", words.initialize(files, terminals, CWD))
+        assert "result" in introduced, introduced
+        made = await self.request("session/new", words.new(CWD, "chosen-by-client"))
+        assert "result" in made, made
+        self.session = words.opened(made["result"], "chosen-by-client")
+        self.events.clear()
+
+    async def prompt(self, text: str) -> Json:
+        """One turn; its result or error."""
+        return await self.request("session/prompt", self.words.prompt(self.session, text))
+
+    # --- serving ------------------------------------------------------------------------------------------------
+
+    def _serve(self, message: Json) -> None:
+        if message["method"] == "session/update":
+            self._hear(message["params"])
+        elif "id" in message:
+            self.calls.append(message)
+            reply = self._reply(message["method"], message.get("params", {}))
+            self._peer.send({"jsonrpc": "2.0", "id": message["id"], **reply})
+
+    def _hear(self, params: Json) -> None:
+        self.updates.append(params)
+        event = self.words.event(params)
+        if event[0] == "available_commands_update" or event[0] == "available_commands":
+            return
+        self.events.append(event)
+        if event[0] == "asks":  # crow: the question is an update, and the answer a message of its own
+            wanted = ("Allow",) if self.allow else ("Reject", "Deny")
+            options = params["update"]["permission_options"]
+            chosen = next(option["id"] for option in options if option["title"].startswith(wanted))
+            self.tell(
+                "permission_response", {"session_id": self.session, "tool_call_id": event[1], "option_id": chosen}
+            )
+
+    def _reply(self, method: str, params: Json) -> Json:
+        words = self.words
+        if method == "fs/read_text_file":
+            if params["path"] not in self.files:
+                return {"error": {"code": -32002, "message": "no such file", "data": {"kind": "resource_not_found"}}}
+            return {"result": words.content(self._excerpt(params))}
+        if method == "fs/write_text_file":
+            self.files[params["path"]] = params["content"]
+            return {"result": words.written}
+        if method == "session/request_permission":
+            return {"result": self._decide(params)}
+        if method == "terminal/create":
+            return {"result": words.terminal("t1")}
+        if method == "terminal/output":
+            return {"result": words.screen(OUTPUT)}
+        if method == "terminal/wait_for_exit":
+            if words.name == "draft" and not self._pushed:  # the draft pushes what was printed
+                self._pushed = True
+                self.ask("terminal/output", {"terminalId": "t1", "data": OUTPUT, "stream": "stdout"})
+            return {"result": words.ended(0)}
+        if method in ("terminal/kill", "terminal/release"):
+            return {"result": words.done("killed" if method == "terminal/kill" else "released")}
+        return {"error": {"code": -32601, "message": f"no {method} here"}}
+
+    def _excerpt(self, params: Json) -> str:
+        lines = self.files[params["path"]].splitlines(keepends=True)
+        first = int(params.get("line") or params.get("startLine") or 1)
+        last = int(params["endLine"]) if "endLine" in params else first - 1 + int(params.get("limit", len(lines)))
+        return "".join(lines[first - 1 : last])
+
+    def _decide(self, params: Json) -> Json:
+        if self.words.name == "draft":
+            return {"granted": True, "scope": "once"} if self.allow else {"granted": False}
+        wanted = "allow_once" if self.allow else "reject_once"
+        chosen = next(option["optionId"] for option in params["options"] if option["kind"] == wanted)
+        return {"outcome": {"outcome": "selected", "optionId": chosen}}
+
+
+Act = Callable[["HandAgent", Json], Awaitable[Json | None]]
+
+
+class HandAgent:
+    """An agent of one dialect that does in each turn what the test tells it, asked or not."""
+
+    def __init__(self, transport: Transport, words: Words, act: Act) -> None:
+        self.words = words
+        self.session = "made-by-agent"
+        self.introduced: Json = {}
+        self._act = act
+        self._peer = ScriptedPeer(transport)
+        self._ids = 500
+        self._later: list[Json] = []
+
+    async def serve(self) -> None:
+        """Answer until the client leaves; `act` gives what a prompt is answered with."""
+        while True:
+            message = self._later.pop(0) if self._later else await self._peer.receive()
+            method, params = message.get("method"), message.get("params", {})
+            if method == "initialize":
+                self.introduced = params
+                self._answer(message, self.words.introduction)
+            elif method == "session/new":
+                self.session = params.get("session_id", self.session)
+                self._answer(message, self.words.made(self.session))
+            elif method == "session/prompt":
+                self._answer(message, await self._act(self, params) or self.words.stopped)
+            elif method == "cancel":
+                self._answer(message, {})
+
+    def tell(self, method: str, params: Json) -> None:
+        """Say a notification."""
+        self._peer.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def call(self, method: str, params: Json) -> Json:
+        """Ask the client, and give its answer; what else it says meanwhile is dealt with later."""
+        self._ids += 1
+        self._peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
+        while True:
+            message = await self._peer.receive()
+            if "method" not in message and message.get("id") == self._ids:
+                return message
+            self._later.append(message)
+
+    def _answer(self, message: Json, result: Json) -> None:
+        said = result if "error" in result else {"result": result}
+        self._peer.send({"jsonrpc": "2.0", "id": message["id"], **said})
+
+
+class Watched:
+    """A transport that keeps what passes: `heard` from the other end, `said` to it."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.peer = inner.peer
+        self.heard: list[Json] = []
+        self.said: list[Json] = []
+
+    async def receive(self) -> list[Frame]:
+        frames = await self._inner.receive()
+        self.heard.extend(msgspec.json.decode(frame) for frame in frames if isinstance(frame, bytes))
+        return frames
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        self.said.append(msgspec.json.decode(data))
+        self._inner.send(data, session)
+
+    def congested(self) -> bool:
+        return self._inner.congested()
+
+    async def drain(self) -> None:
+        await self._inner.drain()
+
+    async def close(self, reason: str = "") -> None:
+        await self._inner.close(reason)
+
+    def calls(self, method: str) -> list[Json]:
+        """What the agent was asked or told by this method."""
+        return [frame["params"] for frame in self.heard if frame.get("method") == method]
+
+
+class Meeting:
+    """A client of one dialect, an agent of another, and an interpreter between them; both wires are open."""
+
+    def __init__(self, client: HandClient, wire: Watched, reports: list[str], theirs: Words) -> None:
+        self.client = client
+        self.wire = wire  # the agent's end
+        self.reports = reports
+        self.theirs = theirs  # the agent's words
+
+    @property
+    def agent_events(self) -> list[Event]:
+        """What the agent said, read from its own wire."""
+        said = [self.theirs.event(frame["params"]) for frame in self.wire.said if frame.get("method") == _UPDATE]
+        return [event for event in said if event[0] not in ("available_commands_update", "available_commands")]
+
+
+_UPDATE = "session/update"
+
+
+@asynccontextmanager
+async def meeting(
+    client: str, agent: str, who: Agent | Act, *, allow: bool = True, permission: str = "ask"
+) -> AsyncIterator[Meeting]:
+    """Let a hand-written client of one dialect meet `who` in another: an Agent of ours, or what a hand does."""
+    reports: list[str] = []
+    async with asyncio.timeout(BOUND):
+        front, outside = pair()
+        back, inside = pair()
+        wire = Watched(inside)
+        if isinstance(who, Agent):
+            who.dialect = agent
+            serving = asyncio.create_task(who.serve(wire, report=reports.append))
+        else:
+            serving = asyncio.create_task(_until_left(HandAgent(wire, WORDS[agent], who)))
+        relay = Relay(
+            front,
+            Dial(back, dialect=agent, cwd=CWD, report=reports.append),
+            client_dialect="banjo" if client == "banjo" else "auto",  # banjo's client cannot be told from v1's
+            permission=permission,
+            report=reports.append,
+        )
+        running = asyncio.create_task(relay.run())
+        try:
+            yield Meeting(HandClient(outside, WORDS[client], allow=allow), wire, reports, WORDS[agent])
+        finally:
+            await outside.close()
+            await asyncio.gather(running, serving)
+
+
+async def _until_left(agent: HandAgent) -> None:
+    try:
+        await agent.serve()
+    except ConnectionFailed:
+        return
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end."""
+    asyncio.run(work)

@@ -1,0 +1,505 @@
+"""Twenty-five pairs: a client of each dialect with an agent of each dialect, an interpreter between them.
+
+Both peers speak raw wire JSON: the client is written by hand, the agent's own wire is watched. What is said at one end
+is read at the other with the words of its own dialect; what a dialect has no word for stands in a table here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError, Turn
+from dragoman.schema.plan import PlanEntry
+from tests.pairs.peers import CWD, OUTPUT, HandAgent, Meeting, meeting, run
+from tests.pairs.words import WORDS, Event, Json
+
+ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text(encoding="utf-8"))
+CODES: dict[str, dict[str, int]] = ERRORS["codes"]  # kind -> dialect -> number
+MEANINGS: dict[str, dict[str, str]] = ERRORS["kinds"]  # dialect -> number -> the first kind with it
+
+NOTE = f"{CWD}/note.txt"
+BEFORE, AFTER = "one\ntwo\nthree\n", "one\n2\nthree\n"
+
+pairs = pytest.mark.parametrize("agent", WORDS)
+clients = pytest.mark.parametrize("client", WORDS)
+
+
+def actor() -> Agent:
+    """An agent that does what one word says."""
+    agent = Agent("actor", version="1")
+
+    @agent.prompt
+    async def act(turn: Turn) -> str | None:
+        word, _, rest = turn.text.partition(" ")
+        return await ACTS[word](turn, rest)
+
+    return agent
+
+
+async def talk(turn: Turn, _: str) -> None:
+    await turn.think("Hm.")
+    await turn.plan(
+        PlanEntry(content="Look", priority="high", status="completed"),
+        PlanEntry(content="Leap", priority="low", status="in_progress"),
+    )
+    await turn.say("Hello ")
+    await turn.say("you")
+
+
+TALK: list[Event] = [
+    ("thinks", "Hm."),
+    ("plans", ("Look", "completed"), ("Leap", "in_progress")),
+    ("says", "Hello "),
+    ("says", "you"),
+]
+
+
+async def edit(turn: Turn, _: str) -> None:
+    async with turn.tool("edit_note", name="edit_note", kind="edit", input={"path": NOTE}, paths=[NOTE]) as call:
+        before = await turn.files.read(NOTE)
+        if not await call.ask():
+            await turn.say("Then not.")
+            return
+        after = before.replace("two", "2")
+        await turn.files.write(NOTE, after)
+        await call.diff(NOTE, before, after)
+
+
+async def dare(turn: Turn, _: str) -> None:
+    await turn.say("Allowed." if await turn.ask("Fetch a page", kind="fetch") else "Refused.")
+
+
+async def read(turn: Turn, _: str) -> None:
+    await turn.say(await turn.files.read(NOTE, line=2, limit=1))
+
+
+async def list_(turn: Turn, _: str) -> None:
+    async with turn.tool("list_files", name="list_files", kind="execute", input={"command": "ls -l"}) as call:
+        async with await turn.terminals.create("ls", ["-l"], cwd=CWD) as terminal:
+            await call.terminal(terminal.id)
+            code = await terminal.wait()
+            shown = await terminal.output()
+    await turn.say(f"{code} {shown.exit_code} {shown.output}")
+
+
+async def wait(turn: Turn, _: str) -> None:
+    async with turn.tool("wait_for_it", name="wait_for_it", kind="other") as call:
+        await call.start()
+        await turn.say("Working")
+        await asyncio.get_running_loop().create_future()
+
+
+async def fail(_: Turn, kind: str) -> None:
+    raise ProtocolError(kind, "as you wish")
+
+
+async def stop(_: Turn, reason: str) -> str:
+    return reason
+
+
+ACTS: dict[str, Callable[[Turn, str], Awaitable[str | None]]] = {
+    "talk": talk,
+    "edit": edit,
+    "dare": dare,
+    "read": read,
+    "list": list_,
+    "wait": wait,
+    "fail": fail,
+    "stop": stop,
+}
+
+
+def without_questions(events: list[Event]) -> list[Event]:
+    """Crow's questions are updates; what all dialects have in common are the others."""
+    return [event for event in events if event[0] != "asks"]
+
+
+# --- saying ---------------------------------------------------------------------------------------------------
+
+
+@clients
+@pairs
+def test_text_thoughts_and_plans_arrive_in_order(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            answer = await met.client.prompt("talk")
+            assert met.theirs.asked(met.wire.calls("session/prompt")[0]) == "talk"
+            assert met.agent_events == TALK
+            assert met.client.events == TALK
+            assert met.client.words.reason(answer["result"]) in ("end_turn", "ok")
+
+    run(main())
+
+
+# --- working --------------------------------------------------------------------------------------------------
+
+# How a change of a file looks in each dialect; None where tool calls have no such content.
+HUNK = "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
+DIFFS: dict[str, Event | None] = {
+    "v1": ("diff", NOTE, BEFORE, AFTER),
+    "banjo": ("diff", NOTE, BEFORE, AFTER),
+    "2025.1": None,
+    "crow": None,
+    "draft": ("diff", NOTE, HUNK),
+}
+
+
+def diff_seen(client: str, agent: str) -> list[Event]:
+    """The diff as the client sees it; out of hunks nobody can tell whether the last line was ended."""
+    shown = DIFFS[client] if DIFFS[agent] is not None else None
+    if shown is not None and agent == "draft" and client != "draft":
+        shown = ("diff", NOTE, BEFORE.rstrip("\n"), AFTER.rstrip("\n"))
+    return [] if shown is None else [shown]
+
+
+@clients
+@pairs
+def test_a_tool_call_asks_reads_writes_and_shows_its_diff(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            await met.client.prompt("edit")
+            waiting = "awaiting_permission" if client == agent == "draft" else "pending"
+            given = None if "crow" in (client, agent) else {"path": NOTE}
+            assert without_questions(met.client.events) == [
+                ("calls", "call_1_1", "edit_note", given),
+                ("works", "call_1_1", waiting),
+                ("works", "call_1_1", "in_progress"),
+                ("works", "call_1_1", "in_progress", *diff_seen(client, agent)),
+                ("works", "call_1_1", "completed"),
+            ]
+            assert met.client.files[NOTE] == AFTER
+            served = {call["method"]: call["params"] for call in met.client.calls}
+            place = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
+            assert served["fs/read_text_file"] == {**place, "path": NOTE}
+            assert served["fs/write_text_file"] == {**place, "path": NOTE, "content": AFTER}
+            assert is_question_about_the_note(client, agent, asked(met), met.client.session)
+            assert answered(met) == verdict(agent, "allow_once")
+
+    run(main())
+
+
+def asked(met: Meeting) -> Any:
+    """What the client was asked, on its own wire; None when it was not."""
+    for call in met.client.calls:
+        if call["method"] == "session/request_permission":
+            return call["params"]
+    return next((params for params in met.client.updates if params.get("update", {}).get("@type") == ASKS), None)
+
+
+ASKS = "permission_request"
+
+
+def is_question_about_the_note(client: str, agent: str, params: Any, session: str) -> bool:
+    """Whether the client was asked in its own words; neither end of 2025.1 has a word for asking."""
+    if "2025.1" in (client, agent):
+        return params is None
+    if client == "crow":
+        update = params["update"]
+        return (params["sessionId"], update["tool_call_id"], update["title"]) == (session, "call_1_1", "edit_note")
+    if client == "draft":
+        kind = "mcp_tool" if agent == "crow" else "file_write"  # a crow agent says neither kind nor path
+        on = "edit_note" if agent == "crow" else NOTE
+        return (params["operation"], params["resource"], params["toolCallId"]) == (kind, on, "call_1_1")
+    kinds = [option["kind"] for option in params["options"]]
+    call = params["toolCall"]["toolCallId"]
+    return (params["sessionId"], call) == (session, "call_1_1") and {"allow_once", "reject_once"} <= set(kinds)
+
+
+def answered(met: Meeting) -> Any:
+    """What the agent got as an answer to its question, on its own wire; None when it asked nothing."""
+    ids = [frame["id"] for frame in met.wire.said if frame.get("method") == "session/request_permission"]
+    for frame in met.wire.heard:
+        if frame.get("method") == "permission_response":
+            return met.theirs.granted(frame["params"])
+        if "method" not in frame and frame["id"] in ids:
+            return met.theirs.granted(frame["result"])
+    return None
+
+
+def verdict(agent: str, option: str) -> Any:
+    """An answer as each agent hears it; a 2025.1 agent cannot ask."""
+    return {"2025.1": None, "crow": option, "draft": option.startswith("allow")}.get(
+        agent, {"outcome": "selected", "optionId": option}
+    )
+
+
+@pytest.mark.item("002-09")
+@clients
+@pairs
+def test_a_refusal_reaches_the_agent(client: str, agent: str) -> None:
+    """A 2025.1 client cannot be asked; what it does not carry out itself is refused for it."""
+
+    async def main() -> None:
+        async with meeting(client, agent, actor(), allow=False) as met:
+            await met.client.open()
+            await met.client.prompt("dare")
+            assert met.client.events[-1] == ("says", "Refused.")
+            assert (asked(met) is None) == ("2025.1" in (client, agent))
+            assert answered(met) == verdict(agent, "reject_once")
+
+    run(main())
+
+
+@clients
+@pairs
+def test_lines_of_a_file_are_read_through_the_client(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            await met.client.prompt("read")
+            (call,) = met.client.calls
+            ranges: Json = {"v1": LINES, "banjo": LINES, "crow": LINES, "draft": {"startLine": 2, "endLine": 2}}
+            named = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
+            # A 2025.1 agent asks for whole files and cuts them itself, a 2025.1 client gives nothing else.
+            assert call["params"] == {**named, "path": NOTE, **({} if agent == "2025.1" else ranges.get(client, {}))}
+            assert [event[1].rstrip("\n") for event in met.client.events] == ["two"]
+
+    run(main())
+
+
+LINES = {"line": 2, "limit": 1}
+
+
+@clients
+@pairs
+def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            await met.client.prompt("list")
+            assert met.client.events[-1] == ("says", f"0 0 {OUTPUT}")
+            (created,) = [call["params"] for call in met.client.calls if call["method"] == "terminal/create"]
+            line = {"command": "ls -l", "cwd": CWD}
+            words = {"command": "ls", "args": ["-l"], "cwd": CWD}
+            shell = {"command": "/bin/sh", "args": ["-c", "ls -l"], "cwd": CWD}
+            named = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
+            created.pop("_meta", None)
+            assert created == {**named, **(line if client == "2025.1" else shell if agent == "2025.1" else words)}
+            others = [call["method"] for call in met.client.calls[1:]]
+            assert others[-1] == "terminal/release"
+            # The draft pushes output instead of being asked for it.
+            assert ("terminal/output" in others) == (client != "draft")
+
+    run(main())
+
+
+# --- ending ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("002-06", "003-08")
+@clients
+@pairs
+def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_words(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            hand, words = met.client, met.client.words
+            await hand.open()
+            prompt = hand.ask("session/prompt", words.prompt(hand.session, "wait"))
+            await hand.event(("says", "Working"))
+            method, params = words.cancel(hand.session)
+            if words.cancel_is_request:
+                assert (await hand.request(method, params))["result"] == {}
+            else:
+                hand.tell(method, params)
+            answer = await hand.answer(prompt)
+            assert words.reason(answer["result"]) == "cancelled"
+            is_said = client == agent == "draft"
+            assert hand.events[-1] == ("works", "call_1_1", "cancelled" if is_said else "failed")
+            said, _ = WORDS[agent].cancel("")
+            frames = [frame for frame in met.wire.heard if frame.get("method") == said]
+            assert [("id" in frame) for frame in frames] == [agent == "crow"]
+            # The session goes on.
+            assert "result" in await hand.prompt("talk")
+
+    run(main())
+
+
+REASONS: dict[str, dict[str, str]] = {  # a reason -> how each dialect says it, where it is not said as it is
+    "end_turn": {"2025.1": "ok"},
+    "max_tokens": {"crow": "end_turn"},
+    "refusal": {"crow": "end_turn", "draft": "end_turn"},
+    "max_turn_requests": {"crow": "end_turn", "draft": "max_tokens"},
+}
+
+
+@clients
+@pairs
+def test_stop_reasons_are_said_as_far_as_both_dialects_have_them(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            for reason, said in REASONS.items():
+                answer = await met.client.prompt(f"stop {reason}")
+                heard = said.get(agent, reason)  # what the agent could say of it
+                heard = {"ok": "end_turn"}.get(heard, heard)
+                assert met.client.words.reason(answer["result"]) == REASONS[heard].get(client, heard)
+
+    run(main())
+
+
+KINDS = (
+    Kind.INVALID_PARAMS,
+    Kind.INTERNAL_ERROR,
+    Kind.AUTH_REQUIRED,
+    Kind.SESSION_NOT_FOUND,
+    Kind.RESOURCE_NOT_FOUND,
+    Kind.PERMISSION_DENIED,
+    Kind.RATE_LIMITED,
+    Kind.TIMEOUT,
+    Kind.INVALID_STATE,
+)
+
+
+@clients
+@pairs
+def test_an_error_has_the_number_that_each_dialect_gives_its_kind(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            for kind in KINDS:
+                error = (await met.client.prompt(f"fail {kind}"))["error"]
+                assert (error["code"], error["message"]) == (CODES[kind][client], "as you wish")
+                assert error["data"]["kind"] == kind
+                told = [frame["error"] for frame in met.wire.said if "error" in frame][-1]
+                assert told["code"] == CODES[kind][agent]
+
+    run(main())
+
+
+@clients
+@pairs
+def test_an_error_of_an_agent_that_knows_only_numbers_is_understood(client: str, agent: str) -> None:
+    """The same number means different things: -32001 is auth_required to a draft agent, and not found in 2025.1."""
+
+    async def refuse(hand: HandAgent, params: Json) -> Json:
+        return {"error": {"code": CODES[hand.words.asked(params)][agent], "message": "no"}}
+
+    async def main() -> None:
+        async with meeting(client, agent, refuse) as met:
+            await met.client.open()
+            for kind in (Kind.AUTH_REQUIRED, Kind.PERMISSION_DENIED, Kind.RESOURCE_NOT_FOUND, Kind.INVALID_PARAMS):
+                error = (await met.client.prompt(kind))["error"]
+                meant = MEANINGS[agent][str(CODES[kind][agent])]
+                assert (error["code"], error["message"]) == (CODES[meant if client != agent else kind][client], "no")
+
+    run(main())
+
+
+# --- loading --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("002-05")
+@clients
+@pairs
+def test_loading_a_session_replays_it_before_the_answer(client: str, agent: str) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            hand = met.client
+            await hand.open()
+            await hand.prompt("talk")
+            hand.events.clear()
+            answer = await hand.request("session/load", hand.words.load(hand.session, CWD))
+            assert "result" in answer, answer
+            spoken = [event for event in hand.events if event[0] == "says"]
+            rest = [event for event in hand.events if event[0] != "says"]
+            assert rest == [("hears", "talk"), *TALK[:2]]
+            assert "".join(event[1] for event in spoken) == "Hello you"
+            if client == "draft":
+                assert answer["result"] == {
+                    "sessionId": hand.session,
+                    "workingDirectory": CWD,
+                    "mode": "default",
+                    "configOptions": {},
+                    "messageCount": 3,
+                }
+            # The replayed session takes prompts like any other.
+            assert "result" in await hand.prompt("talk")
+
+    run(main())
+
+
+# --- what is not offered --------------------------------------------------------------------------------------
+
+
+@clients
+@pairs
+def test_a_client_without_files_and_terminals_is_never_sent_such_calls(client: str, agent: str) -> None:
+    """Capabilities are lowered truthfully, and an agent that calls anyway is told so in its own number."""
+    answers: list[Json] = []
+
+    async def insist(hand: HandAgent, _: Json) -> None:
+        answers.append(hand.introduced)
+        answers.append(await hand.call("fs/read_text_file", hand.words.read(hand.session, NOTE)))
+        answers.append(await hand.call("terminal/create", hand.words.run(hand.session, "ls")))
+
+    async def main() -> None:
+        async with meeting(client, agent, insist) as met:
+            await met.client.open(files=False, terminals=False)
+            await met.client.prompt("go")
+            introduced, *refused = answers
+            assert met.theirs.offers(introduced) == (False, False)
+            assert [answer["error"]["code"] for answer in refused] == [CODES[Kind.CAPABILITY_UNSUPPORTED][agent]] * 2
+            assert [answer["error"]["data"]["kind"] for answer in refused] == [Kind.CAPABILITY_UNSUPPORTED] * 2
+            assert met.client.calls == []
+
+    run(main())
+
+
+@clients
+@pairs
+def test_what_the_client_offers_reaches_the_agent_in_its_own_words(client: str, agent: str) -> None:
+    async def main() -> None:
+        for files, terminals in ((True, False), (False, True), (True, True)):
+            async with meeting(client, agent, actor()) as met:
+                await met.client.open(files=files, terminals=terminals)
+                assert met.theirs.offers(met.wire.calls("initialize")[0]) == (files, terminals)
+
+    run(main())
+
+
+# --- a client that cannot be asked ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "permission", "outcome"),
+    [(True, "ask", "allow_once"), (False, "ask", "reject_once"), (True, "deny", "reject_once")],
+)
+@pytest.mark.parametrize("agent", [name for name in WORDS if name != "2025.1"])
+def test_a_2025_client_allows_what_it_carries_out_unless_told_otherwise(
+    agent: str, files: bool, permission: str, outcome: str
+) -> None:
+    async def ask(turn: Turn, _: str) -> None:
+        async with turn.tool("edit_note", kind="edit", paths=[NOTE]) as call:
+            await call.ask()
+
+    async def main() -> None:
+        one = Agent("asker", version="1")
+        one.prompt(lambda turn: ask(turn, ""))
+        async with meeting("2025.1", agent, one, permission=permission) as met:
+            await met.client.open(files=files)
+            await met.client.prompt("go")
+            assert answered(met) == verdict(agent, outcome)
+            assert met.client.calls == []
+            decisions = [text for text in met.reports if text.startswith("permission for edit_note")]
+            assert len(decisions) == 1
+            assert outcome in decisions[0]
+
+    run(main())
+
+
+def test_a_2025_client_can_be_taken_to_allow_everything() -> None:
+    async def main() -> None:
+        async with meeting("2025.1", "v1", actor(), permission="allow") as met:
+            await met.client.open(files=False)
+            await met.client.prompt("dare")
+            assert met.client.events[-1] == ("says", "Allowed.")
+
+    run(main())
