@@ -37,9 +37,9 @@ def error(asked: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": asked["id"], "error": value}
 
 
-def update(kind: str, session: str = SESSION, **members: Any) -> dict[str, Any]:
+def update(tag: str, session: str = SESSION, /, **members: Any) -> dict[str, Any]:
     """A session/update."""
-    params = {"sessionId": session, "update": {"sessionUpdate": kind, **members}}
+    params = {"sessionId": session, "update": {"sessionUpdate": tag, **members}}
     return {"jsonrpc": "2.0", "method": "session/update", "params": params}
 
 

@@ -1,0 +1,446 @@
+"""What real peers put into their messages, numbers 20 to 26 and 32 to 38 of peers.md, and what becomes of it here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError
+from dragoman.schema.base import Unknown
+from dragoman.schema.methods import find
+from dragoman.schema.side import Side
+from dragoman.schema.toolcall import TerminalEmbed
+from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
+from dragoman.testing import ScriptedPeer
+from tests.quirks.played import (
+    SESSION,
+    agent_served,
+    chunk,
+    client,
+    error,
+    in_session,
+    open_session,
+    prompting,
+    result,
+    run,
+    serve,
+    update,
+    whole,
+)
+
+ALL = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}, "fork": {}, "close": {}, "delete": {}}}
+
+
+async def hear(*frames: dict[str, Any]) -> Any:
+    """The session of our client after these frames were read; none of them may be answered or reported."""
+    reports: list[str] = []
+
+    async def part(peer: ScriptedPeer) -> None:
+        for frame in frames:
+            peer.send(frame)
+
+    async with in_session(whole(part), report=reports.append) as session:
+        await session.remote.request("_end", {})
+    assert reports == []
+    return session
+
+
+@pytest.mark.parametrize("key", ["modelId", "id"])
+def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) -> None:
+    """peers.md 20: `models` and session/set_model are gone from the schema and in use; droid needs them."""
+    models = {
+        "currentModelId": "$runtime|openai|fake-model(openai)",
+        "availableModels": [
+            {key: "$runtime|openai|fake-model(openai)", "name": "fake", "description": None},
+            {key: "gpt-6.1-sol[low]", "name": "sol", "_meta": {"contextLimit": 1}},
+        ],
+    }
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": SESSION, "models": models})
+        asked = await serve(peer, "session/set_model", {})
+        assert asked["params"] == {"sessionId": SESSION, "modelId": "gpt-6.1-sol[low]"}
+
+    async def main() -> None:
+        async with client(part) as agent:
+            session = await agent.open("/")
+            (option,) = session.options
+            assert (option.category, option.current_value) == ("model", "$runtime|openai|fake-model(openai)")
+            assert [choice.value for choice in option.values][1] == "gpt-6.1-sol[low]"
+            await session.set_option(option.id, "gpt-6.1-sol[low]")
+            assert [one.current_value for one in session.options] == ["gpt-6.1-sol[low]"]
+
+    run(main())
+
+
+def test_members_nobody_told_of_fail_nothing() -> None:
+    """peers.md 21"""
+    introduction = {
+        "agentCapabilities": {
+            **ALL,
+            "providers": {},
+            "mcpCapabilities": {"acp": True},
+            "sessionCapabilities": {**ALL["sessionCapabilities"], "subagents": {}, "title": {}, "systemPrompt": {}},  # type: ignore[dict-item]
+        },
+        "authMethods": [{"id": "key", "name": "Key", "type": "env_var", "vars": [{"name": "API_KEY"}]}],
+    }
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": SESSION, "surprise": {"a": [1]}})
+        asked = await peer.expect(method="session/prompt")
+        peer.send(update("agent_message_chunk", timestamp=1, content={"type": "text", "text": "hi", "odd": 1}))
+        peer.send(update("tool_call", toolCallId="c", title="t", name="Write", odd=None))
+        peer.send(result(asked, {"stopReason": "cancelled", "usage": None, "odd": 1}))
+        asked = await peer.expect(method="session/prompt")
+        usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3, "cachedReadTokens": 0, "odd": 4}
+        peer.send(result(asked, {"stopReason": "end_turn", "usage": usage}))
+        await serve(peer, "session/resume", {"sessionId": SESSION})
+
+    async def main() -> None:
+        async with client(part, introduction) as agent:
+            session = await agent.open("/")
+            async with session.prompt("go") as turn:
+                assert len([one async for one in turn]) == 2
+            assert turn.usage is None
+            assert session.tool_calls["c"].name == "Write"
+            async with session.prompt("go") as turn:
+                pass
+            assert turn.usage is not None
+            assert turn.usage.total_tokens == 3
+            await agent.resume(session.id, "/")
+
+    run(main())
+
+
+def test_a_reason_in_session_cancel_is_no_fault() -> None:
+    """peers.md 21: acp.el says why it cancels."""
+    agent = Agent("quiet", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.ask("wait")
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            session = await open_session(peer)
+            peer.send(prompting(session))
+            await peer.expect(method="session/request_permission")
+            why = {"sessionId": session, "reason": "User cancelled"}
+            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": why})
+            await peer.expect(method="$/cancel_request")
+            await peer.expect(id="prompt", result={"stopReason": "cancelled"})
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "refusal"),
+    [
+        ("session/resume", {"code": -32601, "message": "Method not found"}),
+        ("session/load", {"code": -32603, "message": "No previous sessions found"}),
+        ("session/load", {"code": -32602, "message": "Session s1 is already loaded"}),
+    ],
+)
+def test_what_was_advertised_may_be_refused_and_the_session_lives_on(method: str, refusal: dict[str, Any]) -> None:
+    """peers.md 22"""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": SESSION})
+        peer.send(error(await peer.expect(method=method), refusal))
+        asked = await peer.expect(method="session/prompt")
+        peer.send(chunk("alive"))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def main() -> None:
+        async with client(part, {"agentCapabilities": ALL}) as agent:
+            session = await agent.open("/")
+            with pytest.raises(ProtocolError) as caught:
+                await (agent.load if method == "session/load" else agent.resume)(session.id, "/")
+            assert caught.value.code == refusal["code"]
+            assert await session.ask("go") == "alive"
+
+    run(main())
+
+
+DIFF = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        update("tool_call", toolCallId="c", title="t", content=[DIFF]),
+        update("tool_call", toolCallId="c", title="t", content=[{**DIFF, "oldText": "", "_meta": {"kind": "add"}}]),
+        update("tool_call", toolCallId="c", title="t", locations=[{"path": "/a", "line": None}]),
+        update("tool_call", toolCallId="c", title="t", locations=[{"path": "/a", "line": 0}]),
+        update("tool_call", toolCallId="c", title="t", rawInput=None, content=None, kind=None, status=None),
+        update("tool_call_update", toolCallId="c", title=None, locations=None),
+        update("available_commands_update", availableCommands=[{"name": "a", "description": "b", "input": None}]),
+        update("usage_update", used=1, size=2, cost=None),
+        update("session_info_update", title=None, updatedAt=None),
+    ],
+)
+def test_null_is_as_good_as_nothing(frame: dict[str, Any]) -> None:
+    """peers.md 23"""
+    session = run(hear(frame))
+    assert len(session.between) == 1
+    assert not isinstance(session.between[0], Unknown)
+
+
+def test_null_in_results_is_as_good_as_nothing() -> None:
+    """peers.md 23"""
+    option = {"id": "m", "name": "M", "description": None, "type": "select", "currentValue": "a", "category": None}
+    choices = [{"value": "a", "name": "A", "description": None}]
+
+    async def part(peer: ScriptedPeer) -> None:
+        opened = {"sessionId": SESSION, "modes": None, "configOptions": [{**option, "options": choices}], "_meta": None}
+        await serve(peer, "session/new", opened)
+        listed = {"sessions": [{"sessionId": "a", "cwd": "/", "title": None, "updatedAt": None}], "nextCursor": None}
+        await serve(peer, "session/list", listed)
+        await serve(peer, "session/prompt", {"stopReason": "end_turn", "usage": None})
+
+    async def main() -> None:
+        async with client(part, {"agentCapabilities": ALL, "agentInfo": None, "authMethods": None}) as agent:
+            session = await agent.open("/")
+            assert agent.info is None
+            assert [choice.value for choice in session.options[0].values] == ["a"]
+            page = await agent.sessions()
+            assert [one.session_id for one in page.sessions] == ["a"]
+            assert not page.next_cursor
+            assert await session.ask("go") == ""
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "introduction",
+    [
+        {},
+        {"agentCapabilities": {}},
+        {"agentCapabilities": {"mcpCapabilities": {}, "promptCapabilities": {}, "sessionCapabilities": {}}},
+        {"agentCapabilities": {"loadSession": False}, "agentInfo": {"name": "a", "version": "1"}},
+    ],
+)
+def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
+    """peers.md 24"""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": SESSION})
+
+    async def main() -> None:
+        async with client(part, introduction) as agent:
+            await agent.open("/")
+            with pytest.raises(ProtocolError) as caught:
+                await agent.load("x", "/")
+            assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "introduction",
+    [{}, {"clientCapabilities": {}}, {"clientCapabilities": {"fs": {}, "auth": {}}}, {"clientCapabilities": None}],
+)
+def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
+    """peers.md 24: no capabilities are none, and such a client is not asked for files."""
+    agent = Agent("reader", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.say(str(turn.terminals.lent))
+
+    async def main() -> None:
+        async with agent_served(agent, introduction) as peer:
+            peer.send(prompting(await open_session(peer)))
+            await peer.expect(params={"update": {"content": {"text": "False"}}})
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"field_meta": {"a": 1}}, {"terminal-auth": {"command": "x"}}, {"claudeCode": {"toolName": "Read"}}]
+)
+def test_meta_is_carried_wherever_it_stands(meta: dict[str, Any]) -> None:
+    """peers.md 25"""
+    said = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
+    said["params"]["_meta"] = meta
+    session = run(hear(said))
+    (heard,) = session.between
+    assert heard.meta == meta
+    assert heard.content.meta == meta
+
+
+def test_a_terminal_nobody_made_is_shown_not_looked_up() -> None:
+    """peers.md 26: codex names its own call where a terminal's id is due."""
+    shown = {"type": "terminal", "terminalId": "call_1", "_meta": {"terminal_info": {"cwd": "/"}}}
+    session = run(hear(update("tool_call", toolCallId="call_1", title="ls", content=[shown])))
+    (content,) = session.tool_calls["call_1"].content
+    assert isinstance(content, TerminalEmbed)
+    assert content.terminal_id == "call_1"
+
+
+def test_an_unknown_kind_of_update_is_given_as_it_came_and_answered_by_nobody() -> None:
+    """peers.md 32, peers.md P5"""
+    session = run(hear(update("brand_new_update_kind", stuff=[1, {"a": None}]), chunk("after")))
+    unknown, after = session.between
+    assert isinstance(unknown, Unknown)
+    assert (unknown.tag, unknown.raw["stuff"]) == ("brand_new_update_kind", [1, {"a": None}])
+    assert isinstance(after, AgentMessageChunk)
+
+
+def test_unknown_content_is_given_as_it_came() -> None:
+    """peers.md 32"""
+    session = run(hear(update("agent_message_chunk", content={"type": "hologram", "data": 1})))
+    (heard,) = session.between
+    assert isinstance(heard.content, Unknown)
+    assert heard.content.tag == "hologram"
+
+
+URL = "https://agentclientprotocol.com/protocol/session-modes#agent"
+
+
+@pytest.mark.parametrize(
+    "session_id", ["ses_e1f74f042ffe94LUmHgIQTu0T2", "2611151854-9cS2PP", "excellent-taupe-hound", "0", "", "a b/ü\n"]
+)
+def test_ids_are_any_text(session_id: str) -> None:
+    """peers.md 33: sessions of all shapes, modes that are URLs, values with brackets and bars."""
+    modes = {"currentModeId": URL, "availableModes": [{"id": URL, "name": "A"}, {"id": URL + "2", "name": "B"}]}
+    option = {"id": "$runtime|openai", "name": "R", "type": "select", "currentValue": "a[low]", "options": []}
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": session_id, "modes": modes, "configOptions": [option]})
+        asked = await serve(peer, "session/set_mode", {})
+        assert asked["params"] == {"sessionId": session_id, "modeId": URL + "2"}
+        asked = await serve(peer, "session/set_config_option", {"configOptions": [option]})
+        assert asked["params"] == {"sessionId": session_id, "configId": "$runtime|openai", "value": "b[low]"}
+        asked = await peer.expect(method="session/prompt", params={"sessionId": session_id})
+        peer.send(chunk("yes", session_id))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def main() -> None:
+        async with client(part) as agent:
+            session = await agent.open("/")
+            await session.set_mode(URL + "2")
+            await session.set_option("$runtime|openai", "b[low]")
+            assert await session.ask("go") == "yes"
+
+    run(main())
+
+
+def test_a_list_of_sessions_is_taken_as_it_is() -> None:
+    """peers.md 34: times without a zone, sessions of other folders, _meta."""
+    listed = [
+        {"sessionId": "a", "cwd": "/one", "updatedAt": "2026-11-15T18:54:12.624176"},
+        {"sessionId": "b", "cwd": "/two", "updatedAt": "2026-11-15T18:54:12Z", "_meta": {"size": 1}},
+        {"sessionId": "c", "cwd": "/two", "odd": True},
+    ]
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await serve(peer, "session/list", {"sessions": listed, "_meta": {}})
+        assert asked["params"] == {}
+        await serve(peer, "session/list", {"sessions": []})
+
+    async def main() -> None:
+        async with client(part, {"agentCapabilities": ALL}) as agent:
+            page = await agent.sessions()
+            assert [(one.session_id, one.cwd) for one in page.sessions] == [("a", "/one"), ("b", "/two"), ("c", "/two")]
+            assert page.sessions[0].updated_at == "2026-11-15T18:54:12.624176"
+            assert (await agent.sessions(cwd="/two")).sessions == []
+
+    run(main())
+
+
+def test_chunks_without_text_are_chunks() -> None:
+    """peers.md 35: qwen and fast-agent send them for their _meta; warnings come as text of the agent."""
+    empty = update("agent_message_chunk", content={"type": "text", "text": ""}, _meta={"usage": {"tokens": 1}})
+    session = run(hear(chunk("Model metadata not found\n"), empty))
+    assert [one.content.text for one in session.between] == ["Model metadata not found\n", ""]
+    assert session.between[1].meta == {"usage": {"tokens": 1}}
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+def test_history_comes_before_the_answer_and_commands_after_it(method: str) -> None:
+    """peers.md 36: also from agents that replay when they are only to resume; also for a session we have open."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "session/new", {"sessionId": SESSION})
+        asked = await peer.expect(method=method)
+        peer.send(update("user_message_chunk", content={"type": "text", "text": "q"}))
+        peer.send(update("tool_call", toolCallId="c", title="t", status="completed"))
+        peer.send(chunk("a"))
+        peer.send(result(asked, {}))
+        peer.send(update("available_commands_update", availableCommands=[{"name": "x", "description": ""}]))
+        await serve(peer, "_end", {})
+
+    async def main() -> None:
+        async with client(part, {"agentCapabilities": ALL}) as agent:
+            await agent.open("/")
+            session = await (agent.load if method == "session/load" else agent.resume)(SESSION, "/")
+            await agent.request("_end", {})
+            kinds = [type(one).__name__ for one in session.between]
+            assert kinds == ["UserMessageChunk", "ToolCallStart", "AgentMessageChunk", "AvailableCommandsUpdate"]
+            assert session.tool_calls["c"].status == "completed"
+            assert [command.name for command in session.commands] == ["x"]
+
+    run(main())
+
+
+def test_our_agent_replays_on_load_and_not_on_resume() -> None:
+    """peers.md 36"""
+    agent = Agent("talker", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.say("a")
+
+    async def main() -> None:
+        async with agent_served(agent) as peer:
+            session = await open_session(peer)
+            peer.send(prompting(session, text="q"))
+            await peer.expect(params={"update": {"content": {"text": "a"}}})
+            await peer.expect(id="prompt")
+            params = {"sessionId": session, "cwd": "/", "mcpServers": []}
+            peer.send({"jsonrpc": "2.0", "id": 1, "method": "session/resume", "params": params})
+            await peer.expect(id=1, result={})
+            peer.send({"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": params})
+            await peer.expect(params={"update": {"sessionUpdate": "user_message_chunk", "content": {"text": "q"}}})
+            await peer.expect(params={"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": "a"}}})
+            await peer.expect(id=2, result={})
+
+    run(main())
+
+
+def test_an_update_may_be_nothing_but_meta() -> None:
+    """peers.md 37: codex tells the state of its thread so; what was known stays known."""
+    session = run(
+        hear(
+            update("session_info_update", title="kept"),
+            update("session_info_update", _meta={"codex": {"threadStatus": "active"}}),
+            update("tool_call", toolCallId="guardian_assessment:1", title="Guardian Review", kind="think"),
+        )
+    )
+    assert session.title == "kept"
+    assert isinstance(session.between[1], SessionInfoUpdate)
+    assert session.tool_calls["guardian_assessment:1"].kind == "think"
+
+
+STABLE = {
+    Side.AGENT: [
+        "initialize", "authenticate", "logout", "session/new", "session/load", "session/list", "session/delete",
+        "session/resume", "session/close", "session/set_mode", "session/set_config_option", "session/prompt",
+        "session/cancel", "$/cancel_request",
+    ],
+    Side.CLIENT: [
+        "session/request_permission", "session/update", "fs/read_text_file", "fs/write_text_file", "terminal/create",
+        "terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "elicitation/create",
+        "elicitation/complete", "$/cancel_request",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("side", "name"), [(side, name) for side, names in STABLE.items() for name in names])
+def test_every_stable_method_of_v1_has_a_row(side: Side, name: str) -> None:
+    """peers.md 38"""
+    row = find(side, name)
+    assert row is not None
+    assert row.stability == "stable"

@@ -1,0 +1,157 @@
+"""Defects of the official Python SDK that were reproduced, P1 to P12 of peers.md: each is done right here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, connect
+from dragoman.testing import ScriptedPeer, joined
+from dragoman.transport.memory import pair
+from dragoman.wire.frames import Splitter
+from tests.quirks.played import chunk, in_session, result, run, serve
+
+AGENT = """
+import os, sys
+sys.stderr.write("x" * int(os.environ.get("NOISE", "0")))
+sys.stderr.flush()
+from dragoman import Agent
+agent = Agent("child", version="1")
+
+@agent.prompt
+async def answer(turn):
+    await turn.say(f"{os.getpid()} {os.environ.get('API_KEY')}")
+
+agent.run()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """An agent of its own process, which says its pid and its API key."""
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT)
+    return str(path)
+
+
+async def said_by(command: list[str], **options: Any) -> list[str]:
+    async with connect(command, dialect="v1", **options) as agent:
+        session = await agent.open("/")
+        return (await session.ask("go")).split()
+
+
+def test_a_flood_on_stderr_before_the_first_answer_holds_nobody_up(script: str) -> None:
+    """peers.md P1"""
+    pid, _ = run(said_by([sys.executable, script], env={"NOISE": "400000"}))
+    assert int(pid)
+
+
+def test_an_agent_behind_a_wrapper_ends_with_it(script: str) -> None:
+    """peers.md P2"""
+    pid, _ = run(said_by(["/bin/sh", "-c", f"{sys.executable} {script}; :"]))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def test_handlers_of_updates_run_one_after_the_other() -> None:
+    """peers.md P3: also when one of them waits, and all before the turn is over."""
+    agent = Agent("talker", version="1")
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        for number in range(20):
+            await turn.say(str(number))
+
+    async def main() -> None:
+        seen: list[str] = []
+
+        async def slow(update: Any) -> None:
+            if not seen:
+                await asyncio.sleep(0)
+                await remote.request("session/list", {})
+            seen.append(update.content.text)
+
+        async with joined(agent) as remote:
+            session = await remote.open("/")
+            session.on_update = slow
+            async with session.prompt("go") as turn:
+                await turn.wait()
+            assert seen == [str(number) for number in range(20)]
+
+    run(main())
+
+
+@pytest.mark.parametrize("reason", ["tool_budget_exceeded", "", "END_TURN"])
+def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
+    """peers.md P4"""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        peer.send(chunk("text"))
+        peer.send(result(asked, {"stopReason": reason}))
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            async with session.prompt("go") as turn:
+                assert len([one async for one in turn]) == 1
+            assert turn.stop_reason == reason
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [1, 2, 65535])
+def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
+    """peers.md P8"""
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def main() -> None:
+        connection = Agent("one", version="1").attach(ours)
+        answer = await peer.request(0, "initialize", {"protocolVersion": version, "clientCapabilities": {}})
+        assert answer["result"]["protocolVersion"] == 1
+        await connection.close()
+
+    run(main())
+
+
+def test_a_frame_has_a_limit_and_is_not_held_beyond_it() -> None:
+    """peers.md P11: of what is too large only both ends are kept."""
+    splitter = Splitter(limit=1000)
+    frames = [frame for _ in range(100) for frame in splitter.feed(b"x" * 100)]
+    assert frames == []
+    (skipped, kept) = splitter.feed(b"\n{}\n")
+    assert not isinstance(skipped, bytes)
+    assert skipped.size == 10_000
+    assert len(skipped.head) + len(skipped.tail) <= 2 * 4096
+    assert kept == b"{}"
+
+
+def test_the_environment_reaches_the_agent(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """peers.md P12: keys in the user's shell are meant for the agents the user starts."""
+    monkeypatch.setenv("API_KEY", "k1")
+    assert run(said_by([sys.executable, script]))[1] == "k1"
+    assert run(said_by([sys.executable, script], env={"API_KEY": "k2"}))[1] == "k2"
+
+
+def test_an_update_of_an_unknown_kind_reaches_the_application() -> None:
+    """peers.md P5"""
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="session/prompt")
+        params = {"sessionId": "s1", "update": {"sessionUpdate": "novelty", "n": 1}}
+        peer.send({"jsonrpc": "2.0", "method": "session/update", "params": params})
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+        await serve(peer, "session/prompt", {"stopReason": "end_turn"})
+
+    async def main() -> None:
+        async with in_session(part) as session:
+            async with session.prompt("go") as turn:
+                assert [one.raw["n"] for one in [one async for one in turn]] == [1]
+            assert await session.ask("go") == ""
+
+    run(main())
