@@ -74,7 +74,9 @@ def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) ->
     run(main())
 
 
-def test_members_nobody_told_of_fail_nothing() -> None:
+@pytest.mark.item("003-16")
+@pytest.mark.parametrize("dialect", ["v1", "banjo"])
+def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
     """peers.md 21"""
     introduction = {
         "agentCapabilities": {
@@ -95,10 +97,11 @@ def test_members_nobody_told_of_fail_nothing() -> None:
         asked = await peer.expect(method="session/prompt")
         usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3, "cachedReadTokens": 0, "odd": 4}
         peer.send(result(asked, {"stopReason": "end_turn", "usage": usage}))
-        await serve(peer, "session/resume", {"sessionId": SESSION})
+        resume = {"v1": "session/resume", "banjo": "unstable_resumeSession"}[dialect]
+        await serve(peer, resume, {"sessionId": SESSION})
 
     async def main() -> None:
-        async with client(part, introduction) as agent:
+        async with client(part, introduction, dialect=dialect) as agent:
             session = await agent.open("/")
             async with session.prompt("go") as turn:
                 assert len([one async for one in turn]) == 2

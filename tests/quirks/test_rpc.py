@@ -73,6 +73,33 @@ def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> None:
     run(main())
 
 
+@pytest.mark.item("001-10")
+def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_one() -> None:
+    """peers.md 1: the Rust SDK answers some of them with errors that have no id."""
+    wrong: list[tuple[str, Any]] = [
+        ("_x/notif", {}),
+        ("no/such_method", {}),
+        ("$/cancel_request", {"requestId": 999}),
+        ("$/cancel_request", {}),
+        ("session/cancel", {}),
+        ("session/cancel", {"sessionId": "nope-404"}),
+        ("session/cancel", [1]),
+        ("session/prompt", {"sessionId": 5}),
+    ]
+
+    async def main() -> None:
+        async with agent_served(talker()) as peer:
+            for method, params in wrong:
+                peer.send({"jsonrpc": "2.0", "method": method, "params": params})
+            peer.send({"jsonrpc": "2.0", "id": 1, "method": "no/such_method", "params": {}})
+            refused = (await peer.expect(id=1))["error"]  # nothing was said before it
+            assert (refused["code"], bool(refused["message"])) == (-32601, True)
+            peer.send({"jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {}})
+            assert (await peer.expect(id=2))["result"] == {"sessions": []}
+
+    run(main())
+
+
 @pytest.mark.parametrize("id", ["ef73ebb7-f98f-42e9-881b-d0d9f3a30127", 0, 2, -1, 1.5], ids=str)
 def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
     """peers.md 2: strings, and numbers that are also those of our own open requests (our prompt has id 2)."""

@@ -134,9 +134,11 @@ def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> Non
     assert any("startswith" in report for report in reports)
 
 
-def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not() -> None:
-    """peers.md 15: whatever the author's code does when it is stopped."""
-    agent = Agent("sleeper", version="1")
+@pytest.mark.item("001-05", "003-08")
+@pytest.mark.parametrize("dialect", ["v1", "banjo"])
+def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(dialect: str) -> None:
+    """peers.md 15: whatever the author's code does when it is stopped; the cancel itself is not answered."""
+    agent = Agent("sleeper", version="1", dialect=dialect)
 
     @agent.prompt
     async def answer(turn: Any) -> None:

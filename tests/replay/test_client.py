@@ -267,6 +267,7 @@ def raw(update: Any) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.item("001-02")
 @pytest.mark.parametrize("name", [name for name in names() if name not in OTHER_VERSION])
 def test_a_recorded_agent_is_understood(name: str) -> None:
     replay = replayed(name)
