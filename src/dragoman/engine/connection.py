@@ -186,11 +186,20 @@ class Connection:
 
     async def _read(self) -> None:
         receive, accept = self.transport.receive, self._accept
+        self.transport.listen(self._take)
         while True:
             for frame in await receive():
                 accept(frame)
             if self._inbox.is_full:
                 await self._await_room()
+
+    def _take(self, frames: list[Frame]) -> bool:
+        """Frames straight from the transport; refused when the reader has to wait before it reads on."""
+        if self._inbox.is_full or self._ended is not None:
+            return False
+        for frame in frames:
+            self._accept(frame)
+        return True
 
     async def _await_room(self) -> None:
         inbox = self._inbox
@@ -321,6 +330,8 @@ class Connection:
             if is_request:
                 done(None, as_error(error))
             return None
+        if is_request and incoming.row is not None and not incoming.row.request:
+            return _acknowledged(work, done)
         if work is None:
             return None
         if not is_request:
@@ -624,6 +635,23 @@ def _closed(error: BaseException) -> ProtocolError:
     failure = ProtocolError(Kind.INTERNAL_ERROR, str(error), {"closed": True})
     failure.__cause__ = error
     return failure
+
+
+def _acknowledged(work: Awaitable[None] | None, done: Done) -> Awaitable[None] | None:
+    """A notification that came with an id: handled as ever, and answered, for somebody may wait."""
+    if work is None:
+        done({}, None)
+        return None
+
+    async def awaited() -> None:
+        try:
+            await work
+        except Exception as error:
+            done(None, as_error(error))
+            raise
+        done({}, None)
+
+    return awaited()
 
 
 def answering(function: Callable[[Any], Any]) -> Handler:

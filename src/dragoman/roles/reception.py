@@ -142,14 +142,25 @@ class Reception:
             side["instructions"] = agent.instructions
         if agent.requires:
             side["requiredClientCapabilities"] = agent.requires
+        spoken = self.connection.speech.dialect.name if self.connection.speech else "v1"
+        is_official = spoken in ("v1", "banjo")
+        return InitializeResult(
+            protocol_version=1,
+            agent_capabilities=agent.capabilities or self._offered(is_official),
+            auth_methods=agent.auth_methods if agent.auth_methods or is_official else UNSET,
+            agent_info=Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
+            meta={"dragoman": side} if side and not is_official else UNSET,
+        )
+
+    def _offered(self, is_official: bool) -> AgentCapabilities:
+        """What follows from how the agent was declared; dialects that name modes and options here are told those."""
+        agent = self.agent
         session_side = {
             "modes": [mode.id for mode in agent.modes],
             "configOptions": [option.id for option in agent.options],
             "persistence": True,
         }
-        spoken = self.connection.speech.dialect.name if self.connection.speech else "v1"
-        is_official = spoken in ("v1", "banjo")
-        capabilities = AgentCapabilities(
+        return AgentCapabilities(
             load_session=True,
             prompt_capabilities=PromptCapabilities(
                 image=agent.image, audio=agent.audio, embedded_context=agent.embedded_context
@@ -165,13 +176,6 @@ class Reception:
                 meta=UNSET if is_official else {"dragoman": session_side},
             ),
             meta=UNSET if is_official else {"dragoman": {"modes": session_side["modes"]}},
-        )
-        return InitializeResult(
-            protocol_version=1,
-            agent_capabilities=capabilities,
-            auth_methods=agent.auth_methods,
-            agent_info=Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
-            meta={"dragoman": side} if side and not is_official else UNSET,
         )
 
     def _check_version(self, version: int) -> None:
@@ -311,7 +315,7 @@ class Reception:
         session = self.agent.sessions.get(params.session_id)
         if session is not None:
             await self._stop(session.id)
-            del self.agent.sessions[session.id]
+            self.agent.sessions.pop(session.id, None)  # another delete may have been faster
             self.lifecycle.close(session.id)
         return Empty()
 
@@ -423,6 +427,6 @@ def _absolute(path: str, member: str) -> str:
 def _cursor(cursor: Any) -> int:
     if not cursor:
         return 0
-    if not str(cursor).isdigit():
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20):
         raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without one")
     return int(cursor)
