@@ -17,7 +17,7 @@ from dragoman import Agent, ConnectionFailed
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.contract import Transport
+from dragoman.transport.contract import Take, Transport
 from dragoman.transport.memory import pair
 from dragoman.wire.frames import Frame
 from tests.pairs.words import WORDS, Event, Json, Words
@@ -215,6 +215,9 @@ class Watched:
         frames = await self._inner.receive()
         self.heard.extend(msgspec.json.decode(frame) for frame in frames if isinstance(frame, bytes))
         return frames
+
+    def listen(self, take: Take) -> None:
+        """Nothing is offered: everything passes `receive`, which keeps it."""
 
     def send(self, data: bytes, session: str | None = None) -> None:
         self.said.append(msgspec.json.decode(data))

@@ -257,7 +257,7 @@ def test_a_reader_that_is_slow_but_moving_is_no_stall(
     async def main() -> None:
         left, right = joined()
         sent = 0
-        while not left.congested() or sent < 40:
+        while not left.congested() or sent < 120:
             left.send(b"x" * 10_000)
             sent += 1
         got = 0

@@ -7,7 +7,6 @@ are joined, so that a long answer costs what its text costs. Updates that are no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import StringIO
 from typing import Any
 
 from msgspec import UNSET
@@ -15,22 +14,32 @@ from msgspec import UNSET
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Notice, UserMessageChunk
 
+# Pieces of a text that are kept apart before they are joined.
+JOIN = 1024
+
 _CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
 
 class _Run:
-    """Text chunks of one message, kept as the one text they are."""
+    """Text chunks of one message, joined as they grow many: one long text costs less than its pieces."""
 
-    __slots__ = ("kind", "message_id", "text")
+    __slots__ = ("_parts", "_texts", "kind", "message_id")
 
     def __init__(self, kind: type, message_id: Any, text: str) -> None:
         self.kind = kind
         self.message_id = message_id
-        self.text = StringIO()
-        self.text.write(text)
+        self._texts: list[str] = []
+        self._parts = [text]
+
+    def write(self, text: str) -> None:
+        self._parts.append(text)
+        if len(self._parts) >= JOIN:
+            self._texts.append("".join(self._parts))
+            self._parts.clear()
 
     def joined(self) -> Any:
-        return self.kind(content=TextContent(text=self.text.getvalue()), message_id=self.message_id)
+        text = "".join([*self._texts, *self._parts])
+        return self.kind(content=TextContent(text=text), message_id=self.message_id)
 
 
 class Transcript:
@@ -46,7 +55,7 @@ class Transcript:
         """Add a text chunk; the hot path of every stream."""
         run = self._run
         if run is not None and run.kind is kind and run.message_id is UNSET:
-            run.text.write(text)
+            run.write(text)
             return
         self._run = run = _Run(kind, UNSET, text)
         self._entries.append(run)
@@ -57,7 +66,7 @@ class Transcript:
         if kind in _CHUNKS and type(update.content) is TextContent and not update.meta and not update.content.meta:
             run = self._run
             if run is not None and run.kind is kind and run.message_id == update.message_id:
-                run.text.write(update.content.text)
+                run.write(update.content.text)
             else:
                 self._run = run = _Run(kind, update.message_id, update.content.text)
                 self._entries.append(run)

@@ -6,15 +6,16 @@ the engine; below is whatever carries bytes. It refuses to know what a frame say
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from dragoman.wire.frames import Frame
 
 # Above this many queued bytes a producer should wait: a few pipe-fulls, so the peer never idles meanwhile.
-HIGH_WATER = 1024 * 1024
+HIGH_WATER = 256 * 1024
 
 # Waiting producers go on below this: far enough from HIGH_WATER that they do not wake for every write.
-LOW_WATER = 256 * 1024
+LOW_WATER = 64 * 1024
 
 # One write call for this many bytes: the default pipe holds as much, a larger join gains nothing.
 COALESCE = 64 * 1024
@@ -40,6 +41,10 @@ class Outgoing(NamedTuple):
     reply_to: bool | None = None
 
 
+# Takes the frames of one block at once; says whether it took them, else they wait for `receive`.
+Take = Callable[[list[Frame]], bool]
+
+
 class Transport(Protocol):
     """Moves frames to and from one peer. Bound to the event loop it is used in; one receiver at a time."""
 
@@ -51,6 +56,13 @@ class Transport(Protocol):
 
         Raises TransportClosed (AgentExited for a process) when the frames ended or this end was closed, and
         WriteStalled when the peer stopped taking bytes. Frames that had arrived are given first.
+        """
+        ...
+
+    def listen(self, take: Take) -> None:
+        """Offer frames to `take` first, the moment they are read, while somebody waits in `receive`.
+
+        It saves a pass of the event loop for each block. A transport may never offer any: `receive` gives them all.
         """
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, WRITE_STALL
+from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, WRITE_STALL, Take
 from dragoman.transport.gate import Gate
 from dragoman.wire.frames import Frame
 
@@ -57,6 +57,9 @@ class MemoryTransport:
         if self._other._queue:
             self._other._push()
         return batch
+
+    def listen(self, take: Take) -> None:
+        """Nothing is offered: both ends are in one loop, and would run each other's handlers without end."""
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Hand one frame to the other end, or queue it while that end is full."""

@@ -13,7 +13,7 @@ import stat
 from collections import deque
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.contract import CLOSE_PATIENCE, COALESCE, LAST_WORDS, READ_SIZE, WRITE_STALL
+from dragoman.transport.contract import CLOSE_PATIENCE, COALESCE, LAST_WORDS, READ_SIZE, WRITE_STALL, Take
 from dragoman.transport.gate import Gate
 from dragoman.wire.frames import MAX_FRAME, Frame, Splitter
 
@@ -43,6 +43,7 @@ class StreamTransport:
         self._splitter = Splitter(max_frame)
         self._batch: list[Frame] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Take | None = None
         self._reading = False
         self._discarding = False
         self._read_polls = _pollable(read_fd)
@@ -79,6 +80,10 @@ class StreamTransport:
         if not self._reading and self._ended is None:
             self._start_reading()
         return batch
+
+    def listen(self, take: Take) -> None:
+        """Offer each block to `take` as it is read, while nothing older waits."""
+        self._take = take
 
     def _start_reading(self) -> None:
         self._reading = True
@@ -117,7 +122,7 @@ class StreamTransport:
             return
         if data:
             frames = self._splitter.feed(data)
-            if frames:
+            if frames and not (self._take is not None and self._waiter is not None and self._take(frames)):
                 self._batch = frames
                 self._wake()
             return
