@@ -23,7 +23,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.sessions import Session, new_id, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.auth import AuthenticateResult
-from dragoman.schema.base import Empty, Marker
+from dragoman.schema.base import Empty, Marker, Unknown
 from dragoman.schema.config import SessionModeState, SetConfigOptionResult, SetModeResult
 from dragoman.schema.initialize import (
     AgentCapabilities,
@@ -384,7 +384,7 @@ class Reception:
             "resource": self.agent.embedded_context,
         }
         for index, block in enumerate(params.prompt):
-            tag = getattr(block, "tag", None) or block.__struct_config__.tag  # type: ignore[union-attr]
+            tag = block.tag if isinstance(block, Unknown) else block.__struct_config__.tag
             if not offered.get(str(tag), True):
                 raise ProtocolError(
                     Kind.CAPABILITY_UNSUPPORTED,
