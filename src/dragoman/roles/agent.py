@@ -7,7 +7,6 @@ outlive them, in memory.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,11 +15,13 @@ from typing import Any, TypeVar
 from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.engine.connection import Connection
+from dragoman.engine.loop import run as run_loop
 from dragoman.roles.reception import Reception
 from dragoman.roles.sessions import Session, new_id, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import SessionConfigOption, SessionMode
+from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.side import Side
 from dragoman.schema.update import AvailableCommand
 from dragoman.transport.contract import Transport
@@ -48,6 +49,7 @@ class Agent:
         auth_methods: Sequence[AuthMethod] = (),
         instructions: str = "",
         requires: Mapping[str, Any] | None = None,
+        capabilities: AgentCapabilities | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -62,6 +64,7 @@ class Agent:
         self.auth_methods = list(auth_methods)
         self.instructions = instructions
         self.requires = dict(requires or {})
+        self.capabilities = capabilities  # told instead of what follows from the rest
         self.sessions: dict[str, Session] = {}
         self.extensions: dict[str, Callable[..., Any]] = {}
         self.answer: Prompt | None = None
@@ -89,7 +92,7 @@ class Agent:
     def run(self) -> None:
         """Serve one client over standard input and output, until it leaves."""
         try:
-            asyncio.run(self._run_stdio())
+            run_loop(self._run_stdio())
         except KeyboardInterrupt:
             sys.exit(130)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted, unsaid
 from dragoman.engine.connection import Connection, Handler, answering
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
@@ -52,6 +53,9 @@ from dragoman.schema.session import (
 from dragoman.schema.update import UpdateParams
 from dragoman.transport.contract import Transport
 
+# Dialects whose session/new names the mode; in the others it is set afterwards.
+_OPENS_IN_MODE = frozenset({"2025.1", "draft"})
+
 # Gives the id of the chosen option, or None for "cancelled".
 AskUser = Callable[[RequestPermissionParams], Awaitable[str | None] | str | None]
 
@@ -71,13 +75,24 @@ def connect(
     lend: Lending | None = None,
     on: Mapping[str, Callable[[Any], Any]] | None = None,
     capabilities: ClientCapabilities | None = None,
+    mcp_servers: Sequence[McpServer] = (),
     report: Callable[[str], None] | None = None,
     stderr: Callable[[bytes], None] | None = None,
     patience: float = 60.0,
 ) -> Connecting:
-    """Connect to an agent: a command, its words, or a transport. Use it with `async with`."""
+    """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
+
+    `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
+    """
     dial = Dial(
-        target, dialect=dialect, cwd=cwd or os.getcwd(), env=env, report=report, stderr=stderr, patience=patience
+        target,
+        dialect=dialect,
+        cwd=cwd or os.getcwd(),
+        env=env,
+        mcp_servers=mcp_servers,
+        report=report,
+        stderr=stderr,
+        patience=patience,
     )
     offered = capabilities or _offered(lend, on or {})
     info = Implementation(name=name, version=version)
@@ -203,15 +218,27 @@ class RemoteAgent:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def open(
-        self, cwd: str = ".", *, mcp_servers: Sequence[McpServer] = (), directories: Sequence[str] = ()
+        self,
+        cwd: str = ".",
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        directories: Sequence[str] = (),
+        mode: str | None = None,
     ) -> Conversation:
-        """Open a new session in this folder."""
+        """Open a new session in this folder; in a mode of the agent's, where it has such a mode."""
         place = os.path.abspath(cwd)
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
+        if not mcp_servers:  # official v1 wants the empty list said, others can do without
+            params = unsaid(params, "mcpServers")
+        if mode is not None and self.dialect in _OPENS_IN_MODE:
+            params = noted(params, initialMode=mode)
         dialled = await self._dial.at(place)
         self._bind(dialled)
         result = await dialled.connection.request("session/new", params)
-        return self._enter(result.session_id, place, directories, result, dialled.connection)
+        session = self._enter(result.session_id, place, directories, result, dialled.connection)
+        if mode is not None and session.offers_mode(mode) and session.mode != mode:
+            await session.set_mode(mode)
+        return session
 
     async def load(
         self,

@@ -72,6 +72,15 @@ class Conversation:
         return [self.cwd, *self.directories]
 
     @property
+    def mode(self) -> str | None:
+        """The id of the mode it is in; None when the agent has no modes."""
+        return self.modes.current_mode_id if self.modes else None
+
+    def offers_mode(self, mode_id: str) -> bool:
+        """Whether the agent has a mode with this id."""
+        return self.modes is not None and any(mode.id == mode_id for mode in self.modes.available_modes)
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the running turn was cancelled: open questions are then answered so."""
         return self.turn is not None and self.turn.cancelled and not self.turn.is_over

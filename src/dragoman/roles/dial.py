@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dragoman.dialect import detect
+from dragoman.dialect.beside import noted
 from dragoman.dialect.registry import NAMES
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.dialect.shape import side_of
@@ -24,6 +25,7 @@ from dragoman.engine.reading import read, values
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent import settings
 from dragoman.schema.initialize import InitializeParams, InitializeResult
+from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
@@ -62,6 +64,7 @@ class Dial:
         cwd: str,
         env: Mapping[str, str] | None = None,
         inherit_env: bool | Sequence[str] = True,
+        mcp_servers: Sequence[McpServer] = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
         patience: float = 60.0,
@@ -76,6 +79,7 @@ class Dial:
         self._target = target
         self._env = env
         self._inherit = inherit_env
+        self._servers = list(mcp_servers)
         self._stderr = stderr
         self._patience = patience
         self._probe = probe
@@ -196,7 +200,9 @@ class Dial:
         return await self._settle(connection, answered, cwd)
 
     async def _ask(self, connection: Connection, introduction: Any) -> Any:
-        """Initialize, and give the answer as plain values in the vocabulary."""
+        """Initialize, and give the answer as plain values in the vocabulary; 2025.1 hears of MCP servers here."""
+        if self._servers and connection.speech is not None and connection.speech.dialect.name == "2025.1":
+            introduction = noted(introduction, mcpServers=[values(server) for server in self._servers])
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 
     def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:

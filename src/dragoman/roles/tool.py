@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.shape import SIDE
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.content import TextContent
 from dragoman.schema.permission import PermissionOption
@@ -38,6 +39,7 @@ class Tool:
         name: str | None = None,
         input: Any = UNSET,
         paths: Sequence[str | ToolCallLocation] = (),
+        requires_permission: bool = False,
     ) -> None:
         self.turn = turn
         self.id = id
@@ -46,6 +48,7 @@ class Tool:
         self.name = name
         self.input = input
         self.locations = [ToolCallLocation(path=p) if isinstance(p, str) else p for p in paths]
+        self.requires_permission = requires_permission
         self.status: str = Status.PENDING
         self._content: list[Any] = []
 
@@ -58,6 +61,7 @@ class Tool:
             status=Status.PENDING,
             locations=self.locations or UNSET,
             raw_input=self.input,
+            meta={SIDE: {"requiresPermission": True}} if self.requires_permission else UNSET,
         )
         self.turn.open_tools[self.id] = self
         await self.turn.update(start)
@@ -107,7 +111,7 @@ class Tool:
     async def ask(self, reason: str | None = None, options: Sequence[PermissionOption] | None = None) -> Answer:
         """Ask the user for leave; falsy when refused. A refused call becomes denied."""
         await self._move(Status.AWAITING_PERMISSION)
-        answer = await self.turn.ask(reason or self.title, options=options, tool=self)
+        answer = await self.turn.ask(reason or self.title, options=options, tool=self.question(reason))
         if answer:
             await self._move(Status.IN_PROGRESS)
         else:
@@ -137,8 +141,8 @@ class Tool:
             self.turn.open_tools.pop(self.id, None)
             self.turn.session.push(ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
 
-    def question(self) -> ToolCallUpdate:
-        """The call as a permission question shows it."""
+    def question(self, reason: str | None = None) -> ToolCallUpdate:
+        """The call as a permission question shows it; only some dialects have a word for the reason."""
         return ToolCallUpdate(
             tool_call_id=self.id,
             title=self.title,
@@ -148,6 +152,7 @@ class Tool:
             locations=self.locations or UNSET,
             raw_input=self.input,
             content=list(self._content) or UNSET,
+            meta={SIDE: {"reason": reason}} if reason and reason != self.title else UNSET,
         )
 
     async def _move(self, status: str, **members: Any) -> None:

@@ -115,11 +115,21 @@ class Turn:
         name: str | None = None,
         input: Any = UNSET,
         paths: Sequence[str | ToolCallLocation] = (),
+        id: str | None = None,
+        requires_permission: bool = False,
     ) -> Tool:
         """A tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
         self._tools += 1
-        identity = f"call_{self.session.turns}_{self._tools}"
-        return Tool(self, identity, title, kind=kind, name=name, input=input, paths=paths)
+        return Tool(
+            self,
+            id or f"call_{self.session.turns}_{self._tools}",
+            title,
+            kind=kind,
+            name=name,
+            input=input,
+            paths=paths,
+            requires_permission=requires_permission,
+        )
 
     async def ask(
         self,
@@ -127,12 +137,11 @@ class Turn:
         *,
         kind: str = "other",
         options: Sequence[PermissionOption] | None = None,
-        tool: Tool | None = None,
+        tool: ToolCallUpdate | None = None,
     ) -> Answer:
-        """Ask the user for leave; the answer is true when it is an allow."""
-        if tool is not None:
-            call = tool.question()
-        else:
+        """Ask the user for leave, for a tool call or just so; the answer is true when it is an allow."""
+        call = tool
+        if call is None:
             self._questions += 1
             call = ToolCallUpdate(tool_call_id=f"ask_{self.session.turns}_{self._questions}", title=question, kind=kind)
         offered = list(options or OPTIONS)

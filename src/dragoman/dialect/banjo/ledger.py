@@ -154,7 +154,9 @@ class ClientLedger(Ledger):
         if is_model and model is not None:  # an agent's option for the model may have any id
             params = noted(changed(params, config_id=model.option), form=ABSENT)
         result = yield Pass(params)
-        self._remember(params.session_id, member(result, "config_options"))
+        now = self._remember(params.session_id, member(result, "config_options"))
+        if is_model and now is not None and now != model:
+            yield Send("session/update", _model_change(params.session_id, now.value))
         return {} if is_model else result
 
     def _update(self, params: Any) -> Flow:

@@ -68,7 +68,7 @@ def lower_request(params: Object) -> Object:
     lowered.put("toolCallId", told.take("toolCallId"))
     asked = {name: told.recall(name) for name in _ASKED}
     if asked["operation"] is ABSENT and asked["resource"] is ABSENT:
-        asked = _question(call)
+        asked = _question(call, asked["reason"])
     for name, value in asked.items():
         lowered.put(name, value)
     for name, value in _meaning(**asked).items():
@@ -80,11 +80,12 @@ def lower_request(params: Object) -> Object:
     return lowered.done(("options",))
 
 
-def _question(call: Object) -> Object:
-    """Operation, resource and reason of a tool call that says none of them."""
+def _question(call: Object, reason: Json) -> Object:
+    """Operation, resource and reason of a tool call that says at most the reason."""
     kind, title = call.get("kind"), call.get("title")
     operation = OPERATIONS.get(kind, "mcp_tool") if isinstance(kind, str) else "mcp_tool"
-    reason = title if isinstance(title, str) else ABSENT
+    if reason is ABSENT and isinstance(title, str):
+        reason = title
     resource = _resource(call)
     if resource is ABSENT:
         resource = title if isinstance(title, str) else call.get("toolCallId", "")

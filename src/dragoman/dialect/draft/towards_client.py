@@ -43,6 +43,9 @@ _CHOICES: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) ->
     (False, True): ("reject_always", "reject_once"),
 }
 
+# Options of these kinds, one of each, are what yes, no and "remember" mean anyway: nothing is lost with their names.
+_PLAIN = frozenset(kind for kinds in _CHOICES.values() for kind in kinds)
+
 
 class _Screen(msgspec.Struct, kw_only=True):
     """A client's terminal as far as it was pushed to us."""
@@ -233,7 +236,9 @@ class ClientLedger(Ledger):
 
     def permission(self, params: Any) -> Flow:
         """session/request_permission: yes or no, and for how long, becomes one of the agent's options (5.14-9)."""
-        result = yield Pass(params)
+        kinds = [option.kind for option in params.options]
+        is_plain = len(set(kinds)) == len(kinds) and _PLAIN.issuperset(kinds)
+        result = yield Pass(unsaid(params, "options") if is_plain else params)
         side = side_data(result)
         if "granted" not in side:
             return result
