@@ -19,6 +19,7 @@ from dragoman.cli.questions import Person, somebody
 from dragoman.cli.run import ended, explained
 from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Line, Sheet, Terminal, single
+from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConnectionFailed, ProtocolError
 
 AGENT = (sys.executable, "-m", "dragoman", "agent", "everything")
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as folder:
         with open(os.path.join(folder, FIRST_FILE[0]), "w", encoding="utf-8") as file:
             file.write(FIRST_FILE[1])
-        return asyncio.run(Demo(os.path.realpath(folder)).talk())
+        return run_loop(Demo(os.path.realpath(folder)).talk())
 
 
 class Demo:

@@ -18,6 +18,7 @@ from dragoman.cli.questions import somebody
 from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Terminal, visible
 from dragoman.dialect.registry import NAMES
+from dragoman.engine.loop import run as run_loop
 
 EXITS: dict[str, int] = {
     "end_turn": 0,
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
         options.prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not options.prompt.strip():
         parser.error("the prompt is empty")
-    return asyncio.run(
+    return run_loop(
         converse(
             command,
             options.prompt,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import visible
 from dragoman.dialect.registry import NAMES
+from dragoman.engine.loop import run as run_loop
 
 EPILOG = """\
 Put it where the editor starts its agent:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
     from dragoman.roles.translate import translate
 
-    return asyncio.run(
+    return run_loop(
         translate(
             command,
             client_dialect=options.client_dialect,

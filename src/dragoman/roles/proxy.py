@@ -6,7 +6,6 @@ A claimed function gets the typed params and `forward`. For a request it answers
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from dragoman.engine.connection import Connection, Handler
 from dragoman.engine.exchange import Done
+from dragoman.engine.loop import run as run_loop
 from dragoman.engine.message import Incoming
 from dragoman.engine.reading import carried
 from dragoman.roles.dial import Dial
@@ -58,7 +58,7 @@ class Proxy:
             await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
 
         try:
-            asyncio.run(serve())
+            run_loop(serve())
         except KeyboardInterrupt:
             sys.exit(130)
 
