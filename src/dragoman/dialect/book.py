@@ -7,14 +7,16 @@ path; what stays ambiguous is refused. Values only, no I/O.
 
 from __future__ import annotations
 
+import json
 import posixpath
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from dragoman.dialect.shape import SIDE
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionModeState
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -26,6 +28,7 @@ class Page(msgspec.Struct, kw_only=True):
     options: list[SessionConfigOption] = msgspec.field(default_factory=list)
     messages: int = 0
     speaker: str = ""  # who spoke last, to count messages by their first chunk
+    opening: bool = False  # it exists, and its client has not been told yet
     running: bool = False
     cancelled: bool = False
     preamble: str = ""  # a system prompt that goes before the first prompt
@@ -35,9 +38,18 @@ class Page(msgspec.Struct, kw_only=True):
         """The mode it is in; `default` when it has none."""
         return self.modes.current_mode_id if self.modes else "default"
 
+    def fill(self, modes: Any, options: Iterable[SessionConfigOption] | None) -> None:
+        """Take modes and options as they are now: copies, for an agent in our own process changes them in place."""
+        self.modes = msgspec.structs.replace(modes) if modes else None
+        self.set_options(options)
+
+    def set_options(self, options: Iterable[SessionConfigOption] | None) -> None:
+        """Take all options as they are now."""
+        self.options = [msgspec.structs.replace(option) for option in options or ()]
+
     def values(self) -> dict[str, Any]:
         """The value of each option, by id."""
-        return {option.id: option.current_value for option in self.options}
+        return {option.id: side_data(option).get("value", option.current_value) for option in self.options}
 
     def count(self, speaker: str) -> None:
         """A chunk was said: the first one of a speaker is a message."""
@@ -101,3 +113,18 @@ def noted(params: Any, **members: Any) -> Any:
     """A copy of a typed message with these members in its side data."""
     meta = {**(params.meta or {}), SIDE: {**side_data(params), **members}}
     return msgspec.structs.replace(params, meta=meta)
+
+
+def free_option(name: str, value: Any) -> SessionConfigOption:
+    """An option with any JSON value, which only the draft has: in v1 a select with that one value (5.14-17)."""
+    if isinstance(value, bool):
+        return SessionConfigOption(id=name, name=name, type="boolean", current_value=value)
+    text = value if isinstance(value, str) else "" if value is None else compact(value)
+    choice = ConfigChoice(value=text, name=text or "default")
+    option = SessionConfigOption(id=name, name=name, type="select", current_value=text, options=[choice])
+    return option if isinstance(value, str) or value is None else noted(option, value=value)
+
+
+def compact(value: Any) -> str:
+    """A JSON value as v1 says it where it has only text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

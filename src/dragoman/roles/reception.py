@@ -33,6 +33,7 @@ from dragoman.schema.initialize import (
     McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
+    SystemPromptCapabilities,
 )
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
 from dragoman.schema.session import (
@@ -173,6 +174,7 @@ class Reception:
                 delete=Marker(),
                 fork=Marker(),
                 additional_directories=Marker(),
+                system_prompt=UNSET if is_official else SystemPromptCapabilities(),  # unstable in official v1
                 meta=UNSET if is_official else {"dragoman": session_side},
             ),
             meta=UNSET if is_official else {"dragoman": {"modes": session_side["modes"]}},

@@ -6,14 +6,13 @@ keeps timeouts, emulates `overwrite: false` by a read, and keeps the full option
 
 from __future__ import annotations
 
-import json
 import posixpath
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.book import Book, Page, noted, side_data
+from dragoman.dialect.book import Book, Page, free_option, noted, side_data
 from dragoman.dialect.ledger import (
     Ask,
     Deliver,
@@ -28,13 +27,7 @@ from dragoman.dialect.ledger import (
     Wake,
 )
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.config import (
-    ConfigChoice,
-    SessionConfigOption,
-    SessionMode,
-    SessionModeState,
-    SetConfigOptionResult,
-)
+from dragoman.schema.config import SessionMode, SessionModeState, SetConfigOptionResult
 from dragoman.schema.fs import ReadTextFileParams
 from dragoman.schema.initialize import InitializeResult
 from dragoman.schema.side import Side
@@ -94,7 +87,7 @@ class AgentLedger(Ledger):
     def _fill(self, page: Page, mode: Any, values: Any) -> None:
         known = values if isinstance(values, dict) else {}
         names = list(dict.fromkeys([*self.option_names, *known]))
-        page.options = [_option(name, known.get(name)) for name in names]
+        page.options = [free_option(name, known.get(name)) for name in names]
         if self.modes:
             current = mode if mode in self.modes else "default" if "default" in self.modes else self.modes[0]
             available = [SessionMode(id=name, name=name) for name in self.modes]
@@ -120,7 +113,7 @@ class AgentLedger(Ledger):
     def _note_option(self, page: Page, key: Any, value: Any) -> None:
         if not isinstance(key, str):
             return
-        fresh = _option(key, value)
+        fresh = free_option(key, value)
         for index, option in enumerate(page.options):
             if option.id == key:
                 page.options[index] = fresh
@@ -168,11 +161,9 @@ class AgentLedger(Ledger):
         params = self._placed(params)
         created = False
         if side_data(params).get("overwrite") is False:
+            probe = ReadTextFileParams(session_id=params.session_id, path=params.path, line=1, limit=1)
             try:
-                yield Deliver(
-                    "fs/read_text_file",
-                    ReadTextFileParams(session_id=params.session_id, path=params.path, line=1, limit=1),
-                )
+                yield Deliver("fs/read_text_file", noted(probe, encoding="latin-1"))  # which any bytes are
             except ProtocolError as error:
                 if error.kind != Kind.RESOURCE_NOT_FOUND:
                     raise
@@ -288,16 +279,6 @@ class AgentLedger(Ledger):
         "session/prompt": prompt,
         "session/set_config_option": set_config_option,
     }
-
-
-def _option(name: str, value: Any) -> SessionConfigOption:
-    """An option as v1 shows it; a value of another kind than v1 has is a select with that one value (5.14-17)."""
-    if isinstance(value, bool):
-        return SessionConfigOption(id=name, name=name, type="boolean", current_value=value)
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, separators=(",", ":"))
-    choice = ConfigChoice(value=text, name=text or "default")
-    option = SessionConfigOption(id=name, name=name, type="select", current_value=text, options=[choice])
-    return option if isinstance(value, str) or value is None else noted(option, value=value)
 
 
 def _added(before: str, now: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.beside import unsaid
-from dragoman.dialect.book import Book, Page, noted, side_data
+from dragoman.dialect.book import Book, Page, compact, noted, side_data
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import SetConfigOptionParams, SetModeParams
@@ -99,19 +99,27 @@ class ClientLedger(Ledger):
             yield Report("the agent takes no system prompt; it is put before the first prompt instead")
         result = yield Pass(params)
         page = self.book.open(result.session_id, params.cwd)
-        page.modes, page.options = result.modes or None, list(result.config_options or ())
+        page.fill(result.modes, result.config_options)
         page.preamble = preamble
-        yield from self._set_mode(page, side.get("initialMode"))
-        options = side.get("configOptions")
-        for key, value in options.items() if isinstance(options, dict) else ():
-            yield from self._set_option(page, key, value)
+        page.opening = True
+        try:
+            yield from self._set_mode(page, side.get("initialMode"))
+            options = side.get("configOptions")
+            for key, value in options.items() if isinstance(options, dict) else ():
+                yield from self._set_option(page, key, value)
+        finally:
+            page.opening = False
+        result = msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
         return noted(result, createdAt=self.settings.now())
 
-    def _set_mode(self, page: Page, wanted: Any) -> Flow:
-        if not isinstance(wanted, str) or wanted == page.mode:
+    def _set_mode(self, page: Page, told: Any) -> Flow:
+        """The mode the client wants to begin in; `default` unless told (section 5.1.3)."""
+        wanted = told if isinstance(told, str) else "default"
+        if wanted == page.mode:
             return
         if page.modes is None or wanted not in {mode.id for mode in page.modes.available_modes}:
-            yield Report(f"initialMode {wanted!r} is lost: the agent does not offer it")
+            if isinstance(told, str):
+                yield Report(f"initialMode {wanted!r} is lost: the agent does not offer it")
             return
         yield Deliver("session/set_mode", SetModeParams(session_id=page.session_id, mode_id=wanted))
         page.modes.current_mode_id = wanted
@@ -122,12 +130,14 @@ class ClientLedger(Ledger):
             return
         kind: Any = "boolean" if isinstance(value, bool) else UNSET
         params = SetConfigOptionParams(session_id=page.session_id, config_id=key, value=value, type=kind)
+        if not isinstance(value, str | bool):
+            params = noted(msgspec.structs.replace(params, value=compact(value)), value=value)
         try:
             result = yield Deliver("session/set_config_option", params)
         except ProtocolError as error:
             yield Report(f"configOptions.{key} is lost: {error.message}")
             return
-        page.options = list(_options_of(result))
+        page.set_options(_options_of(result))
 
     def load(self, params: Any) -> Flow:
         """session/load: folder from memory, counts from the replay (5.14-22)."""
@@ -136,7 +146,7 @@ class ClientLedger(Ledger):
         page = self.book.open(params.session_id, cwd)
         page.messages, page.speaker = 0, ""
         result = yield Pass(msgspec.structs.replace(params, cwd=cwd))
-        page.modes, page.options = result.modes or None, list(result.config_options or ())
+        page.fill(result.modes, result.config_options)
         return noted(
             result,
             sessionId=page.session_id,
@@ -171,7 +181,7 @@ class ClientLedger(Ledger):
         page = self.book.open(params.session_id, "")
         previous = page.values().get(params.config_id)
         result = yield Pass(params)
-        page.options = list(result.config_options or ())
+        page.set_options(result.config_options)
         current = page.values().get(params.config_id, side_data(params).get("value", params.value))
         return noted(result, key=params.config_id, previousValue=previous, currentValue=current)
 
@@ -201,6 +211,8 @@ class ClientLedger(Ledger):
             page = self.book.open(params.session_id, "")
         if kind in _SPEAKERS:
             page.count(_SPEAKERS[kind])
+        elif page.opening and kind in _SETTINGS:
+            return  # the client asked for this in session/new, and does not know the session yet
         elif kind is CurrentModeUpdate:
             update = noted(update, previousMode=page.mode)
             if page.modes is not None:
@@ -217,7 +229,7 @@ class ClientLedger(Ledger):
     def _changes(self, page: Page, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
         """The draft tells one change a message; the vocabulary tells all options at once (5.14-17)."""
         before = page.values()
-        page.options = list(update.config_options)
+        page.set_options(update.config_options)
         for key, value in page.values().items():
             if key not in before or before[key] != value:
                 yield noted(update, key=key, previousValue=before.get(key), currentValue=value, source="agent")
@@ -325,6 +337,7 @@ class ClientLedger(Ledger):
     }
 
 
+_SETTINGS = frozenset({CurrentModeUpdate, ConfigOptionUpdate})
 _SPEAKERS: dict[type, str] = {AgentMessageChunk: "agent", UserMessageChunk: "user", AgentThoughtChunk: "thought"}
 
 
