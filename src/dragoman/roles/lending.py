@@ -162,7 +162,8 @@ class Lending:
         terminals = self._open_terminals(params.session_id)
         env = {pair.name: pair.value for pair in params.env or ()}
         await self._leave_for(Question(operation="execute", resource=line, session_id=params.session_id, env=env))
-        timeout = _side(params).get("timeout")
+        side = _side(params)
+        timeout = side.get("timeout")
         terminal = await terminals.create(
             params.command,
             params.args or (),
@@ -170,30 +171,36 @@ class Lending:
             env,
             _number(params.output_byte_limit),
             timeout / 1000 if isinstance(timeout, int | float) else None,
+            apart=side.get("streams") is True,
         )
         self._shown[terminal.id] = terminal
         if len(self._shown) > SHOWN:
             del self._shown[next(iter(self._shown))]
-        return CreateTerminalResult(terminal_id=terminal.id)
+        return CreateTerminalResult(terminal_id=terminal.id, meta=_noted(params, {"pid": terminal.pid}))
 
     def _terminal(self, params: Any) -> Any:
         return self._open_terminals(params.session_id).get(params.terminal_id)
 
     def _output(self, params: Any) -> TerminalOutputResult:
-        text, truncated, ended = self._terminal(params).output()
+        terminal = self._terminal(params)
+        text, truncated, ended = terminal.output()
         status: Any = UNSET
         if ended is not None:
             status = TerminalExitStatus(exit_code=ended.code, signal=ended.signal)
-        return TerminalOutputResult(output=text, truncated=truncated, exit_status=status)
+        streams = terminal.streams()
+        apart = {SIDE: {"streams": streams}} if streams else UNSET
+        return TerminalOutputResult(output=text, truncated=truncated, exit_status=status, meta=apart)
 
     async def _wait(self, params: Any) -> WaitForExitResult:
-        ended = await self._terminal(params).wait()
-        return WaitForExitResult(exit_code=ended.code, signal=ended.signal)
+        terminal = self._terminal(params)
+        ended = await terminal.wait()
+        late = _noted(params, {"timedOut": True}) if terminal.timed_out else UNSET
+        return WaitForExitResult(exit_code=ended.code, signal=ended.signal, meta=late)
 
     def _kill(self, params: Any) -> KillTerminalResult:
         side = _side(params)
-        self._terminal(params).kill(side.get("signal", "SIGTERM"), bool(side.get("force", False)))
-        return KillTerminalResult()
+        killed = self._terminal(params).kill(side.get("signal", "SIGTERM"), bool(side.get("force", False)))
+        return KillTerminalResult(meta=UNSET if killed else _noted(params, {"killed": False}))
 
     async def _release(self, params: Any) -> ReleaseTerminalResult:
         await self._terminal(params).release()

@@ -1,6 +1,6 @@
 """One command that runs for an agent: its output so far, its end, and the signals it gets.
 
-Takes a started process and the pipe it writes to, gives the bounded tail of its output and how it ended. The
+Takes a started process and the pipes it writes to, gives the bounded tail of its output and how it ended. The
 process leads a group of its own, which is killed as a whole; what leaves the group (a daemon) is not found
 again. Terminals start commands and are above; knows nothing of folders or ids.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
@@ -26,6 +26,8 @@ GRACE = 2.0
 PATIENCE = 5.0
 
 _CHUNK = 64 * 1024
+
+STREAMS = ("stdout", "stderr")
 
 # Read at most after the end: what the command wrote lies in the pipe; a child left behind may write forever.
 _DRAIN = 4 * 1024 * 1024
@@ -56,7 +58,7 @@ class Terminal:
         self,
         id: str,
         process: subprocess.Popen[bytes],
-        pipe: int,
+        pipes: Sequence[int],
         tail: Tail,
         grace: float,
         forget: Callable[[], object],
@@ -65,8 +67,10 @@ class Terminal:
         self.pid = process.pid
         self.timed_out = False
         self._process = process
-        self._pipe = pipe
+        # One pipe carries both streams in the order they were written; two keep them apart.
+        self._pipes = dict(zip(pipes, STREAMS, strict=False))
         self._tail = tail
+        self._apart = {name: Tail(tail.limit) for name in STREAMS} if len(pipes) == 2 else {}
         self._grace = grace
         self._forget = forget
         self._loop = asyncio.get_running_loop()
@@ -74,7 +78,8 @@ class Terminal:
         self._exit: Exit | None = None
         self._ended = asyncio.Event()
         self._released = False
-        self._loop.add_reader(pipe, self._readable)
+        for pipe in pipes:
+            self._loop.add_reader(pipe, self._take, pipe)
         self._watch()
 
     @property
@@ -84,8 +89,12 @@ class Terminal:
 
     def output(self) -> Output:
         """What the command wrote until now; never waits."""
-        text, truncated = self._tail.read(final=self._pipe < 0)
+        text, truncated = self._tail.read(final=not self._pipes)
         return Output(text, truncated, self._exit)
+
+    def streams(self) -> dict[str, str]:
+        """What it wrote to each stream until now; empty when they are not kept apart."""
+        return {name: tail.read(final=not self._pipes)[0] for name, tail in self._apart.items()}
 
     async def wait(self) -> Exit:
         """Wait for the end of the command; may be cancelled without harm."""
@@ -175,7 +184,8 @@ class Terminal:
         self._signal(_KILL)
         self._process.poll()
         self._drain()
-        self._hang_up()
+        for pipe in list(self._pipes):
+            self._hang_up(pipe)
 
     def _signal(self, number: int) -> None:
         if self._process.returncode is None:
@@ -185,31 +195,31 @@ class Terminal:
                 pass  # gone, or a set-user-id program; macOS says the latter of a zombie too
 
     def _drain(self) -> None:
-        taken = 0
-        while taken < _DRAIN and (size := self._take()):
-            taken += size
+        for pipe in list(self._pipes):
+            taken = 0
+            while taken < _DRAIN and (size := self._take(pipe)):
+                taken += size
 
-    def _readable(self) -> None:
-        self._take()
-
-    def _take(self) -> int:
-        """Move what the pipe holds to the tail; 0 when it holds nothing now, or nothing ever again."""
-        if self._pipe < 0:
+    def _take(self, pipe: int) -> int:
+        """Move what a pipe holds to the tail; 0 when it holds nothing now, or nothing ever again."""
+        stream = self._pipes.get(pipe)
+        if stream is None:
             return 0
         try:
-            chunk = os.read(self._pipe, _CHUNK)
+            chunk = os.read(pipe, _CHUNK)
         except BlockingIOError:
             return 0
         if not chunk:
-            self._hang_up()
+            self._hang_up(pipe)
         self._tail.feed(chunk)
+        if self._apart:
+            self._apart[stream].feed(chunk)
         return len(chunk)
 
-    def _hang_up(self) -> None:
-        if self._pipe >= 0:
-            self._loop.remove_reader(self._pipe)
-            os.close(self._pipe)
-            self._pipe = -1
+    def _hang_up(self, pipe: int) -> None:
+        self._loop.remove_reader(pipe)
+        os.close(pipe)
+        del self._pipes[pipe]
 
 
 def _signal_number(name: str) -> int:

@@ -74,8 +74,13 @@ class Terminals:
         env: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
         output_byte_limit: int | None = None,
         timeout: float | None = None,
+        *,
+        apart: bool = False,
     ) -> Terminal:
-        """Start a command and give its terminal at once; after `timeout` seconds it is killed."""
+        """Start a command and give its terminal at once; after `timeout` seconds it is killed.
+
+        `apart` also keeps its streams apart; what it wrote to both is then in no exact order.
+        """
         if self._closed:
             raise ProtocolError(Kind.INVALID_STATE, "this workspace is closed; no terminal can be opened")
         if len(self._open) >= self._max_open:
@@ -84,9 +89,9 @@ class Terminals:
         limit = self._output_limit if output_byte_limit is None else output_byte_limit
         tail = Tail(max(0, min(limit, OUTPUT_CEILING)))
         environ = _environment(os.environ if self._environ is None else self._environ, env)
-        process, pipe = self._start(command, args, cwd, environ)
+        process, pipes = self._start(command, args, cwd, environ, apart)
         id = f"term_{os.urandom(8).hex()}"
-        terminal = Terminal(id, process, pipe, tail, self._grace, lambda: self._open.pop(id, None))
+        terminal = Terminal(id, process, pipes, tail, self._grace, lambda: self._open.pop(id, None))
         self._open[id] = terminal
         self._alive = [other for other in self._alive if not other.buried]
         self._alive.append(terminal)
@@ -108,9 +113,9 @@ class Terminals:
         await asyncio.gather(*(terminal.release() for terminal in self._alive))
 
     def _start(
-        self, command: str, args: Sequence[str], cwd: str | None, environ: dict[str, str]
-    ) -> tuple[subprocess.Popen[bytes], int]:
-        """Start a process; gives it and the end of the pipe that its output comes out of."""
+        self, command: str, args: Sequence[str], cwd: str | None, environ: dict[str, str], apart: bool
+    ) -> tuple[subprocess.Popen[bytes], list[int]]:
+        """Start a process; gives it and the ends of the pipes that its output comes out of."""
         words = _command_line(command, args)
         if cwd is None and not self._roots.real:
             raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
@@ -118,7 +123,7 @@ class Terminals:
         with find(self._roots, folder.rstrip("/") + "/") as spot:
             environ["PWD"] = spot.path
             try:
-                return _spawn(words, spot, environ)
+                return _spawn(words, spot, environ, apart)
             except OSError as error:
                 unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
                 kind, reason = _START_FAULTS.get(error.errno or 0, unknown)
@@ -128,29 +133,34 @@ class Terminals:
                 raise ProtocolError(Kind.INVALID_PARAMS, message) from error
 
 
-def _spawn(words: list[str], spot: Spot, environ: dict[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+def _spawn(
+    words: list[str], spot: Spot, environ: dict[str, str], apart: bool
+) -> tuple[subprocess.Popen[bytes], list[int]]:
     import subprocess
 
     # By descriptor where that can be said: the folder that was checked is the folder it starts in.
     by_descriptor = f"/proc/self/fd/{spot.directory}"
-    reader, writer = os.pipe()
+    readers, writers = zip(*(os.pipe() for _ in range(2 if apart else 1)), strict=True)
     try:
-        os.set_blocking(reader, False)
+        for reader in readers:
+            os.set_blocking(reader, False)
         process = subprocess.Popen(
             words,
             cwd=by_descriptor if os.path.exists(by_descriptor) else spot.path,
             env=environ,
             stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=writer,
+            stdout=writers[0],
+            stderr=writers[-1],
             start_new_session=True,
         )
     except BaseException:
-        os.close(reader)
+        for reader in readers:
+            os.close(reader)
         raise
     finally:
-        os.close(writer)
-    return process, reader
+        for writer in writers:
+            os.close(writer)
+    return process, list(readers)
 
 
 def _command_line(command: str, args: Sequence[str]) -> list[str]:

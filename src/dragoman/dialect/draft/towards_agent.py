@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.beside import unsaid
 from dragoman.dialect.book import Book, Page, free_option, noted, side_data
 from dragoman.dialect.ledger import (
     Ask,
@@ -49,7 +50,7 @@ class AgentLedger(Ledger):
     def __init__(self, peer: Side, settings: Settings) -> None:
         super().__init__(peer, settings)
         self.book = Book()
-        self.pushed: dict[str, str] = {}  # what was pushed of each terminal so far
+        self.pushed: dict[str, dict[str, str]] = {}  # what was pushed of each terminal so far, by stream
         self.modes: list[str] = []
         self.option_names: list[str] = []
         self._waits = 0
@@ -180,11 +181,11 @@ class AgentLedger(Ledger):
 
     def create_terminal(self, params: Any) -> Flow:
         """terminal/create: the client's output is pushed to the agent, a timeout is kept here (25)."""
-        params = self._placed(params)
+        params = noted(self._placed(params), streams=True)  # who can, keeps them apart
         result = yield Pass(params)
         identity = result.terminal_id
         self.book.terminals[identity] = params.session_id
-        self.pushed[identity] = ""
+        self.pushed[identity] = {}
         timeout = side_data(params).get("timeout")
         if isinstance(timeout, int | float) and timeout > 0:
             yield Start(self._kill_after(params.session_id, identity, timeout / 1000))
@@ -211,13 +212,22 @@ class AgentLedger(Ledger):
             )
         except ProtocolError:
             return True
-        before = self.pushed.get(terminal_id, "")
-        new = _added(before, shown.output)
-        self.pushed[terminal_id] = shown.output
-        if new:
-            params = PushOutputParams(session_id=session_id, terminal_id=terminal_id, data=new, stream="stdout")
-            yield Ask("terminal/output", params)
+        streams = side_data(shown).get("streams")
+        now: dict[str, str] = streams if isinstance(streams, dict) else {"": shown.output}  # "": nobody knows which
+        before = self.pushed.get(terminal_id, {})
+        if terminal_id in self.pushed:
+            self.pushed[terminal_id] = now
+        for stream, text in now.items():
+            if data := _added(before.get(stream, ""), text):
+                params = PushOutputParams(
+                    session_id=session_id, terminal_id=terminal_id, data=data, stream=stream or UNSET
+                )
+                yield Start(self._tell(unsaid(params, "sessionId")))
         return bool(shown.exit_status)
+
+    def _tell(self, params: Any) -> Flow:
+        """A push is a call in the style of a notification (section 5.2.5): nobody waits for its answer."""
+        yield Ask("terminal/output", params)
 
     def wait(self, params: Any) -> Flow:
         """terminal/wait_for_exit with the draft's timeout; all output is pushed before the answer."""
