@@ -73,6 +73,7 @@ class ClientLedger(Ledger):
         self.screens: dict[str, _Screen] = {}
         self.max_terminals: int | None = None
         self.takes_system_prompt = False
+        self.named: frozenset[str] = frozenset()  # modes and options that the client has been told of
 
     def met(self, params: InitializeParams) -> None:
         """Remember how many terminals the client lends at once (section 10.2)."""
@@ -82,10 +83,22 @@ class ClientLedger(Ledger):
         self.max_terminals = most if isinstance(most, int) else None
 
     def introduced(self, result: InitializeResult) -> None:
-        """Remember whether the agent takes a system prompt."""
+        """Remember whether the agent takes a system prompt, and which modes and options the client hears of here."""
         capabilities = result.agent_capabilities or None
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
         self.takes_system_prompt = sessions is not None and bool(sessions.system_prompt)
+        told = side_data(sessions) if sessions is not None else {}
+        lists = [told.get("modes"), told.get("configOptions")]
+        self.named = frozenset(name for names in lists if isinstance(names, list) for name in names)
+
+    def _without_named(self, result: Any, page: Page) -> Any:
+        """The answer without modes and options that initialize has named: the draft says them only there."""
+        modes = {mode.id for mode in page.modes.available_modes} if page.modes else set()
+        if modes <= self.named:
+            result = msgspec.structs.replace(result, modes=UNSET)
+        if page.values().keys() <= self.named:
+            result = msgspec.structs.replace(result, config_options=UNSET)
+        return result
 
     # --- what the client asks ---------------------------------------------------------------------------------
 
@@ -110,7 +123,7 @@ class ClientLedger(Ledger):
         finally:
             page.opening = False
         result = msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
-        return noted(result, createdAt=self.settings.now())
+        return noted(self._without_named(result, page), createdAt=self.settings.now())
 
     def _set_mode(self, page: Page, told: Any) -> Flow:
         """The mode the client wants to begin in; `default` unless told (section 5.1.3)."""
@@ -148,7 +161,7 @@ class ClientLedger(Ledger):
         result = yield Pass(msgspec.structs.replace(params, cwd=cwd))
         page.fill(result.modes, result.config_options)
         return noted(
-            result,
+            self._without_named(result, page),
             sessionId=page.session_id,
             workingDirectory=page.cwd,
             mode=page.mode,
