@@ -27,6 +27,7 @@ class ScriptedPeer:
         self._patience = patience
         self._unread: list[Any] = []
         self._ids: dict[Any, Any] = {}
+        self._names: dict[str, str] = {}  # what the script calls a thing -> what the other end calls it
 
     def send(self, message: dict[str, Any] | bytes) -> None:
         """Say one message, or any bytes as a frame."""
@@ -57,21 +58,48 @@ class ScriptedPeer:
                 return message
 
     async def play(
-        self, part: str, script: Sequence[dict[str, Any]], same: Callable[[Any, Any], str | None] | None = None
+        self,
+        part: str,
+        script: Sequence[dict[str, Any]],
+        same: Callable[[Any, Any], str | None] | None = None,
+        *,
+        minted: Sequence[str] = (),
     ) -> None:
-        """Play `part` of a script of {"from", "frame"} steps; `same` compares frames (by default exactly)."""
+        """Play `part` of a script of {"from", "frame"} steps; `same` compares frames (by default exactly).
+
+        Members named in `minted` have values that the other end makes up (session ids, times): the first one heard is
+        taken, and expected and said from then on.
+        """
         compare = same or exactly
         for step in script:
             frame = step["frame"]
             if step["from"] == part:
-                self.send(self._with_real_id(frame))
+                self.send(self._renamed(self._with_real_id(frame)))
                 continue
             heard = await self.receive()
+            self._learn(frame, heard, minted)
             if "method" in frame and "id" in frame:
                 assert "id" in heard, f"a request was due, heard {heard}"
                 self._ids[frame["id"]] = heard["id"]
-            fault = compare(_without_id(frame), _without_id(heard))
+            fault = compare(self._renamed(_without_id(frame)), _without_id(heard))
             assert fault is None, f"step {frame}\nheard {heard}\n{fault}"
+
+    def _learn(self, expected: Any, heard: Any, minted: Sequence[str]) -> None:
+        if not isinstance(expected, dict) or not isinstance(heard, dict):
+            return
+        for name, value in expected.items():
+            found = heard.get(name)
+            if name in minted and isinstance(value, str) and isinstance(found, str):
+                self._names.setdefault(value, found)
+            else:
+                self._learn(value, found, minted)
+
+    def _renamed(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._renamed(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._renamed(item) for item in value]
+        return self._names.get(value, value) if isinstance(value, str) else value
 
     def _with_real_id(self, frame: dict[str, Any]) -> dict[str, Any]:
         """A reply carries the id that the other end gave its request."""
