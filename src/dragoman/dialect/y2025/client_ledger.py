@@ -1,8 +1,8 @@
 """What must be remembered of a 2025.1 client, so that agents see a client like any other (reference 5.14).
 
 It chooses its session ids, has one folder and one list of MCP servers for all sessions, cannot be asked for leave and
-serves files and terminals whole. Kept: both ways of the id map, what initialize said, the tool calls of running turns,
-the limits of terminals.
+serves files and terminals whole. Content that it says it has no support for is neither taken from it nor given to it.
+Kept: both ways of the id map, what initialize said, the tool calls of running turns, the limits of terminals.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from msgspec import UNSET
 from dragoman.dialect.beside import changed, inferred, known, member, noted, side, unsaid
 from dragoman.dialect.ledger import Deliver, Flow, FlowMaker, Ledger, Pass, Report, Settings, Wait, Wake
 from dragoman.dialect.shape import ABSENT
+from dragoman.dialect.words import placeholder
 from dragoman.dialect.y2025 import consent, excerpt
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import to_json
 from dragoman.schema.config import SetModeParams
+from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, TextContent
 from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
@@ -26,12 +29,23 @@ from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
 from dragoman.schema.toolcall import ToolKind
-from dragoman.schema.update import ToolCallProgress, ToolCallStart
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    ToolCallProgress,
+    ToolCallStart,
+    UserMessageChunk,
+)
 
 
 def _with_session(receiver: Side) -> list[str]:
     return [name for (side_, name), row in METHODS.items() if side_ is receiver and "sessionId" in row.ids]
 
+
+# The blocks that a capability of the client is about, and how it is called beside the capabilities of the vocabulary.
+_CAPABLE: dict[type, str] = {ImageContent: "image", AudioContent: "audio", EmbeddedResource: "embeddedContext"}
+
+_CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
 _LENT = tuple(name for side_, name in METHODS if side_ is Side.CLIENT and name.startswith(("fs/", "terminal/")))
 
@@ -44,6 +58,7 @@ class ClientLedger(Ledger):
         self._cwd = settings.cwd
         self._servers: Any = []
         self._lends: frozenset[str] = frozenset()
+        self._closed: frozenset[str] = frozenset()  # kinds of content that the client said it has no support for
         self._agent_ids: dict[str, str] = {}  # the client's id of a session -> the agent's
         self._client_ids: dict[str, str] = {}
         self._opening: list[str] = []  # ids the client chose for sessions that the agent is making
@@ -67,6 +82,9 @@ class ClientLedger(Ledger):
             )
             if is_lent is True
         )
+        # What it does not speak of stays open: the seed's own initialize leaves all three out.
+        said = side(lends) if lends else {}
+        self._closed = frozenset(name for name in _CAPABLE.values() if said.get(name) is False)
 
     # --- opening sessions -------------------------------------------------------------------------------------
 
@@ -168,6 +186,14 @@ class ClientLedger(Ledger):
     def _prompt(self, params: Any) -> Flow:
         """A turn that simply ended is `ok`; only another reason is worth a member that nobody knows (5.14-5)."""
         params = self._for_agent(params)
+        for index, block in enumerate(params.prompt):
+            if self._is_closed(block):
+                what = _CAPABLE[type(block)]
+                raise ProtocolError(
+                    Kind.CAPABILITY_UNSUPPORTED,
+                    f"the client's own capabilities rule out {what} content; initialize with it to send some",
+                    {"errors": [{"path": f"content[{index}]", "message": f"{what} was announced as false"}]},
+                )
         try:
             result = yield Pass(params)
         finally:
@@ -178,11 +204,18 @@ class ClientLedger(Ledger):
         session, update = params.session_id, params.update
         if type(update) is ToolCallStart or type(update) is ToolCallProgress:
             self._note_call(session, update)
+        elif type(update) in _CHUNKS and self._is_closed(update.content):
+            # Chunks are text here; what stands for the block is said, and the block itself is not sent beside it.
+            text = placeholder(to_json(update.content))
+            params = changed(params, update=changed(update, content=TextContent(text=text)))
         # Only while a session is being made can an id belong to a session whose name for the client is not known.
         while self._opening and session not in self._client_ids:
             self._held.add(session)
             yield Wait(_placed(session))
         yield Pass(self._for_client(params))
+
+    def _is_closed(self, block: Any) -> bool:
+        return _CAPABLE.get(type(block)) in self._closed
 
     def _note_call(self, session: str, call: Any) -> tuple[str, str]:
         """Title and kind as far as they were said; a question may leave both out (peers.md 18)."""
