@@ -6,8 +6,11 @@ list into single changes, buffers pushed terminal output to answer polls, and re
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import UNSET
@@ -17,12 +20,12 @@ from dragoman.dialect.book import Book, Page, compact, noted, side_data
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import SetConfigOptionParams, SetModeParams
-from dragoman.schema.content import TextContent
+from dragoman.schema.content import ResourceLink, TextContent
 from dragoman.schema.initialize import InitializeParams, InitializeResult
 from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult, SelectedOutcome
 from dragoman.schema.side import Side
 from dragoman.schema.terminal import TerminalExitStatus, TerminalOutputResult, WaitForExitParams
-from dragoman.schema.toolcall import TerminalEmbed
+from dragoman.schema.toolcall import TerminalEmbed, ToolCallStatus
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -34,6 +37,9 @@ from dragoman.schema.update import (
 
 # Pushed output is kept up to this much a terminal, as the workspace would; older output falls away.
 PUSHED_LIMIT = 1024 * 1024
+
+# The address that a relative path is lifted to.
+_RELATIVE = re.compile(r"file:(?!/)")
 
 _REMEMBERED_SCOPES = frozenset({"session", "workspace", "always"})
 _CHOICES: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) -> option kinds, best first
@@ -53,15 +59,22 @@ class _Screen(msgspec.Struct, kw_only=True):
     command: str
     limit: int
     text: str = ""
+    streams: dict[str, str] = msgspec.field(default_factory=dict)
     truncated: bool = False
     status: TerminalExitStatus | None = None
+    released: bool = False
 
-    def push(self, data: str) -> None:
-        self.text += data
-        encoded = self.text.encode()
-        if len(encoded) > self.limit:
-            self.text = encoded[len(encoded) - self.limit :].decode("utf-8", "ignore")
-            self.truncated = True
+    def push(self, data: str, stream: str) -> None:
+        self.text, cut = _end_of(self.text + data, self.limit)
+        self.streams[stream], _ = _end_of(self.streams.get(stream, "") + data, self.limit)
+        self.truncated = self.truncated or cut
+
+    def shown(self) -> dict[str, Any]:
+        """What a tool call tells of it."""
+        code = self.status.exit_code if self.status is not None else None
+        told: dict[str, Any] = {"command": self.command, "stdout": self.streams.get("stdout", "")}
+        told["stderr"] = self.streams.get("stderr", "")
+        return {**told, "exitCode": code} if isinstance(code, int) else told
 
 
 class ClientLedger(Ledger):
@@ -71,6 +84,7 @@ class ClientLedger(Ledger):
         super().__init__(peer, settings)
         self.book = Book()
         self.screens: dict[str, _Screen] = {}
+        self.embeds: dict[tuple[str, str], list[Any]] = {}  # what a tool call shows, where that is a terminal
         self.max_terminals: int | None = None
         self.takes_system_prompt = False
         self.named: frozenset[str] = frozenset()  # modes and options that the client has been told of
@@ -174,11 +188,15 @@ class ClientLedger(Ledger):
         page = self.book.open(params.session_id, "")
         page.speaker = ""
         page.count("user")
+        blocks = [_placed(block, page.cwd) for block in params.prompt]
         if page.preamble:
-            blocks = [TextContent(text=page.preamble), *params.prompt]
+            blocks.insert(0, TextContent(text=page.preamble))
             page.preamble = ""
-            params = msgspec.structs.replace(params, prompt=blocks)
-        return (yield Pass(params))
+        try:
+            return (yield Pass(msgspec.structs.replace(params, prompt=blocks)))
+        finally:
+            self.screens = {id: screen for id, screen in self.screens.items() if not screen.released}
+            self.embeds = {key: content for key, content in self.embeds.items() if key[0] != params.session_id}
 
     def set_mode(self, params: Any) -> Flow:
         """session/set_mode: the draft wants to hear the previous mode (5.14-18)."""
@@ -207,9 +225,9 @@ class ClientLedger(Ledger):
 
     def pushed(self, params: Any) -> Flow:
         """terminal/output towards the agent: kept for the agent's next poll (5.14-25)."""
-        screen = self.screens.get(params.terminal_id)
+        screen = self._open_screen(params.terminal_id)
         if screen is not None:
-            screen.push(params.data)
+            screen.push(params.data, params.stream or "stdout")
         return {"received": screen is not None}
         yield
 
@@ -235,8 +253,8 @@ class ClientLedger(Ledger):
             for change in self._changes(page, update):
                 yield Send("session/update", msgspec.structs.replace(params, update=change))
             return
-        elif kind is ToolCallProgress and update.content:
-            params = msgspec.structs.replace(params, update=self._with_screens(update))
+        elif kind is ToolCallProgress:
+            params = msgspec.structs.replace(params, update=self._with_screens(params.session_id, update))
         yield Pass(params)
 
     def _changes(self, page: Page, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
@@ -247,17 +265,23 @@ class ClientLedger(Ledger):
             if key not in before or before[key] != value:
                 yield noted(update, key=key, previousValue=before.get(key), currentValue=value, source="agent")
 
-    def _with_screens(self, update: ToolCallProgress) -> ToolCallProgress:
-        """The draft's terminal output carries the text, v1's only names the terminal (5.14-12)."""
-        content: list[Any] = []
-        for entry in update.content or ():
-            screen = self.screens.get(entry.terminal_id) if type(entry) is TerminalEmbed else None
-            if screen is not None:
-                code = screen.status.exit_code if screen.status is not None else None
-                told = {"command": screen.command, "stdout": screen.text, "stderr": ""}
-                entry = noted(entry, **told, **({"exitCode": code} if isinstance(code, int) else {}))
-            content.append(entry)
-        return msgspec.structs.replace(update, content=content)
+    def _with_screens(self, session_id: str, update: ToolCallProgress) -> ToolCallProgress:
+        """The draft's terminal output carries the text, v1's only names the terminal (5.14-12).
+
+        v1 shows a terminal while it lives and need not name it again: in the draft the end of the call tells the rest.
+        """
+        key = (session_id, update.tool_call_id)
+        content = update.content or (self.embeds.get(key) if update.status in _ENDS else None)
+        if not content or not any(type(entry) is TerminalEmbed for entry in content):
+            return update
+        self.embeds[key] = list(content)
+        told = [
+            noted(entry, **self.screens[entry.terminal_id].shown())
+            if type(entry) is TerminalEmbed and entry.terminal_id in self.screens
+            else entry
+            for entry in content
+        ]
+        return msgspec.structs.replace(update, content=told)
 
     def permission(self, params: Any) -> Flow:
         """session/request_permission: yes or no, and for how long, becomes one of the agent's options (5.14-9)."""
@@ -282,7 +306,8 @@ class ClientLedger(Ledger):
 
     def create_terminal(self, params: Any) -> Flow:
         """terminal/create: bounded by what the client lends; its end is watched, for the draft does not push it."""
-        if self.max_terminals is not None and len(self.screens) >= self.max_terminals:
+        lent = sum(not screen.released for screen in self.screens.values())
+        if self.max_terminals is not None and lent >= self.max_terminals:
             raise ProtocolError(
                 Kind.RATE_LIMITED, f"the client lends {self.max_terminals} terminals at once; release one first"
             )
@@ -304,7 +329,7 @@ class ClientLedger(Ledger):
 
     def poll(self, params: Any) -> Flow:
         """terminal/output as a poll: the draft pushes, so the answer is here already."""
-        screen = self.screens.get(params.terminal_id)
+        screen = self._open_screen(params.terminal_id)
         if screen is None:
             raise ProtocolError(
                 Kind.RESOURCE_NOT_FOUND,
@@ -323,10 +348,16 @@ class ClientLedger(Ledger):
         return result
 
     def release(self, params: Any) -> Flow:
-        """terminal/release: the screen goes with it."""
+        """terminal/release: the screen stays until the turn ends, for a tool call to tell of it."""
         result = yield from self.lent(params)
-        self.screens.pop(params.terminal_id, None)
+        screen = self.screens.get(params.terminal_id)
+        if screen is not None:
+            screen.released = True
         return result
+
+    def _open_screen(self, terminal_id: str) -> _Screen | None:
+        screen = self.screens.get(terminal_id)
+        return None if screen is None or screen.released else screen
 
     incoming: ClassVar[dict[str, FlowMaker]] = {
         "session/new": new,
@@ -350,8 +381,25 @@ class ClientLedger(Ledger):
     }
 
 
+_ENDS = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED, ToolCallStatus.CANCELLED})
 _SETTINGS = frozenset({CurrentModeUpdate, ConfigOptionUpdate})
 _SPEAKERS: dict[type, str] = {AgentMessageChunk: "agent", UserMessageChunk: "user", AgentThoughtChunk: "thought"}
+
+
+def _end_of(text: str, limit: int) -> tuple[str, bool]:
+    """The end of a text that has at most so many bytes, and whether anything was cut off."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text, False
+    return data[len(data) - limit :].decode("utf-8", "ignore"), True
+
+
+def _placed(block: Any, cwd: str) -> Any:
+    """An attachment with a relative path is in the session's folder (section 14.3)."""
+    if type(block) is not ResourceLink or "attachment" not in side_data(block) or not _RELATIVE.match(block.uri):
+        return block
+    path = posixpath.normpath(posixpath.join(cwd, unquote(block.uri.removeprefix("file:"))))
+    return msgspec.structs.replace(block, uri=f"file://{quote(path)}")
 
 
 def _options_of(result: Any) -> Any:
