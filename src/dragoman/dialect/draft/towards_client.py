@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.beside import unsaid
 from dragoman.dialect.book import Book, Page, compact, noted, side_data
+from dragoman.dialect.draft.screen import PUSHED_LIMIT, Screen
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import SetConfigOptionParams, SetModeParams
@@ -35,9 +36,6 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 
-# Pushed output is kept up to this much a terminal, as the workspace would; older output falls away.
-PUSHED_LIMIT = 1024 * 1024
-
 # The address that a relative path is lifted to.
 _RELATIVE = re.compile(r"file:(?!/)")
 
@@ -53,37 +51,13 @@ _CHOICES: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) ->
 _PLAIN = frozenset(kind for kinds in _CHOICES.values() for kind in kinds)
 
 
-class _Screen(msgspec.Struct, kw_only=True):
-    """A client's terminal as far as it was pushed to us."""
-
-    command: str
-    limit: int
-    text: str = ""
-    streams: dict[str, str] = msgspec.field(default_factory=dict)
-    truncated: bool = False
-    status: TerminalExitStatus | None = None
-    released: bool = False
-
-    def push(self, data: str, stream: str) -> None:
-        self.text, cut = _end_of(self.text + data, self.limit)
-        self.streams[stream], _ = _end_of(self.streams.get(stream, "") + data, self.limit)
-        self.truncated = self.truncated or cut
-
-    def shown(self) -> dict[str, Any]:
-        """What a tool call tells of it."""
-        code = self.status.exit_code if self.status is not None else None
-        told: dict[str, Any] = {"command": self.command, "stdout": self.streams.get("stdout", "")}
-        told["stderr"] = self.streams.get("stderr", "")
-        return {**told, "exitCode": code} if isinstance(code, int) else told
-
-
 class ClientLedger(Ledger):
     """For a draft client."""
 
     def __init__(self, peer: Side, settings: Settings) -> None:
         super().__init__(peer, settings)
         self.book = Book()
-        self.screens: dict[str, _Screen] = {}
+        self.screens: dict[str, Screen] = {}
         self.embeds: dict[tuple[str, str], list[Any]] = {}  # what a tool call shows, where that is a terminal
         self.max_terminals: int | None = None
         self.takes_system_prompt = False
@@ -314,7 +288,7 @@ class ClientLedger(Ledger):
         result = yield from self.lent(params)
         limit = params.output_byte_limit if isinstance(params.output_byte_limit, int) else PUSHED_LIMIT
         line = " ".join([params.command, *(params.args or ())])
-        self.screens[result.terminal_id] = _Screen(command=line, limit=min(limit, PUSHED_LIMIT))
+        self.screens[result.terminal_id] = Screen(command=line, limit=min(limit, PUSHED_LIMIT))
         yield Start(self._watch(params.session_id, result.terminal_id))
         return result
 
@@ -355,7 +329,7 @@ class ClientLedger(Ledger):
             screen.released = True
         return result
 
-    def _open_screen(self, terminal_id: str) -> _Screen | None:
+    def _open_screen(self, terminal_id: str) -> Screen | None:
         screen = self.screens.get(terminal_id)
         return None if screen is None or screen.released else screen
 
@@ -384,14 +358,6 @@ class ClientLedger(Ledger):
 _ENDS = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED, ToolCallStatus.CANCELLED})
 _SETTINGS = frozenset({CurrentModeUpdate, ConfigOptionUpdate})
 _SPEAKERS: dict[type, str] = {AgentMessageChunk: "agent", UserMessageChunk: "user", AgentThoughtChunk: "thought"}
-
-
-def _end_of(text: str, limit: int) -> tuple[str, bool]:
-    """The end of a text that has at most so many bytes, and whether anything was cut off."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= limit:
-        return text, False
-    return data[len(data) - limit :].decode("utf-8", "ignore"), True
 
 
 def _placed(block: Any, cwd: str) -> Any:
