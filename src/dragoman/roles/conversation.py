@@ -15,6 +15,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.book import compact
+from dragoman.dialect.shape import SIDE
 from dragoman.engine.connection import Connection
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.schema.config import (
@@ -106,16 +108,19 @@ class Conversation:
         if self.modes is not None:
             self.modes.current_mode_id = mode_id
 
-    async def set_option(self, config_id: str, value: str | bool) -> None:
-        """Set a config option."""
+    async def set_option(self, config_id: str, value: Any) -> None:
+        """Set a config option: to a choice, true or false, or, in the draft, any JSON value."""
         kind: Any = "boolean" if isinstance(value, bool) else UNSET
         params = SetConfigOptionParams(session_id=self.id, config_id=config_id, value=value, type=kind)
+        if not isinstance(value, str | bool):
+            params.value, params.meta = compact(value), {SIDE: {"value": value}}
         result = await self.connection.request("session/set_config_option", params)
         self.options = list(result.config_options or ())
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str | None = None) -> None:
         """Cancel the running turn; its result will say so. Open questions are answered, open tool calls marked."""
-        self.connection.notify("session/cancel", CancelParams(session_id=self.id))
+        why = {SIDE: {"reason": reason}} if reason else UNSET
+        self.connection.notify("session/cancel", CancelParams(session_id=self.id, meta=why))
         if self.turn is None or self.turn.is_over:
             return
         self.turn.cancelled = True
@@ -265,10 +270,10 @@ class ClientTurn:
     def _is_read(self) -> bool:
         return not self._unread and (self.is_over or self._waiter is not None)
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str | None = None) -> None:
         """Ask the agent to stop; the turn then ends with the reason `cancelled`."""
         if not self.is_over:
-            self.session.cancel()
+            self.session.cancel(reason)
 
     async def wait(self) -> PromptResult:
         """Wait for the end without reading the updates."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.book import side_data
 from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection, Handler, answering
 from dragoman.engine.exchange import Done
@@ -395,14 +396,15 @@ class Reception:
                 )
 
     def cancel(self, params: Any) -> None:
-        self.cancel_turn(params.session_id)
+        self.cancel_turn(params.session_id, side_data(params).get("reason"))
 
-    def cancel_turn(self, session_id: str) -> None:
+    def cancel_turn(self, session_id: str, reason: str | None = None) -> None:
         """Cancel the author's code of a running turn; nothing happens when none runs."""
         task = self._running.get(session_id)
         session = self.agent.sessions.get(session_id)
         if task is not None and session is not None and session.turn is not None:
             session.turn.cancelled = True
+            session.turn.cancel_reason = reason
             session.turn.stop_reason = StopReason.CANCELLED
             task.cancel()
 
@@ -412,7 +414,7 @@ class Reception:
 
     def set_config_option(self, params: Any) -> SetConfigOptionResult:
         session = self.find(params.session_id)
-        session.set_option(params.config_id, params.value, tell=False)
+        session.set_option(params.config_id, side_data(params).get("value", params.value), tell=False)
         return SetConfigOptionResult(config_options=session.options)
 
 

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import msgspec
+
+from dragoman.dialect.book import free_option, noted, side_data
 from dragoman.engine.connection import Connection, Form
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.lent import LentFiles, LentTerminals
@@ -166,9 +169,13 @@ class Session:
             self.push(CurrentModeUpdate(current_mode_id=mode_id))
 
     def set_option(self, config_id: str, value: Any, *, tell: bool = True) -> None:
-        """Change a config option; unknown ids and values are refused."""
-        for option in self.options:
+        """Change a config option; unknown ids and values are refused, a free option takes any JSON value."""
+        for index, option in enumerate(self.options):
             if option.id == config_id:
+                if "value" in side_data(option):
+                    free = noted(free_option(config_id, value), value=value)
+                    self.options[index] = msgspec.structs.replace(free, name=option.name, category=option.category)
+                    break
                 choices = [choice.value for choice in option.values]
                 if option.form == "boolean" and not isinstance(value, bool):
                     raise ProtocolError(Kind.INVALID_PARAMS, f"option {config_id!r} takes true or false")

@@ -67,6 +67,7 @@ class Turn:
         self.prompt = prompt
         self.open_tools: dict[str, Tool] = {}
         self.cancelled = False
+        self.cancel_reason: str | None = None  # as far as the client told it
         self.usage: Usage | None = None
         self.stop_reason: str = StopReason.END_TURN
         self._tools = 0
