@@ -238,23 +238,26 @@ class AgentLedger(Ledger):
         else:
             self._waits += 1
             key = f"wait:{self._waits}"
-            yield Start(self._wait_for(params, key))
-            yield Start(self._wake_after(key, timeout / 1000))
-            result = yield Wait(key)
+            outcome: list[Any] = []  # there before the wait begins when the command has ended already
+            yield Start(self._wait_for(params, key, outcome))
+            if not outcome:
+                yield Start(self._wake_after(key, timeout / 1000))
+                yield Wait(key)
+            if not outcome:
+                return noted(WaitForExitResult(exit_code=-1), timedOut=True)
+            result = outcome[0]
             if isinstance(result, ProtocolError):
                 raise result
-            if result is None:
-                return noted(WaitForExitResult(exit_code=-1), timedOut=True)
         if params.terminal_id in self.pushed:
             yield from self._push_once(params.session_id, params.terminal_id)
         return result
 
-    def _wait_for(self, params: Any, key: str) -> Flow:
+    def _wait_for(self, params: Any, key: str, outcome: list[Any]) -> Flow:
         try:
-            result = yield Deliver("terminal/wait_for_exit", params)
+            outcome.append((yield Deliver("terminal/wait_for_exit", params)))
         except ProtocolError as error:
-            result = error
-        yield Wake(key, result)
+            outcome.append(error)
+        yield Wake(key)
 
     def _wake_after(self, key: str, seconds: float) -> Flow:
         yield Sleep(seconds)
