@@ -189,3 +189,10 @@ def test_clearing_twice_is_clearing_once(value: Any) -> None:
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
     check_bears_anything(spelling, side, method, value)
+
+
+@pytest.mark.parametrize(("said", "meant"), [("1", 1), ("2024-11-05", 1), ("2", 2), ("", 1)])
+def test_a_version_said_as_a_string_is_read(said: str, meant: int) -> None:
+    """Reference 5.15, rule 6: some clients send `"1"`, or the date of another protocol."""
+    _, params = spelling.lift_call(Side.AGENT, "initialize", {"protocolVersion": said})
+    assert params["protocolVersion"] == meant

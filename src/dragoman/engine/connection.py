@@ -321,7 +321,7 @@ class Connection:
         """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned."""
         is_request = incoming.id is not UNSET
         if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self._introduced:
-            self.met(incoming.source)
+            self.met(incoming.values)
         handler = self.handlers.get(incoming.method, self.fallback)
         try:
             work = handler(incoming, done)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.reading import values
 from dragoman.errors import KINDS, Kind, ProtocolError
-from dragoman.schema.base import Model, encode, to_json
+from dragoman.schema.base import Model, encode
 from dragoman.schema.content import TextContent
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
@@ -37,7 +36,6 @@ _SPELLED_IN_V1: frozenset[str] = frozenset(
 )
 _CHUNKS = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
-_UNSAID_REASONS = {"error": Kind.INTERNAL_ERROR, "auth_required": Kind.AUTH_REQUIRED}
 
 
 class Speech:
@@ -91,22 +89,9 @@ class Speech:
 
     def lower_result(self, method: str, result: Any) -> bytes:
         """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
-        if method == "session/prompt":
-            self._refuse_unsaid_reason(result)
-        if self.plain and isinstance(result, Model) and not result.meta:
+        if self.plain and method != "session/prompt" and isinstance(result, Model) and not result.meta:
             return encode(result)
         return encode(self.dialect.lower_result(self.we, method, values({} if result is None else result)))
-
-    def _refuse_unsaid_reason(self, result: Any) -> None:
-        """Stop reasons that v1 (`error`) and the draft (`auth_required`) have no word for become errors."""
-        if self.dialect.name not in ("v1", "draft", "banjo"):
-            return
-        said = values(result) if not isinstance(result, msgspec.Struct) else to_json(result)
-        reason = said.get("stopReason") if isinstance(said, dict) else None
-        kind = _UNSAID_REASONS.get(reason) if isinstance(reason, str) else None
-        own = {"draft": "error", "banjo": "auth_required"}.get(self.dialect.name)
-        if kind is not None and reason != own:
-            raise ProtocolError(kind, f"the agent ended the turn with {reason!r}", {"stopReason": reason})
 
     # --- errors ---------------------------------------------------------------------------------------------
 

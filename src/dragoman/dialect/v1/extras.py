@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.shape import ABSENT, Json, Lifted, Object
+from dragoman.dialect.shape import ABSENT, Json, Lifted, Object, with_side
 
 MODEL: Final = "model"
+
+
+def lift_initialize(params: Object) -> Object:
+    """A version said as a string (`"1"`, or another protocol's date) means the first one (reference 5.15, rule 6)."""
+    version = params.get("protocolVersion")
+    if not isinstance(version, str):
+        return params
+    number = int(version) if version.isascii() and version.isdigit() and len(version) < 6 else 1
+    return with_side({**params, "protocolVersion": number}, version=version)
 
 
 def lift_new(params: Object) -> Object:
