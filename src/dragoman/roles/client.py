@@ -228,8 +228,7 @@ class RemoteAgent:
         """Open a new session in this folder; in a mode of the agent's, where it has such a mode."""
         place = os.path.abspath(cwd)
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
-        if not mcp_servers:  # official v1 wants the empty list said, others can do without
-            params = unsaid(params, "mcpServers")
+        params = _without_empty(params)
         if mode is not None and self.dialect in _OPENS_IN_MODE:
             params = noted(params, initialMode=mode)
         dialled = await self._dial.at(place)
@@ -256,7 +255,7 @@ class RemoteAgent:
             mcp_servers=list(mcp_servers),
             additional_directories=_listed(directories),
         )
-        return await self._reopen("session/load", params, directories)
+        return await self._reopen("session/load", _without_empty(params), directories)
 
     async def resume(self, session_id: str, cwd: str = ".", *, directories: Sequence[str] = ()) -> Conversation:
         """Open a stored session without its history being sent again."""
@@ -399,6 +398,11 @@ def choose(params: RequestPermissionParams, wish: str) -> str | None:
             if option.kind == kind:
                 return option.option_id
     return None
+
+
+def _without_empty(params: Any) -> Any:
+    """Official v1 wants an empty list of MCP servers said; dialects that can do without leave it out."""
+    return params if params.mcp_servers else unsaid(params, "mcpServers")
 
 
 def _listed(directories: Sequence[str]) -> Any:
