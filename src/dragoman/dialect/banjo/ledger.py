@@ -157,7 +157,10 @@ class ClientLedger(Ledger):
         now = self._remember(params.session_id, member(result, "config_options"))
         if is_model and now is not None and now != model:
             yield Send("session/update", _model_change(params.session_id, now.value))
-        return {} if is_model else result
+        if is_model:
+            return {}
+        rest = [each for each in member(result, "config_options") or () if not _is_models(each)]
+        return changed(result, config_options=rest)  # models are no option for a banjo client
 
     def _update(self, params: Any) -> Flow:
         """Options are said as options; that the model is another one is said once more in banjo's own way."""

@@ -77,7 +77,8 @@ class ClientLedger(Ledger):
         self.takes_system_prompt = sessions is not None and bool(sessions.system_prompt)
         told = side_data(sessions) if sessions is not None else {}
         lists = [told.get("modes"), told.get("configOptions")]
-        self.named = frozenset(name for names in lists if isinstance(names, list) for name in names)
+        found = [name for names in lists if isinstance(names, list) for name in names]
+        self.named = frozenset(name for name in found if isinstance(name, str))
 
     def _without_named(self, result: Any, page: Page) -> Any:
         """The answer without modes and options that initialize has named: the draft says them only there."""

@@ -14,14 +14,18 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.beside import changed, inferred, known, member, noted, side
+from dragoman.dialect.beside import changed, inferred, known, member, noted, side, unsaid
 from dragoman.dialect.ledger import Flow, FlowMaker, Ledger, Pass, Report, Settings
+from dragoman.dialect.shape import ABSENT
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.config import SessionMode, SessionModeState, SetModeResult
 from dragoman.schema.initialize import InitializeResult
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
+
+# Said once for all sessions; what differs for one of them was refused or reported.
+_AT_INITIALIZE = ("cwd", "mcpServers")
 
 
 class Session(msgspec.Struct):
@@ -67,7 +71,9 @@ class AgentLedger(Ledger):
         yield from self._note_servers(params.mcp_servers)
         chosen, mode = self.settings.new_id(), self._wanted_mode(params)
         self._sessions[chosen] = self._session(params, mode)
-        params = noted(params, sessionId=chosen)
+        if mode is None and isinstance(wanted := side(params).get("initialMode"), str):
+            yield Report(f"initialMode {wanted!r} is lost: the agent offers {', '.join(self._modes) or 'none'}")
+        params = noted(unsaid(params, *_AT_INITIALIZE), sessionId=chosen, initialMode=ABSENT)
         try:
             result = yield Pass(noted(params, mode=mode) if mode else params)
         except ProtocolError:
@@ -86,7 +92,7 @@ class AgentLedger(Ledger):
         if is_new:
             self._sessions[params.session_id] = self._session(params, None)
         try:
-            return (yield Pass(params))
+            return (yield Pass(unsaid(params, *_AT_INITIALIZE)))
         except ProtocolError:
             if is_new:
                 del self._sessions[params.session_id]

@@ -22,7 +22,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.config import SetModeParams
 from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, TextContent
-from dragoman.schema.initialize import InitializeParams
+from dragoman.schema.initialize import InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
 from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult, SelectedOutcome
@@ -65,6 +65,7 @@ class ClientLedger(Ledger):
         self._held: set[str] = set()  # agent's ids of sessions that nobody can place yet, though updates came
         self._calls: dict[str, dict[str, tuple[str, str]]] = {}  # agent's id -> tool call -> title, kind
         self._limits: dict[str, int] = {}  # terminal -> most bytes of output
+        self._modes: frozenset[str] = frozenset()  # that the client heard of at initialize
 
     def met(self, params: InitializeParams) -> None:
         """Folder, servers and capabilities belong to the whole connection."""
@@ -85,6 +86,13 @@ class ClientLedger(Ledger):
         # What it does not speak of stays open: the seed's own initialize leaves all three out.
         said = side(lends) if lends else {}
         self._closed = frozenset(name for name in _CAPABLE.values() if said.get(name) is False)
+
+    def introduced(self, result: InitializeResult) -> None:
+        """The modes that the client is told of."""
+        said = side(result.agent_capabilities).get("modes")
+        self._modes = (
+            frozenset(mode for mode in said if isinstance(mode, str)) if isinstance(said, list) else frozenset()
+        )
 
     # --- opening sessions -------------------------------------------------------------------------------------
 
@@ -112,7 +120,7 @@ class ClientLedger(Ledger):
         yield from self._place(session)
         if isinstance(mode, str):
             yield from self._enter(session, mode, member(result, "modes"))
-        return changed(result, session_id=chosen or session)
+        return changed(self._without_known_modes(result), session_id=chosen or session)
 
     def _load(self, params: Any) -> Flow:
         chosen = params.session_id
@@ -123,11 +131,16 @@ class ClientLedger(Ledger):
         session = self._agent_ids.get(chosen, chosen)
         self._join(chosen, session)  # before the answer: the replay comes first
         try:
-            return (yield Pass(changed(self._set_up(params), session_id=session)))
+            result = yield Pass(changed(self._set_up(params), session_id=session))
         except ProtocolError:
             if is_new:
                 del self._agent_ids[chosen], self._client_ids[session]
             raise
+        return self._without_known_modes(result)
+
+    def _without_known_modes(self, result: Any) -> Any:
+        offered = {member(each, "id") for each in member(member(result, "modes"), "available_modes") or ()}
+        return changed(result, modes=UNSET) if offered and offered <= self._modes else result
 
     def _set_up(self, params: Any) -> Any:
         """Fill in what 2025.1 says once for all sessions (5.14-3)."""

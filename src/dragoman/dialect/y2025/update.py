@@ -117,6 +117,8 @@ def _lower_tool_call(data: Object) -> Object:
     if name is ABSENT or name is None:
         name = low.take("title", data.get("title", ABSENT))
     low.put("name", name)
+    if low.left.get("title") == name:
+        low.take("title")
     low.put("arguments", low.take("rawInput"))
     return low.done(TOOL_UNSAID)
 
