@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def side(**members: Any) -> dict[str, Any]:
 
 
 def as_client(
-    steps: Script, use: Callable[[RemoteAgent], Awaitable[None]], minted: tuple[str, ...] = (), **options: Any
+    steps: Script, use: Callable[[RemoteAgent], Coroutine[Any, Any, None]], minted: tuple[str, ...] = (), **options: Any
 ) -> None:
     """Let `use` drive our client; a scripted agent checks each of its frames."""
 
@@ -83,9 +83,12 @@ def as_client(
                 using = asyncio.create_task(use(remote))
                 await asyncio.wait({playing, using}, return_when=asyncio.FIRST_EXCEPTION)
                 for task in (playing, using):
-                    if task.done():
-                        task.result()
-                assert playing.done(), "the client was done before the script"
+                    task.cancel()
+                ends: tuple[Any, ...] = await asyncio.gather(playing, using, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+        assert list(ends) == [None, None], "one was done before the other"
 
     asyncio.run(main())
 
@@ -231,3 +234,368 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
         turn.usage = Usage(total_tokens=870, input_tokens=350, output_tokens=520, meta=side(inferred=["totalTokens"]))
 
     as_agent(DRAFT, agent, minted=("sessionId", "createdAt"))
+
+
+# --- seed 000: 2025.1 -----------------------------------------------------------------------------------------
+
+Y2025 = script("y2025_turn")
+MAIN = f"{CWD}/main.rs"
+CODE = "fn main() {\n    crash();\n}\n"
+BETTER = "fn main() {\n    greet();\n}\n"
+
+
+@pytest.mark.item("000-05", "000-07", "000-09", "000-10", "000-11", "000-12")
+def test_the_2025_flow_with_our_client() -> None:
+    served: dict[str, Any] = {
+        "fs/read_text_file": ReadTextFileResult(content=CODE),
+        "fs/write_text_file": WriteTextFileResult(),
+        "terminal/create": CreateTerminalResult(terminal_id="term_1"),
+        "terminal/output": TerminalOutputResult(output="Compiling\n", truncated=False),
+        "terminal/wait_for_exit": WaitForExitResult(exit_code=0, signal=None),
+        "terminal/kill": KillTerminalResult(),
+        "terminal/release": ReleaseTerminalResult(),
+    }
+    server = McpServer(name="filesystem", command="/opt/mcp/files", args=[], env=[])
+
+    async def use(remote: RemoteAgent) -> None:
+        await remote.authenticate("token", {"token": "sample-token"})
+        session = await remote.open(CWD, mcp_servers=[server], mode="agent")
+        assert [mode.id for mode in session.modes.available_modes] == ["agent", "ask"] if session.modes else False
+        link = ResourceLink(name="main.rs", uri=f"file://{MAIN}", mime_type="text/x-rust", meta=side(inferred=["name"]))
+        async with session.prompt([TextContent(text="Repair the crash in main.rs"), link]) as turn:
+            updates = await all_of(turn)
+        assert [type(update) for update in updates] == [
+            AgentThoughtChunk,
+            Plan,
+            ToolCallStart,
+            ToolCallProgress,
+            ToolCallStart,
+            ToolCallProgress,
+            AgentMessageChunk,
+        ]
+        assert turn.stop_reason == "end_turn"
+        await cancelled_after_the_first_word(session, "And now the tests")
+        again = await remote.load(session.id, CWD)
+        heard = [update.content for update in again.between if isinstance(update, UserMessageChunk)]
+        assert [content.text for content in heard[0::2] if isinstance(content, TextContent)] == [
+            "Repair the crash in main.rs",
+            "And now the tests",
+        ]
+
+    as_client(
+        Y2025,
+        use,
+        minted=("session_id",),
+        dialect="2025.1",
+        name="my-editor",
+        version="1.0.0",
+        cwd=CWD,
+        mcp_servers=[server],
+        capabilities=ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+            terminal=True,
+            meta=side(experimental={}),
+        ),
+        on={method: lambda _, result=result: result for method, result in served.items()},
+    )
+
+
+async def cancelled_after_the_first_word(session: Any, text: str) -> None:
+    async with session.prompt(text) as turn:
+        async for _ in turn:
+            turn.cancel()
+    assert turn.stop_reason == "cancelled"
+
+
+@pytest.mark.item("000-05", "000-07", "000-09", "000-10", "000-11", "000-12")
+def test_the_2025_flow_with_our_agent() -> None:
+    modes = ["agent", "ask"]
+    agent = Agent(
+        "my-agent",
+        version="1.0.0",
+        image=True,
+        modes=[SessionMode(id=name, name=name) for name in modes],
+        instructions="This agent edits code.",
+        capabilities=AgentCapabilities(
+            load_session=True,  # 2025.1 agents always can, and so never say it
+            prompt_capabilities=PromptCapabilities(image=True),
+            meta=side(streaming=True, audio=False, modes=modes, inferred=["loadSession"]),
+        ),
+    )
+
+    def step(content: str, status: str) -> PlanEntry:
+        return PlanEntry(content=content, priority="medium", status=status, meta=side(inferred=["priority"]))
+
+    async def repair(turn: Turn) -> None:
+        assert (turn.session.cwd, turn.session.mode) == (CWD, "agent")
+        assert [server.command for server in turn.session.mcp_servers] == ["/opt/mcp/files"]
+        await turn.think("Which function is first?")
+        await turn.plan(step("Open the file", "in_progress"), step("Build it", "pending"))
+        await turn.update(
+            ToolCallStart(tool_call_id="tool_1", title="read_file", name="read_file", raw_input={"path": MAIN})
+        )
+        code = await turn.files.read(MAIN)
+        assert code == CODE
+        await turn.update(done("tool_1", code))
+        await turn.files.write(MAIN, BETTER)
+        line = {"command": "cargo build"}
+        await turn.update(ToolCallStart(tool_call_id="tool_2", title="run_command", name="run_command", raw_input=line))
+        async with await turn.terminals.create("cargo", ["build"], cwd=CWD) as terminal:
+            assert (await terminal.output()).output == "Compiling\n"
+            assert await terminal.wait() == 0
+            await terminal.kill()
+        await turn.update(done("tool_2", "Finished"))
+        await turn.say("The crash is gone.")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        if turn.session.turns == 1:
+            await repair(turn)
+        else:
+            await begin_and_wait(turn, "Starting")
+
+    as_agent(Y2025, agent, minted=())
+
+
+def done(call: str, text: str) -> ToolCallProgress:
+    """A tool call that ended with a text."""
+    return ToolCallProgress(
+        tool_call_id=call, status="completed", content=[ToolCallBlock(content=TextContent(text=text))]
+    )
+
+
+async def begin_and_wait(turn: Turn, text: str) -> None:
+    """Say something, then work until cancelled."""
+    await turn.say(text)
+    await asyncio.get_running_loop().create_future()
+
+
+# --- seed 002: crow -------------------------------------------------------------------------------------------
+
+CROW = script("crow_turn")
+CALL = "b3a9e6c4-0d1f-4a77-8a35-6f0c2d9e8b21"
+
+
+@pytest.mark.item("002-01", "002-02", "002-03", "002-04", "002-05", "002-06", "002-07", "002-09")
+def test_the_crow_flow_with_our_client() -> None:
+    async def use(remote: RemoteAgent) -> None:
+        session = await remote.open(CWD)
+        async with session.prompt("List the folder") as turn:
+            updates = await all_of(turn)
+        assert (len(updates), turn.stop_reason) == (7, "end_turn")
+        again = await remote.load(session.id, CWD)
+        assert len(again.between) == 8
+        assert again.tool_calls[CALL].status == "completed"
+        await cancelled_after_the_first_word(again, "Now delete them")
+
+    as_client(
+        CROW,
+        use,
+        dialect="crow",
+        name="crow-ide",
+        version="0.1.0",
+        cwd=CWD,
+        permission="allow",
+        capabilities=ClientCapabilities(),
+    )
+
+
+@pytest.mark.item("002-01", "002-02", "002-03", "002-04", "002-05", "002-06", "002-07", "002-09")
+def test_the_crow_flow_with_our_agent() -> None:
+    agent = Agent(
+        "crow-acp-server",
+        title="Crow ACP Server",
+        version="0.1.0",
+        capabilities=AgentCapabilities(
+            load_session=True,
+            prompt_capabilities=PromptCapabilities(image=True, embedded_context=True, meta=side(text=True)),
+            mcp_capabilities=McpCapabilities(http=False, sse=False),
+        ),
+    )
+    options = [
+        PermissionOption(
+            option_id="approve", name="Approve", kind="allow_once", meta=side(primary=True, inferred=["kind"])
+        ),
+        PermissionOption(option_id="reject", name="Reject", kind="reject_once", meta=side(inferred=["kind"])),
+    ]
+
+    async def list_folder(turn: Turn) -> None:
+        await turn.think("They want a listing.")
+        read = PlanEntry(content="Read the question", priority="high", status="completed")
+        await turn.plan(read, PlanEntry(content="Use the terminal", priority="medium", status="in_progress"))
+        await turn.update(ToolCallStart(tool_call_id=CALL, title="terminal", kind="execute", status="pending"))
+        question = ToolCallUpdate(tool_call_id=CALL, title="terminal", raw_input="ls -la")
+        assert await turn.ask("terminal", tool=question, options=options)
+        await turn.update(ToolCallProgress(tool_call_id=CALL, status="in_progress"))
+        await turn.update(ToolCallProgress(tool_call_id=CALL, status="completed"))
+        await turn.plan(read, PlanEntry(content="Use the terminal", priority="medium", status="completed"))
+        await turn.say("There are two files.")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        if turn.session.turns == 1:
+            await list_folder(turn)
+        else:
+            await begin_and_wait(turn, "Are you ")
+
+    as_agent(CROW, agent)
+
+
+# --- seed 003: banjo ------------------------------------------------------------------------------------------
+
+BANJO = script("banjo_turn")
+ZIG = f"{CWD}/src/main.zig"
+
+
+@pytest.mark.item("003-01", "003-02", "003-04", "003-08", "003-09", "003-10", "003-11", "003-12", "003-13")
+def test_the_banjo_flow_with_our_client() -> None:
+    async def use(remote: RemoteAgent) -> None:
+        await remote.authenticate("claude-login")
+        session = await remote.open(CWD)
+        assert [option.id for option in session.options] == ["auto_resume", "route", "primary_agent", "model"]
+        await session.set_mode("acceptEdits")
+        await remote.request(
+            "session/set_mode", SetModeParams(session_id=session.id, mode_id="default", meta=side(legacy=True))
+        )
+        assert session.mode == "default"
+        await session.set_option("model", "opus")
+        assert [option.current_value for option in session.options] == ["true", "claude", "claude", "opus"]
+        await session.set_option("route", "codex")
+        uri = f"file://{ZIG}#L1:1"
+        context = EmbeddedResource(resource=ResourceContents(uri=uri, text="const a = 1;\n", mime_type="text/x-zig"))
+        async with session.prompt([TextContent(text="Make it two"), context]) as turn:
+            updates = await all_of(turn)
+        assert (len(updates), turn.stop_reason) == (8, "end_turn")
+        await cancelled_after_the_first_word(session, "Build it")
+        assert [command.name for command in session.commands] == ["version"]
+        between = [type(update) for update in session.between]
+        assert between.count(CurrentModeUpdate) == 2
+        assert between.count(ConfigOptionUpdate) == 1
+
+    as_client(
+        BANJO,
+        use,
+        dialect="banjo",
+        name="zed",
+        version="0.218.0",
+        cwd=CWD,
+        permission="allow",
+        capabilities=ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
+        ),
+        on={
+            "fs/read_text_file": lambda _: ReadTextFileResult(content="const a = 1;\n"),
+            "fs/write_text_file": lambda _: WriteTextFileResult(),
+        },
+    )
+
+
+def select(id: str, name: str, *choices: ConfigChoice, description: str | None = None, **more: Any) -> Any:
+    """A config option that is set to its first choice."""
+    option = SessionConfigOption(
+        id=id, name=name, type="select", current_value=choices[0].value, options=list(choices), **more
+    )
+    if description:
+        option.description = description
+    return option
+
+
+@pytest.mark.item("003-01", "003-02", "003-04", "003-08", "003-09", "003-10", "003-11", "003-12", "003-13")
+def test_the_banjo_flow_with_our_agent() -> None:
+    agent = Agent(
+        "banjo",
+        version="0.1.0",
+        dialect="banjo",
+        capabilities=AgentCapabilities(
+            prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+            mcp_capabilities=McpCapabilities(http=False, sse=False),
+            session_capabilities=SessionCapabilities(),
+            load_session=False,
+        ),
+        auth_methods=[AuthMethod(id="claude-login", name="Sign in", description="Sign in through the command line")],
+        modes=[
+            SessionMode(id="default", name="Default", description="Ask before each risky step"),
+            SessionMode(id="acceptEdits", name="Accept edits"),
+            SessionMode(id="bypassPermissions", name="No checks"),
+            SessionMode(id="dontAsk", name="Only approved tools"),
+            SessionMode(id="plan", name="Plan"),
+        ],
+        options=[
+            select(
+                "auto_resume",
+                "Resume by itself",
+                ConfigChoice(value="true", name="On", description="Always"),
+                ConfigChoice(value="false", name="Off"),
+                description="Continue the last session",
+            ),
+            select(
+                "route", "Route", ConfigChoice(value="claude", name="Claude"), ConfigChoice(value="codex", name="Codex")
+            ),
+            select("primary_agent", "First agent", ConfigChoice(value="claude", name="Claude")),
+            select(
+                "model",
+                "Model",
+                ConfigChoice(value="sonnet", name="Sonnet", description="For daily work"),
+                ConfigChoice(value="opus", name="Opus"),
+                ConfigChoice(value="haiku", name="Haiku"),
+                category="model",
+                meta=side(form="models"),
+            ),
+        ],
+        commands=[AvailableCommand(name="version", description="Which build this is")],
+    )
+
+    def step(id: str, content: str, status: str) -> PlanEntry:
+        return PlanEntry(content=content, priority="medium", status=status, meta=side(id=id, inferred=["priority"]))
+
+    async def make_it_two(turn: Turn) -> None:
+        await turn.think("One line changes")
+        await turn.plan(step("t1", "Read the entry point", "in_progress"), step("t2", "Change it", "pending"))
+        given = {"path": ZIG}
+        await turn.update(
+            ToolCallStart(tool_call_id="call_1", title="Read main.zig", kind="read", status="pending", raw_input=given)
+        )
+        code = await turn.files.read(ZIG)
+        await turn.update(done("call_1", code.strip()))
+        title = "Edit main.zig"
+        await turn.update(
+            ToolCallStart(tool_call_id="call_2", title=title, kind="edit", status="pending", raw_input=given)
+        )
+        question = ToolCallUpdate(
+            tool_call_id="call_2",
+            title=title,
+            kind="edit",
+            status="pending",
+            locations=[ToolCallLocation(path=ZIG, line=1)],
+        )
+        options = [
+            PermissionOption(kind="allow_once", name="Allow", option_id="a1"),
+            PermissionOption(kind="reject_once", name="Reject", option_id="r1"),
+        ]
+        assert await turn.ask(title, tool=question, options=options)
+        await turn.files.write(ZIG, "const a = 2;\n")
+        change = Diff(path=ZIG, old_text=code, new_text="const a = 2;\n")
+        await turn.update(ToolCallProgress(tool_call_id="call_2", status="completed", content=[change]))
+        await turn.plan(step("t1", "Read the entry point", "completed"), step("t2", "Change it", "completed"))
+        await turn.say("It is two now.")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        if turn.session.turns == 1:
+            await make_it_two(turn)
+        else:
+            await begin_and_wait(turn, "Buil")
+
+    as_agent(BANJO, agent)
+
+
+def test_a_flow_that_is_not_followed_is_noticed() -> None:
+    """The scripted peer is strict: a member too much or too few fails."""
+
+    async def use(remote: RemoteAgent) -> None:
+        await remote.open(CWD, directories=["/elsewhere"])
+
+    with pytest.raises((AssertionError, ProtocolError), match="additionalDirectories"):
+        as_client(
+            CROW[:4], use, dialect="crow", name="crow-ide", version="0.1.0", cwd=CWD, capabilities=ClientCapabilities()
+        )
