@@ -43,6 +43,8 @@ class Agent:
         image: bool = False,
         audio: bool = False,
         embedded_context: bool = True,
+        streaming: bool = True,
+        tools: Sequence[str] | None = None,
         modes: Sequence[SessionMode] = (),
         options: Sequence[SessionConfigOption] = (),
         commands: Sequence[AvailableCommand] = (),
@@ -58,6 +60,8 @@ class Agent:
         self.image = image
         self.audio = audio
         self.embedded_context = embedded_context
+        self.streaming = streaming  # False: a message is told whole, when it is finished
+        self.tools = None if tools is None else list(tools)  # the names of all its tools; None: it does not say
         self.modes = list(modes)
         self.options = list(options)
         self.commands = list(commands)

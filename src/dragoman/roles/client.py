@@ -25,9 +25,12 @@ from dragoman.roles.dial import Dial, Dialled
 from dragoman.roles.lending import Lending
 from dragoman.roles.quirks import missing_file_is_empty
 from dragoman.schema.auth import AuthenticateParams, LogoutParams
+from dragoman.schema.base import Marker
 from dragoman.schema.initialize import (
     AgentCapabilities,
     ClientCapabilities,
+    ClientSessionCapabilities,
+    ConfigOptionsCapabilities,
     FileSystemCapabilities,
     Implementation,
     InitializeParams,
@@ -58,6 +61,11 @@ _OPENS_IN_MODE = frozenset({"2025.1", "draft"})
 
 # Gives the id of the chosen option, or None for "cancelled".
 AskUser = Callable[[RequestPermissionParams], Awaitable[str | None] | str | None]
+
+# What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
+SHOWN = ClientSessionCapabilities(
+    config_options=ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
+)
 
 # Updates of sessions that nobody knows yet, kept until session/new is answered (peers.md 13).
 EARLY = 1000
@@ -93,6 +101,7 @@ def connect(
         report=report,
         stderr=stderr,
         patience=patience,
+        shows=SHOWN if capabilities is None else None,
     )
     offered = capabilities or _offered(lend, on or {})
     info = Implementation(name=name, version=version)

@@ -24,7 +24,7 @@ from dragoman.engine.connection import Connection, Handler
 from dragoman.engine.reading import read, values
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent import settings
-from dragoman.schema.initialize import InitializeParams, InitializeResult
+from dragoman.schema.initialize import ClientSessionCapabilities, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -70,6 +70,7 @@ class Dial:
         patience: float = 60.0,
         probe: str = "ladder",
         permission: str = "ask",
+        shows: ClientSessionCapabilities | None = None,
     ) -> None:
         if dialect != "auto" and dialect not in NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
@@ -84,6 +85,7 @@ class Dial:
         self._patience = patience
         self._probe = probe
         self._permission = permission
+        self._shows = shows  # what official agents may send us beyond what every client takes
         self._first: Dialled | None = None
         self._others: dict[str, Dialled] = {}
         self._moving = asyncio.Lock()
@@ -203,6 +205,9 @@ class Dial:
         """Initialize, and give the answer as plain values in the vocabulary; 2025.1 hears of MCP servers here."""
         if self._servers and connection.speech is not None and connection.speech.dialect.name == "2025.1":
             introduction = noted(introduction, mcpServers=[values(server) for server in self._servers])
+        if self._shows is not None and connection.speech is not None and connection.speech.plain:
+            offered = msgspec.structs.replace(introduction.client_capabilities, session=self._shows)
+            introduction = msgspec.structs.replace(introduction, client_capabilities=offered)
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 
     def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:

@@ -15,18 +15,19 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.book import side_data
-from dragoman.engine.capability import missing
+from dragoman.engine.capability import missing, offers
 from dragoman.engine.connection import Connection, Handler, answering
 from dragoman.engine.exchange import Done
 from dragoman.engine.lifecycle import Lifecycle
 from dragoman.engine.message import Incoming
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.sessions import Session, new_id, now
+from dragoman.roles.sessions import OFFICIAL, Session, new_id, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.auth import AuthenticateResult
 from dragoman.schema.base import Empty, Marker, Unknown
 from dragoman.schema.config import SessionModeState, SetConfigOptionResult, SetModeResult
 from dragoman.schema.initialize import (
+    AgentAuthCapabilities,
     AgentCapabilities,
     Implementation,
     InitializeParams,
@@ -36,6 +37,7 @@ from dragoman.schema.initialize import (
     SessionCapabilities,
     SystemPromptCapabilities,
 )
+from dragoman.schema.methods import find
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
 from dragoman.schema.session import (
     ForkSessionResult,
@@ -45,6 +47,7 @@ from dragoman.schema.session import (
     ResumeSessionResult,
     SessionInfo,
 )
+from dragoman.schema.side import Side
 from dragoman.schema.update import AvailableCommandsUpdate, UserMessageChunk
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ class Reception:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.offered = AgentCapabilities()  # told at initialize
         self.lifecycle = Lifecycle()
         self._running: dict[str, asyncio.Task[Any]] = {}
         served: dict[str, Callable[[Any], Any]] = {
@@ -90,10 +94,19 @@ class Reception:
 
     def _admitted(self, name: str, function: Callable[[Any], Any]) -> Handler:
         handle = answering(function)
+        row = find(Side.AGENT, name)
+        gate = row.gate if row is not None and row.gate.startswith("agent.") else ""
 
         def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
             session = getattr(incoming.params, "session_id", None)
             self.lifecycle.admit(name, session if isinstance(session, str) else None)
+            if gate and not offers(gate, self.offered):
+                what = gate.partition(".")[2]
+                raise ProtocolError(
+                    Kind.CAPABILITY_UNSUPPORTED,
+                    f"{name} needs {what}, which this agent does not offer",
+                    {"method": name, "capability": what},
+                )
             return handle(incoming, done)
 
         return handler
@@ -139,33 +152,45 @@ class Reception:
         self._check_version(params.protocol_version)
         self._check_required(params)
         self.lifecycle.initialized = True
+        spoken = self.connection.speech.dialect.name if self.connection.speech else "v1"
+        self.offered = agent.capabilities or self._offered(spoken)
         side: dict[str, Any] = {}
         if agent.instructions:
             side["instructions"] = agent.instructions
         if agent.requires:
             side["requiredClientCapabilities"] = agent.requires
-        spoken = self.connection.speech.dialect.name if self.connection.speech else "v1"
-        is_official = spoken in ("v1", "banjo")
+        is_official = spoken in OFFICIAL
         return InitializeResult(
             protocol_version=1,
-            agent_capabilities=agent.capabilities or self._offered(is_official),
+            agent_capabilities=self.offered,
             auth_methods=agent.auth_methods if agent.auth_methods or is_official else UNSET,
             agent_info=Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
             meta={"dragoman": side} if side and not is_official else UNSET,
         )
 
-    def _offered(self, is_official: bool) -> AgentCapabilities:
-        """What follows from how the agent was declared; dialects that name modes and options here are told those."""
+    def _offered(self, spoken: str) -> AgentCapabilities:
+        """What follows from how the agent was declared; dialects that name more here are told that, too."""
         agent = self.agent
+        is_official = spoken in OFFICIAL
+        side: dict[str, Any] = {"modes": [mode.id for mode in agent.modes]}
+        if spoken == "2025.1":
+            side |= {"streaming": agent.streaming, "audio": agent.audio}
+            if agent.tools is not None:
+                side["tools"] = agent.tools
+        prompt_side = {"streaming": False, "cancellation": True, "attachments": True}
+        may_log_out = bool(agent.auth_methods) or "logout" in agent.extensions
         session_side = {
-            "modes": [mode.id for mode in agent.modes],
+            "modes": side["modes"],
             "configOptions": [option.id for option in agent.options],
             "persistence": True,
         }
         return AgentCapabilities(
             load_session=True,
             prompt_capabilities=PromptCapabilities(
-                image=agent.image, audio=agent.audio, embedded_context=agent.embedded_context
+                image=agent.image,
+                audio=agent.audio,
+                embedded_context=agent.embedded_context,
+                meta=UNSET if spoken != "draft" or agent.streaming else {"dragoman": prompt_side},
             ),
             mcp_capabilities=McpCapabilities(http=False, sse=False),
             session_capabilities=SessionCapabilities(
@@ -178,7 +203,8 @@ class Reception:
                 system_prompt=UNSET if is_official else SystemPromptCapabilities(),  # unstable in official v1
                 meta=UNSET if is_official else {"dragoman": session_side},
             ),
-            meta=UNSET if is_official else {"dragoman": {"modes": session_side["modes"]}},
+            auth=AgentAuthCapabilities(logout=Marker()) if may_log_out else UNSET,
+            meta=UNSET if is_official else {"dragoman": side},
         )
 
     def _check_version(self, version: int) -> None:
@@ -208,13 +234,24 @@ class Reception:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new(self, params: Any) -> NewSessionResult:
-        session = Session(new_id(), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
+        session = self._made(params)
         self._set_up(session, params)
         await self._opened(session)
         return NewSessionResult(
             session_id=session.id,
             modes=session.modes or UNSET,
-            config_options=session.options or UNSET,
+            config_options=session.shown_options or UNSET,
+        )
+
+    def _made(self, params: Any) -> Session:
+        agent = self.agent
+        return Session(
+            new_id(),
+            _absolute(params.cwd, "cwd"),
+            modes=self._modes(),
+            options=self._options(),
+            streaming=agent.streaming,
+            tools=agent.tools,
         )
 
     async def _opened(self, session: Session) -> None:
@@ -270,21 +307,21 @@ class Reception:
         session = await self._reopen(params)
         session.replay()
         await session.flow_control()
-        return LoadSessionResult(modes=session.modes or UNSET, config_options=session.options or UNSET)
+        return LoadSessionResult(modes=session.modes or UNSET, config_options=session.shown_options or UNSET)
 
     async def resume(self, params: Any) -> ResumeSessionResult:
         session = await self._reopen(params)
-        return ResumeSessionResult(modes=session.modes or UNSET, config_options=session.options or UNSET)
+        return ResumeSessionResult(modes=session.modes or UNSET, config_options=session.shown_options or UNSET)
 
     async def fork(self, params: Any) -> ForkSessionResult:
         origin = self.find(params.session_id)
-        session = Session(new_id(), _absolute(params.cwd, "cwd"), modes=self._modes(), options=self._options())
+        session = self._made(params)
         self._set_up(session, params)
         session.transcript = origin.transcript.copy()
         session.title = origin.title
         await self._opened(session)
         return ForkSessionResult(
-            session_id=session.id, modes=session.modes or UNSET, config_options=session.options or UNSET
+            session_id=session.id, modes=session.modes or UNSET, config_options=session.shown_options or UNSET
         )
 
     def list_sessions(self, params: Any) -> ListSessionsResult:
@@ -374,6 +411,7 @@ class Reception:
             if reason is not None:
                 turn.stop_reason = reason
         finally:
+            turn.session.finish_message()
             if turn.cancelled:
                 for tool in list(turn.open_tools.values()):
                     tool.close_cancelled()
@@ -415,7 +453,7 @@ class Reception:
     def set_config_option(self, params: Any) -> SetConfigOptionResult:
         session = self.find(params.session_id)
         session.set_option(params.config_id, side_data(params).get("value", params.value), tell=False)
-        return SetConfigOptionResult(config_options=session.options)
+        return SetConfigOptionResult(config_options=session.shown_options)
 
 
 def _absolute(path: str, member: str) -> str:

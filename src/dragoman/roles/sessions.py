@@ -17,7 +17,7 @@ from dragoman.dialect.book import free_option, noted, side_data
 from dragoman.engine.connection import Connection, Form
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.lent import LentFiles, LentTerminals
-from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.config import ConfigChoice, ConfigType, SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find
@@ -25,9 +25,17 @@ from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
+    CompactionSummaryChunk,
+    CompactionUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
+    Notice,
+    PlanRemoved,
+    PlanUpdate,
     SessionInfoUpdate,
+    SessionMessage,
+    SessionMessageChunk,
+    SubagentUpdate,
     UpdateParams,
 )
 from dragoman.session.transcript import Transcript
@@ -39,6 +47,22 @@ if TYPE_CHECKING:
 # Stands in a chunk's frame where its text will; nothing else in the frame can read like it.
 _GAP = "\x00the text\x00"
 
+
+# Kinds of updates that a client must ask for, and the capability by which it does (reference 1.8).
+GATES: dict[type, str] = {
+    Notice: "client.session.notices",
+    CompactionUpdate: "client.session.compaction",
+    CompactionSummaryChunk: "client.session.compaction",
+    PlanUpdate: "client.plan",
+    PlanRemoved: "client.plan",
+    SubagentUpdate: "client.subagents",
+    SessionMessage: "client.subagents",
+    SessionMessageChunk: "client.subagents",
+}
+
+# The dialects in which a client must ask for options that are switches, and how it does (reference 1.3, seed 003).
+OFFICIAL = ("v1", "banjo")
+SWITCHES = "client.session.configOptions.boolean"
 
 # Some clients never answer a method they do not know (peers.md 7), and a turn must not wait for ever. Seconds.
 EXTENSION_PATIENCE = 60.0
@@ -57,6 +81,8 @@ class Session:
         system_prompt: str = "",
         modes: SessionModeState | None = None,
         options: Sequence[SessionConfigOption] = (),
+        streaming: bool = True,
+        tools: Sequence[str] | None = None,
     ) -> None:
         self.id = id
         self.cwd = cwd
@@ -65,6 +91,7 @@ class Session:
         self.system_prompt = system_prompt
         self.modes = modes
         self.options = list(options)
+        self.tools = None if tools is None else frozenset(tools)
         self.title: str | None = None
         self.updated_at = now()
         self.turns = 0
@@ -73,6 +100,10 @@ class Session:
         self.state: dict[str, Any] = {}  # the author's own
         self._connection: Connection | None = None
         self._forms: dict[Any, Form | None] = {}
+        self._streaming = streaming
+        self._unsaid: list[str] = []  # pieces of a message that is told whole
+        self._unsaid_kind: Any = None
+        self._shows_switches = True
         self._files: LentFiles | None = None
         self._terminals: LentTerminals | None = None
 
@@ -81,6 +112,8 @@ class Session:
     def bind(self, connection: Connection) -> None:
         """Talk to this client from now on."""
         self._connection = connection
+        spoken = connection.speech.dialect.name if connection.speech else "v1"
+        self._shows_switches = spoken not in OFFICIAL or connection.offers(SWITCHES)
         self._files = self._terminals = None
         self._forms.clear()
 
@@ -114,6 +147,7 @@ class Session:
         """Ask the client something; an extension that it does not answer at all is a timeout after a while."""
         if timeout is None and find(Side.CLIENT, method) is None:
             timeout = EXTENSION_PATIENCE
+        self.finish_message()
         return await self.connection.request(method, params, timeout=timeout)
 
     # --- saying -----------------------------------------------------------------------------------------------
@@ -123,19 +157,37 @@ class Session:
         connection = self.connection
         self.transcript.say(kind, text)
         if kind not in self._forms:
-            self._forms[kind] = connection.form("session/update", self._chunk(kind, _GAP), _GAP)
+            form = connection.form("session/update", self._chunk(kind, _GAP), _GAP) if self._streaming else None
+            self._forms[kind] = form
         form = self._forms[kind]
         if form is not None:
             return connection.fill(form, text)
+        if not self._streaming:
+            if kind is not self._unsaid_kind:
+                self.finish_message()
+            self._unsaid_kind = kind
+            self._unsaid.append(text)
+            return False
         connection.notify("session/update", self._chunk(kind, text))
         return connection.should_wait
+
+    def finish_message(self) -> None:
+        """Tell a message that was held back until it is whole; nothing happens where messages are streamed."""
+        if self._unsaid:
+            text = "".join(self._unsaid)
+            self._unsaid.clear()
+            self.connection.notify("session/update", self._chunk(self._unsaid_kind, text))
 
     def _chunk(self, kind: Any, text: str) -> UpdateParams:
         return UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
 
     def push(self, update: Any) -> None:
-        """Send an update and keep it in the history."""
+        """Send an update and keep it in the history; a kind that a client must ask for is sent to those who did."""
+        self.finish_message()
         self.transcript.add(update)
+        gate = GATES.get(type(update))
+        if gate is not None and not self.connection.offers(gate):
+            return
         self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
 
     @property
@@ -150,7 +202,9 @@ class Session:
     def replay(self) -> None:
         """Send the whole history again, in order."""
         for update in self.transcript:
-            self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
+            gate = GATES.get(type(update))
+            if gate is None or self.connection.offers(gate):
+                self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
 
     # --- what it is set to ------------------------------------------------------------------------------------
 
@@ -161,8 +215,10 @@ class Session:
 
     def set_mode(self, mode_id: str, *, tell: bool = True) -> None:
         """Change the mode; a client that did not ask for it is told."""
-        if self.modes is None or mode_id not in {mode.id for mode in self.modes.available_modes}:
-            known = ", ".join(mode.id for mode in self.modes.available_modes) if self.modes else "none"
+        if self.modes is None:
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this agent has no modes", {"method": "session/set_mode"})
+        if mode_id not in {mode.id for mode in self.modes.available_modes}:
+            known = ", ".join(mode.id for mode in self.modes.available_modes)
             raise ProtocolError(Kind.INVALID_PARAMS, f"unknown mode {mode_id!r}; there are: {known}")
         self.modes.current_mode_id = mode_id
         if tell:
@@ -177,6 +233,8 @@ class Session:
                     self.options[index] = msgspec.structs.replace(free, name=option.name, category=option.category)
                     break
                 choices = [choice.value for choice in option.values]
+                if not self._shows_switches and option.form == "boolean" and value in ("true", "false"):
+                    value = value == "true"
                 if option.form == "boolean" and not isinstance(value, bool):
                     raise ProtocolError(Kind.INVALID_PARAMS, f"option {config_id!r} takes true or false")
                 if option.form != "boolean" and value not in choices:
@@ -190,12 +248,25 @@ class Session:
             known = ", ".join(option.id for option in self.options) or "none"
             raise ProtocolError(Kind.INVALID_PARAMS, f"unknown option {config_id!r}; there are: {known}")
         if tell:
-            self.push(ConfigOptionUpdate(config_options=list(self.options)))
+            self.push(ConfigOptionUpdate(config_options=self.shown_options))
+
+    @property
+    def shown_options(self) -> list[SessionConfigOption]:
+        """The options as the client can show them: switches are a choice of two where it knows no switches."""
+        return list(self.options) if self._shows_switches else [_as_choice(option) for option in self.options]
 
     def set_title(self, title: str) -> None:
         """Name the session."""
         self.title = title
         self.push(SessionInfoUpdate(title=title, updated_at=self.updated_at))
+
+
+def _as_choice(option: SessionConfigOption) -> SessionConfigOption:
+    if option.form != ConfigType.BOOLEAN:
+        return option
+    choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]
+    value = "true" if option.current_value is True else "false"
+    return msgspec.structs.replace(option, type=ConfigType.SELECT, current_value=value, options=choices)
 
 
 def now() -> str:

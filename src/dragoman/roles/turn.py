@@ -120,6 +120,13 @@ class Turn:
         requires_permission: bool = False,
     ) -> Tool:
         """A tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
+        known = self.session.tools
+        if known is not None and name not in known:
+            raise ProtocolError(
+                Kind.CAPABILITY_UNSUPPORTED,
+                f"the tool {name!r} is none of those this agent announced: {', '.join(sorted(known)) or 'none'}",
+                {"tool": name},
+            )
         self._tools += 1
         return Tool(
             self,
