@@ -244,7 +244,7 @@ CODE = "fn main() {\n    crash();\n}\n"
 BETTER = "fn main() {\n    greet();\n}\n"
 
 
-@pytest.mark.item("000-05", "000-07", "000-09", "000-10", "000-11", "000-12")
+@pytest.mark.item("000-07", "000-09", "000-10", "000-11", "000-12")
 def test_the_2025_flow_with_our_client() -> None:
     served: dict[str, Any] = {
         "fs/read_text_file": ReadTextFileResult(content=CODE),
@@ -307,7 +307,7 @@ async def cancelled_after_the_first_word(session: Any, text: str) -> None:
     assert turn.stop_reason == "cancelled"
 
 
-@pytest.mark.item("000-05", "000-07", "000-09", "000-10", "000-11", "000-12")
+@pytest.mark.item("000-07", "000-09", "000-10", "000-11", "000-12")
 def test_the_2025_flow_with_our_agent() -> None:
     modes = ["agent", "ask"]
     agent = Agent(
@@ -447,7 +447,7 @@ BANJO = script("banjo_turn")
 ZIG = f"{CWD}/src/main.zig"
 
 
-@pytest.mark.item("003-01", "003-02", "003-04", "003-08", "003-09", "003-10", "003-11", "003-12", "003-13")
+@pytest.mark.item("003-02", "003-08", "003-09", "003-10", "003-11", "003-13")
 def test_the_banjo_flow_with_our_client() -> None:
     async def use(remote: RemoteAgent) -> None:
         await remote.authenticate("claude-login")
@@ -500,7 +500,7 @@ def select(id: str, name: str, *choices: ConfigChoice, description: str | None =
     return option
 
 
-@pytest.mark.item("003-01", "003-02", "003-04", "003-08", "003-09", "003-10", "003-11", "003-12", "003-13")
+@pytest.mark.item("003-02", "003-08", "003-09", "003-10", "003-11", "003-13")
 def test_the_banjo_flow_with_our_agent() -> None:
     agent = Agent(
         "banjo",
