@@ -31,10 +31,13 @@ from acp import (
 from acp.client.connection import ClientSideConnection
 from acp.schema import (
     AllowedOutcome,
+    BooleanConfigOptionCapabilities,
     ClientCapabilities,
+    ClientSessionCapabilities,
     DeniedOutcome,
     FileSystemCapabilities,
     Implementation,
+    SessionConfigOptionsCapabilities,
     TerminalExitStatus,
 )
 
@@ -188,8 +191,11 @@ class Player:
         )
         self._agent, _ = await self._stack.enter_async_context(spawned)
         self.client.cancel = self._agent.cancel
+        switches = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
         offered = ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=lends, write_text_file=lends), terminal=lends
+            fs=FileSystemCapabilities(read_text_file=lends, write_text_file=lends),
+            terminal=lends,
+            session=ClientSessionCapabilities(config_options=switches),
         )
         info = Implementation(name="python", version="1.0")
         return await self._agent.initialize(PROTOCOL_VERSION, client_capabilities=offered, client_info=info)

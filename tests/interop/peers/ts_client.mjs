@@ -106,7 +106,11 @@ const steps = {
     connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)));
     return connection.agent.request(methods.agent.initialize, {
       protocolVersion: PROTOCOL_VERSION,
-      clientCapabilities: { fs: { readTextFile: lends, writeTextFile: lends }, terminal: lends },
+      clientCapabilities: {
+        fs: { readTextFile: lends, writeTextFile: lends },
+        terminal: lends,
+        session: { configOptions: { boolean: {} } },
+      },
       clientInfo: { name: "typescript", version: "1.0" },
     });
   },
