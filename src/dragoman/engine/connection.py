@@ -12,26 +12,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect import detect
 from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import Dialect, dialect
-from dragoman.engine.capability import offers
+from dragoman.engine.acquaintance import Acquaintance
 from dragoman.engine.emulation import Emulation, nobody
 from dragoman.engine.exchange import Done, Exchange, Exchanges
 from dragoman.engine.fault import as_error, is_expected
+from dragoman.engine.handler import Handler, acknowledged
 from dragoman.engine.inbound import Inbound
 from dragoman.engine.inbox import Inbox
-from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES, MAX_SAID, TURN_BYTES
+from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES, MAX_SAID
 from dragoman.engine.message import Incoming
+from dragoman.engine.outbox import Form, Outbox, form
 from dragoman.engine.reading import NOT_STRICT, read, strictly, values
 from dragoman.engine.speech import Speech, is_bare, may_name_side
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
-from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
@@ -50,8 +51,6 @@ from dragoman.wire.frames import Frame, Oversize
 
 logger = logging.getLogger("dragoman")
 
-Handler = Callable[[Incoming, Done], Awaitable[None] | None]
-
 # Sees calls before they are translated; says whether it took the call, and what must be awaited before the next.
 Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 
@@ -59,17 +58,9 @@ Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 Sink = Callable[[Any], Awaitable[None] | None]
 
 _NONE = Raw(b"{}")
-_INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 # Set while a notification handler runs: the reply to what it asks must overtake the inbox it is holding up.
 _inside: contextvars.ContextVar[Connection | None] = contextvars.ContextVar("dragoman_inside", default=None)
-
-
-class Form(NamedTuple):
-    """A frame with a gap for one text: a stream of chunks differs in nothing else."""
-
-    head: bytes
-    tail: bytes
 
 
 class Connection:
@@ -92,20 +83,17 @@ class Connection:
         self.fallback = fallback
         self.settings = settings
         self.report = report or logger.info
-        self.peer_capabilities: Any = None
-        self._introduced = False  # once it is, nobody changes what was offered
+        self.peer = Acquaintance(we)
         self.speech: Speech | None = None
         self.emulation: Emulation | None = None
         self.on_close: Callable[[BaseException], None] | None = None
         self.tap: Tap | None = None
         self.sinks: dict[str, Sink] = {}
-        self._gates: dict[str, bool] = {}
         self._said: set[str] = set()
         self._exchanges = Exchanges()
         self._inbox = Inbox(self._dispatch, lambda error: self._note_fault("a notification handler", error))
         self._nested = 0
-        self._since_turn = 0
-        self.should_wait = False  # whether a producer should call `flow_control`; an attribute, for the hot path
+        self.outbox = Outbox(transport)
         self._ended: BaseException | None = None
         self.ended: asyncio.Event = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -166,6 +154,7 @@ class Connection:
         if self._ended is not None:
             return
         self._ended = error
+        self.outbox.closed = True
         for exchange in list(self._exchanges.open.values()):
             exchange.done(None, _closed(error))
         self._exchanges.open.clear()
@@ -320,7 +309,7 @@ class Connection:
     def handle(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
         """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned."""
         is_request = incoming.id is not UNSET
-        if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self._introduced:
+        if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self.peer.is_made:
             self.met(incoming.values)
         handler = self.handlers.get(incoming.method, self.fallback)
         try:
@@ -331,7 +320,7 @@ class Connection:
                 done(None, as_error(error))
             return None
         if is_request and incoming.row is not None and not incoming.row.request:
-            return _acknowledged(work, done)
+            return acknowledged(work, done)
         if work is None:
             return None
         if not is_request:
@@ -378,32 +367,17 @@ class Connection:
             self._nested -= 1
         return exchange
 
-    # --- who we talk to ---------------------------------------------------------------------------------------
-
     def met(self, params: Any) -> None:
-        """The client's initialize passed here, in either direction: remember what it offers."""
-        try:
-            params = read(_INITIALIZE.params, params)
-        except ProtocolError:
-            return
-        if self.we is Side.AGENT:
-            self.peer_capabilities = params.client_capabilities
-            self._gates.clear()
-        if self.emulation is not None:
-            self.emulation.ledger.met(params)
+        """The client's initialize passed here, in either direction."""
+        self.peer.met(params, self.emulation.ledger if self.emulation is not None else None)
 
     def introduced(self, result: Any) -> None:
         """The agent's answer to initialize passed here, in either direction."""
-        try:
-            result = read(_INITIALIZE.result, result)
-        except ProtocolError:
-            return
-        self._introduced = True
-        if self.we is Side.CLIENT:
-            self.peer_capabilities = result.agent_capabilities
-            self._gates.clear()
-        if self.emulation is not None:
-            self.emulation.ledger.introduced(result)
+        self.peer.introduced(result, self.emulation.ledger if self.emulation is not None else None)
+
+    def offers(self, gate: str) -> bool:
+        """Whether the peer advertised the capability at this path."""
+        return self.peer.offers(gate)
 
     def _unexpected(self, envelope: Envelope) -> None:
         """Errors without id (peers.md 1) and replies nobody waits for are told, never fatal."""
@@ -441,7 +415,7 @@ class Connection:
                 self._note_fault(f"the answer to {method}", fault)
                 self._answer_error(id, as_error(fault))
                 return
-            self._write(say_result(id, said))
+            self.outbox.write(say_result(id, said))
 
         return done
 
@@ -459,18 +433,7 @@ class Connection:
 
     def _answer_error(self, id: Id, error: ProtocolError) -> None:
         speech = self.speech or Speech(dialect("v1"), self.we)
-        self._write(say_error(id, speech.lower_error(error)))
-
-    def _write(self, frame: bytes, session: str | None = None) -> None:
-        if self._ended is not None:
-            return
-        self._since_turn += len(frame)
-        if self._since_turn >= TURN_BYTES:
-            self.should_wait = True
-        try:
-            self.transport.send(frame, session)
-        except ConnectionFailed:
-            pass  # the reader hears of it and ends the connection with the reason
+        self.outbox.write(say_error(id, speech.lower_error(error)))
 
     # --- asking -----------------------------------------------------------------------------------------------
 
@@ -482,18 +445,12 @@ class Connection:
         self.send_notification(method, params, foreign=foreign)
 
     def form(self, method: str, params: Any, gap: str) -> Form | None:
-        """The frame of a notification with a gap where `gap` stands; None where frames are not that simple."""
+        """A notification as a form with a gap where `gap` stands; None where frames are not that simple."""
         speech = self.speech
         if speech is None or not speech.plain or (self.emulation and method in self.emulation.ledger.outgoing):
             return None
         name, body = speech.lower_call(method, params)
-        head, mark, tail = say_call(UNSET, name, body).partition(encode(gap))
-        return Form(head, tail) if mark else None
-
-    def fill(self, form: Form, text: str) -> bool:
-        """Send a form with this text in its gap; whether the sender should give way now."""
-        self._write(form.head + encode(text) + form.tail)
-        return self.should_wait
+        return form(say_call(UNSET, name, body), gap)
 
     def send_notification(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Lower and send a notification, past the ledger."""
@@ -505,7 +462,7 @@ class Connection:
         except Unsayable as error:
             self.say_once(f"not passed on: {error.message}")
             return
-        self._write(say_call(UNSET, name, body))
+        self.outbox.write(say_call(UNSET, name, body))
 
     def say_once(self, text: str) -> None:
         """Report something, but not again and again."""
@@ -518,17 +475,9 @@ class Connection:
         if self._ended is not None:
             done(None, _closed(self._ended))
             return UNSET
-        row = METHODS.get((self.we.other, method))
-        if row is not None and row.gate and not self._is_open(row.gate):
-            what = row.gate.partition(".")[2]
-            done(
-                None,
-                ProtocolError(
-                    Kind.CAPABILITY_UNSUPPORTED,
-                    f"{method} needs {what}, which the peer does not offer",
-                    {"method": method, "capability": what},
-                ),
-            )
+        refusal = self.peer.refusal(METHODS.get((self.we.other, method)))
+        if refusal is not None:
+            done(None, refusal)
             return UNSET
         if method == "initialize":
             self.met(params)
@@ -543,12 +492,8 @@ class Connection:
             done(None, _closed(self._ended))
             return UNSET
         id = self._exchanges.begin(Exchange(method, done, verbatim=True))
-        self._write(say_call(id, method, None if params is UNSET else params))
+        self.outbox.write(say_call(id, method, None if params is UNSET else params))
         return id
-
-    def pass_frame(self, frame: bytes) -> None:
-        """Send a frame as it is."""
-        self._write(frame)
 
     def send_request(self, method: str, params: Any, done: Done, raw: bool = False) -> Id | UnsetType:
         """Lower and send a request, past the gate and the ledger."""
@@ -563,20 +508,8 @@ class Connection:
             self._nested += 1
             self._inbox.room.set()
         id = self._exchanges.begin(Exchange(method, done, nested=nested, raw=raw))
-        self._write(say_call(id, name, body))
+        self.outbox.write(say_call(id, name, body))
         return id
-
-    def _is_open(self, gate: str) -> bool:
-        known = self._gates.get(gate)
-        if known is None:
-            # A capability of ours opens what we say (the draft's pushed output): only the peer's can be missing.
-            ours = gate.startswith(f"{self.we.value}.")
-            known = self._gates[gate] = ours or offers(gate, self.peer_capabilities)
-        return known
-
-    def offers(self, gate: str) -> bool:
-        """Whether the peer advertised the capability at this path."""
-        return self._is_open(gate)
 
     async def request_raw(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Send a request and await its result as plain values of the vocabulary, unknown members included."""
@@ -621,51 +554,8 @@ class Connection:
         """Whether we wait for an answer to anything but this method."""
         return any(exchange.method != besides for exchange in self._exchanges.open.values())
 
-    async def flow_control(self) -> None:
-        """Give way: to the peer when it reads too slowly, to our own reader when we have said a lot."""
-        self._since_turn = 0
-        self.should_wait = False
-        if self.transport.congested():
-            await self.transport.drain()
-        else:
-            await asyncio.sleep(0)
-
 
 def _closed(error: BaseException) -> ProtocolError:
     failure = ProtocolError(Kind.INTERNAL_ERROR, str(error), {"closed": True})
     failure.__cause__ = error
     return failure
-
-
-def _acknowledged(work: Awaitable[None] | None, done: Done) -> Awaitable[None] | None:
-    """A notification that came with an id: handled as ever, and answered, for somebody may wait."""
-    if work is None:
-        done({}, None)
-        return None
-
-    async def awaited() -> None:
-        try:
-            await work
-        except Exception as error:
-            done(None, as_error(error))
-            raise
-        done({}, None)
-
-    return awaited()
-
-
-def answering(function: Callable[[Any], Any]) -> Handler:
-    """A handler from a function of the params: what it returns, now or later, is the answer."""
-
-    def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        result = function(incoming.params)
-        if asyncio.iscoroutine(result):
-            return _answer_later(result, done)
-        done(result, None)
-        return None
-
-    return handler
-
-
-async def _answer_later(work: Coroutine[Any, Any, Any], done: Done) -> None:
-    done(await work, None)

@@ -16,8 +16,9 @@ from typing import Any
 from msgspec import UNSET
 
 from dragoman.dialect.beside import noted, unsaid
-from dragoman.engine.connection import Connection, Handler, answering
+from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler, answering
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.conversation import Conversation

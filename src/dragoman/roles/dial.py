@@ -20,7 +20,8 @@ from dragoman.dialect.registry import NAMES
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.dialect.shape import side_of
 from dragoman.engine.capability import missing
-from dragoman.engine.connection import Connection, Handler
+from dragoman.engine.connection import Connection
+from dragoman.engine.handler import Handler
 from dragoman.engine.reading import read, values
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent import settings

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.shape import SIDE
-from dragoman.engine.connection import Handler, answering
+from dragoman.engine.handler import Handler, answering
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.fs import ReadTextFileResult, WriteTextFileResult
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from dragoman.engine.connection import Connection, Handler
+from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler
 from dragoman.engine.loop import run as run_loop
 from dragoman.engine.message import Incoming
 from dragoman.engine.reading import carried
@@ -104,7 +105,7 @@ def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Hand
 
 
 def _caught_up(target: Connection) -> Awaitable[None]:
-    return target.flow_control() if target.should_wait else _Nothing()
+    return target.outbox.give_way() if target.outbox.should_wait else _Nothing()
 
 
 class _Nothing:

@@ -16,8 +16,9 @@ from msgspec import UNSET
 
 from dragoman.dialect.book import side_data
 from dragoman.engine.capability import missing, offers
-from dragoman.engine.connection import Connection, Handler, answering
+from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler, answering
 from dragoman.engine.lifecycle import Lifecycle
 from dragoman.engine.message import Incoming
 from dragoman.errors import Kind, ProtocolError

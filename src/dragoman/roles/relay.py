@@ -16,8 +16,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.losses import losses
 from dragoman.dialect.registry import dialect as find_dialect
-from dragoman.engine.connection import Connection, Handler
+from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler
 from dragoman.engine.message import Incoming
 from dragoman.engine.reading import values
 from dragoman.engine.speech import may_name_side, untainted
@@ -134,7 +135,7 @@ class Relay:
             if envelope.id is UNSET:
                 if method == "$/cancel_request":
                     return False, None
-                target.pass_frame(frame)
+                target.outbox.write(frame)
             else:
                 self._pass_request(source, target, receiver, envelope)
             return True, target.transport.drain() if target.transport.congested() else None
@@ -154,10 +155,10 @@ class Relay:
             if error is not None:
                 source.answer(origin, error=error)
             elif answer.error is not UNSET and answer.result is UNSET:
-                source.pass_frame(say_error(origin, answer.error))
+                source.outbox.write(say_error(origin, answer.error))
             else:
                 result = Raw(b"{}") if answer.result is UNSET else answer.result
-                source.pass_frame(say_result(origin, result))
+                source.outbox.write(say_result(origin, result))
 
         id = target.forward(method, envelope.params, done)
         if id is not UNSET:

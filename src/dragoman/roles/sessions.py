@@ -14,7 +14,8 @@ from uuid import uuid4
 import msgspec
 
 from dragoman.dialect.book import free_option, noted, side_data
-from dragoman.engine.connection import Connection, Form
+from dragoman.engine.connection import Connection
+from dragoman.engine.outbox import Form
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.lent import LentFiles, LentTerminals
 from dragoman.schema.config import ConfigChoice, ConfigType, SessionConfigOption, SessionModeState
@@ -161,7 +162,7 @@ class Session:
             self._forms[kind] = form
         form = self._forms[kind]
         if form is not None:
-            return connection.fill(form, text)
+            return connection.outbox.fill(form, text)
         if not self._streaming:
             if kind is not self._unsaid_kind:
                 self.finish_message()
@@ -169,7 +170,7 @@ class Session:
             self._unsaid.append(text)
             return False
         connection.notify("session/update", self._chunk(kind, text))
-        return connection.should_wait
+        return connection.outbox.should_wait
 
     def finish_message(self) -> None:
         """Tell a message that was held back until it is whole; nothing happens where messages are streamed."""
@@ -193,11 +194,11 @@ class Session:
     @property
     def should_wait(self) -> bool:
         """Whether the sender should let the client or the reader catch up."""
-        return self.connection.should_wait
+        return self.connection.outbox.should_wait
 
     async def flow_control(self) -> None:
         """Let the client or the reader catch up."""
-        await self.connection.flow_control()
+        await self.connection.outbox.give_way()
 
     def replay(self) -> None:
         """Send the whole history again, in order."""

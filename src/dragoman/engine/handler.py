@@ -1,0 +1,51 @@
+"""What a handler is, and how handlers are made of functions.
+
+A handler takes a call and a callback for its answer. What it returns must be awaited: before the next message for a
+notification, as a task of its own for a request. Knows nothing of connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from dragoman.engine.exchange import Done
+from dragoman.engine.fault import as_error
+from dragoman.engine.message import Incoming
+
+Handler = Callable[[Incoming, Done], Awaitable[None] | None]
+
+
+def answering(function: Callable[[Any], Any]) -> Handler:
+    """A handler from a function of the params: what it returns, now or later, is the answer."""
+
+    def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        result = function(incoming.params)
+        if asyncio.iscoroutine(result):
+            return _answer_later(result, done)
+        done(result, None)
+        return None
+
+    return handler
+
+
+async def _answer_later(work: Coroutine[Any, Any, Any], done: Done) -> None:
+    done(await work, None)
+
+
+def acknowledged(work: Awaitable[None] | None, done: Done) -> Awaitable[None] | None:
+    """A notification that came with an id: handled as ever, and answered, for somebody may wait."""
+    if work is None:
+        done({}, None)
+        return None
+
+    async def awaited() -> None:
+        try:
+            await work
+        except Exception as error:
+            done(None, as_error(error))
+            raise
+        done({}, None)
+
+    return awaited()
