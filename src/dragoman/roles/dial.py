@@ -19,7 +19,7 @@ from dragoman.dialect.beside import noted
 from dragoman.dialect.registry import NAMES
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.dialect.shape import side_of
-from dragoman.engine.capability import missing
+from dragoman.engine.capability import missing, offers
 from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler
 from dragoman.engine.reading import read, values
@@ -278,4 +278,8 @@ def polyglot(introduction: InitializeParams, cwd: str) -> dict[str, Any]:
         spoken = {**spoken, **params}
         if capabilities:
             spoken["capabilities"] = capabilities
+    lent = spoken["capabilities"].get("terminal")
+    if not (isinstance(lent, dict) and lent.get("create")):
+        # An object to the draft, yes or no to 2025.1, which would take any object for a yes.
+        spoken["capabilities"].pop("terminal", None)
     return {**spoken, "protocol_version": "2025.1", "working_directory": cwd, "mcp_servers": []}
