@@ -76,12 +76,12 @@ class HandClient:
         while wanted not in self.events:
             self._serve(await self._peer.receive())
 
-    async def open(self, *, files: bool = True, terminals: bool = True) -> None:
+    async def open(self, *, files: bool = True, terminals: bool = True, cwd: str = CWD) -> None:
         """Initialize and make a session."""
         words = self.words
-        introduced = await self.request("initialize", words.initialize(files, terminals, CWD))
+        introduced = await self.request("initialize", words.initialize(files, terminals, cwd))
         assert "result" in introduced, introduced
-        made = await self.request("session/new", words.new(CWD, "chosen-by-client"))
+        made = await self.request("session/new", words.new(cwd, "chosen-by-client"))
         assert "result" in made, made
         self.session = words.opened(made["result"], "chosen-by-client")
         self.events.clear()

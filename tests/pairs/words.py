@@ -153,7 +153,10 @@ Y2025 = Words(
     read=lambda session, path: {"path": path},
     run=lambda session, line: {"cwd": "/", "command": line},
     asked=lambda params: str(params["content"][0]["text"]),
-    offers=lambda params: (bool(params["capabilities"]["text_files"]), bool(params["capabilities"]["terminal"])),
+    offers=lambda params: (
+        bool(params["capabilities"]["text_files"]),
+        bool(params["capabilities"].get("terminal")),
+    ),
     granted=lambda result: result,
 )
 
@@ -284,7 +287,7 @@ DRAFT = Words(
     asked=lambda params: str(params["content"][0]["text"]),
     offers=lambda params: (
         bool(params["capabilities"]["fs"]["read"]),
-        bool(params["capabilities"]["terminal"]["create"]),
+        bool(params["capabilities"].get("terminal", {}).get("create")),
     ),
     granted=lambda result: result["granted"],
 )
