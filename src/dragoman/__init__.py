@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.roles.agent import Agent as Agent
     from dragoman.roles.client import RemoteAgent as RemoteAgent
     from dragoman.roles.client import connect as connect
-    from dragoman.roles.conversation import ClientTurn as ClientTurn
+    from dragoman.roles.client_turn import ClientTurn as ClientTurn
     from dragoman.roles.conversation import Conversation as Conversation
     from dragoman.roles.lending import Lending as Lending
     from dragoman.roles.lending import Question as Question
@@ -37,7 +37,7 @@ _HOMES = {
     "Agent": "roles.agent",
     "AgentExited": "errors",
     "Answer": "roles.turn",
-    "ClientTurn": "roles.conversation",
+    "ClientTurn": "roles.client_turn",
     "ConnectionFailed": "errors",
     "Conversation": "roles.conversation",
     "DragomanError": "errors",

@@ -64,6 +64,11 @@ class Inbound:
         if self._by_id.get(id) is ended:  # a peer may use an id twice at a time
             del self._by_id[id]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether any request is under way."""
+        return bool(self._tasks)
+
     def cancel(self, id: Id) -> bool:
         """Cancel the handler of this request; whether there was one."""
         task = self._by_id.get(id)

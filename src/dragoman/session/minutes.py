@@ -1,0 +1,224 @@
+"""The minutes of a session: all that was said and done in it, merged, as a client sees it at any moment.
+
+Takes updates in wire order. A chunk costs one append to `unmerged`; merging happens when somebody looks, or when a good
+deal has gathered. Chunks become messages by their id, or by runs of one speaker; a tool call is one entry, where it
+began; what has one present value (plan, usage, title, mode, options) is kept as that. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.plan import PlanEntry
+from dragoman.schema.update import (
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CompactionSummaryChunk,
+    CompactionUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    Notice,
+    Plan,
+    PlanRemoved,
+    PlanUpdate,
+    SessionInfoUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from dragoman.session.message import ROLES, Message
+from dragoman.session.toolcall import FINAL, ToolCall, merge
+
+# Chunks that may gather before they are merged: enough to make merging cheap, few enough not to be felt in memory.
+GATHERED = 1024
+
+
+class Compaction(msgspec.Struct, kw_only=True):
+    """A shortening of the agent's memory: it stands in the minutes where it happened."""
+
+    compaction_id: str
+    status: str
+    summary: list[Any] = msgspec.field(default_factory=list)
+    error: str | None = None
+
+
+# A message, a tool call, a compaction, or an update that has no merged form (Unknown ones are such).
+Entry = Any
+
+
+class Minutes:
+    """Everything of one session, in order: iterate it, or ask for what is so now."""
+
+    def __init__(self) -> None:
+        self.unmerged: list[Any] = []  # the hot path appends here, and calls `gather` when it has grown
+        self.tool_calls: dict[str, ToolCall] = {}
+        self.calls_begun = 0  # more than there are ids, for some agents use those again
+        self.plan: list[PlanEntry] = []
+        self.plans: dict[str, Any] = {}  # those that have an id
+        self.usage: UsageUpdate | None = None
+        self.title: str | None = None
+        self.modes: SessionModeState | None = None
+        self.options: list[SessionConfigOption] = []
+        self.commands: list[AvailableCommand] = []
+        self._mode: str | None = None
+        self._entries: list[Entry] = []
+        self._open: Message | None = None  # who speaks now
+        self._by_id: dict[tuple[str, str], Message] = {}
+        self._compactions: dict[str, Compaction] = {}
+
+    # --- what is so now ---------------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Messages, tool calls and the rest, in order; each goes on changing while the agent speaks of it."""
+        self.gather()
+        return list(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        self.gather()
+        return len(self._entries)
+
+    @property
+    def messages(self) -> list[Message]:
+        """What was said and thought, without the rest."""
+        return [entry for entry in self.entries if type(entry) is Message]
+
+    @property
+    def mode(self) -> str | None:
+        """The id of the mode it is in; None when the agent told of none."""
+        return self.modes.current_mode_id if self.modes else self._mode
+
+    # --- taking it down ---------------------------------------------------------------------------------------
+
+    def prompt(self, content: list[Any]) -> None:
+        """The user says something."""
+        self.unmerged.append(Message("user", None, content, is_ours=True))
+
+    def note(self, update: Any) -> None:
+        """One update of any kind."""
+        kind = type(update)
+        if kind in ROLES:
+            self.unmerged.append(update)
+            if len(self.unmerged) >= GATHERED:
+                self.gather()
+        elif kind is ToolCallStart or kind is ToolCallProgress:
+            known = self.tool_calls.get(update.tool_call_id)
+            if kind is ToolCallStart and known is not None and known.status in FINAL:
+                known = None  # an id used again, in every turn by some agents (peers.md 18)
+            self._merge_call(known, update)
+        elif kind in _NOW:
+            _NOW[kind](self, update)
+        elif kind is not Notice:  # which is no history
+            self.unmerged.append(update)
+
+    def asked(self, call: Any) -> None:
+        """A question names a tool call, announced or not (peers.md 18)."""
+        self._merge_call(self.tool_calls.get(call.tool_call_id), call)
+
+    def _merge_call(self, known: ToolCall | None, update: Any) -> None:
+        merged = merge(known, update)
+        if known is None:
+            self.calls_begun += 1
+            self.tool_calls[merged.tool_call_id] = merged
+            self.unmerged.append(merged)
+
+    def set_mode(self, mode_id: str) -> None:
+        """The session is in another mode."""
+        self._mode = mode_id
+        if self.modes is not None:
+            self.modes.current_mode_id = mode_id
+
+    def _take_plan(self, update: PlanUpdate) -> None:
+        plan: Any = update.plan
+        id = plan.raw.get("planId") if hasattr(plan, "raw") else plan.plan_id
+        self.plans[str(id)] = plan
+
+    def _take_info(self, update: SessionInfoUpdate) -> None:
+        if update.title is not UNSET:
+            self.title = update.title
+
+    def _take_compaction(self, update: CompactionUpdate) -> None:
+        known = self._compaction(update.compaction_id)
+        known.status = update.status
+        if update.summary:
+            known.summary = list(update.summary)
+        if update.error:
+            known.error = update.error
+
+    def _take_summary(self, update: CompactionSummaryChunk) -> None:
+        self._compaction(update.compaction_id).summary.append(update.content)
+
+    def _compaction(self, id: str) -> Compaction:
+        if id not in self._compactions:
+            self._compactions[id] = Compaction(compaction_id=id, status="in_progress")
+            self.unmerged.append(self._compactions[id])
+        return self._compactions[id]
+
+    # --- merging ----------------------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Merge what has gathered."""
+        if not self.unmerged:
+            return
+        for item in self.unmerged:
+            role = ROLES.get(type(item))
+            if role is not None:
+                message = self._open
+                id = item.message_id or None
+                if (
+                    message is None
+                    or message.role != role
+                    or message.is_ours
+                    or (id is not None and id != message.message_id)
+                ):
+                    message = self._begin(role, id, item)
+                message.write(item.content)
+            else:
+                self._place(item)
+        self.unmerged.clear()
+
+    def _begin(self, role: str, id: str | None, chunk: Any) -> Message:
+        """The message that a chunk belongs to, which is not the one that was being said."""
+        last = self._open
+        if last is not None and last.is_ours and type(chunk) is UserMessageChunk and last.is_echoed_by(chunk.content):
+            last.give_way(id)  # the agent repeats the prompt (peers.md 17): once is enough
+            message = last
+        elif id is not None and (role, id) in self._by_id:
+            message = self._by_id[role, id]
+        else:
+            message = Message(role, id)
+            self._entries.append(message)
+        if id is not None:
+            self._by_id[role, id] = message
+        self._open = message
+        return message
+
+    def _place(self, item: Any) -> None:
+        self._entries.append(item)
+        if type(item) is Message:
+            self._open = item
+        elif type(item) in (ToolCall, Compaction):
+            self._open = None  # what is said after it is another message; an update nobody knows divides nothing
+
+
+_NOW: dict[type, Any] = {
+    Plan: lambda minutes, update: setattr(minutes, "plan", list(update.entries)),
+    PlanUpdate: Minutes._take_plan,
+    PlanRemoved: lambda minutes, update: minutes.plans.pop(update.plan_id, None),
+    UsageUpdate: lambda minutes, update: setattr(minutes, "usage", update),
+    SessionInfoUpdate: Minutes._take_info,
+    CurrentModeUpdate: lambda minutes, update: minutes.set_mode(update.current_mode_id),
+    ConfigOptionUpdate: lambda minutes, update: setattr(minutes, "options", list(update.config_options)),
+    AvailableCommandsUpdate: lambda minutes, update: setattr(minutes, "commands", list(update.available_commands)),
+    CompactionUpdate: Minutes._take_compaction,
+    CompactionSummaryChunk: Minutes._take_summary,
+}
