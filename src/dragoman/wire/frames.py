@@ -70,13 +70,15 @@ class Splitter:
 
     def _hold(self, part: bytes) -> None:
         if self._skipped is not None:
-            tail = (self._skipped.tail + part)[-EXCERPT:]
-            self._skipped = Oversize(self._skipped.size + len(part), self._skipped.head, tail)
+            size, head, tail = self._skipped
+            head = (head + part[:EXCERPT])[:EXCERPT]
+            self._skipped = Oversize(size + len(part), head, (tail + part)[-EXCERPT - 1 :])
             return
         self._parts.append(part)
         self._size += len(part)
         if self._size > self._limit + 1:  # one more: a CR may still fall away
-            self._skipped = _excerpt(b"".join(self._parts))
+            line = b"".join(self._parts)
+            self._skipped = Oversize(len(line), line[:EXCERPT], line[-EXCERPT - 1 :])
             self._parts.clear()
             self._size = 0
 
@@ -86,7 +88,10 @@ class Splitter:
             self._hold(part)
         skipped, self._skipped = self._skipped, None
         if skipped is not None:
-            return skipped
+            size, head, tail = skipped
+            if tail.endswith(b"\r"):
+                size, head, tail = size - 1, head[: size - 1], tail[:-1]
+            return Oversize(size, head, tail[-EXCERPT:])
         line = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
