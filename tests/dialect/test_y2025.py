@@ -93,7 +93,7 @@ def test_a_plain_v1_agent_streams_and_its_other_capabilities_go_beside() -> None
     assert result == {
         "capabilities": {
             "streaming": True,
-            "audio": False,
+            "audio": True,
             "image": True,
             "_meta": {
                 "dragoman": {

@@ -95,7 +95,7 @@ def _lower_option(option: Json) -> Json:
 
 def _arguments(call: Lowered) -> str:
     """One text that says what the tool is about to do; the input stays beside it unless it is that text."""
-    given = call.take("rawInput", "")
+    given = call.take("rawInput", _first_path(call))
     if isinstance(given, str):
         return given
     call.side["rawInput"] = given
@@ -106,3 +106,11 @@ def _arguments(call: Lowered) -> str:
         return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
     except (RecursionError, ValueError) as why:
         raise ProtocolError(Kind.INVALID_PARAMS, f"rawInput cannot be written as text: {why}") from why
+
+
+def _first_path(call: Lowered) -> str:
+    """Where there is no input: nobody should consent to a change without seeing of which file."""
+    places = call.left.get("locations")
+    first = places[0] if isinstance(places, list) and places else None
+    path = first.get("path") if isinstance(first, dict) else None
+    return path if isinstance(path, str) else ""

@@ -168,6 +168,7 @@ def _lower_agent(tree: Object) -> Object:
     lowered = opened(tree, tuple(_PARTS))
     plain = not _has_own_words(lowered.left, lowered.side) and lowered.inferred.isdisjoint(_PARTS)
     loads = lowered.left.get("loadSession") is True
+    elsewhere = {name: lowered.recall(name) for name in ("modes", "streaming")}  # where 2025.1 says them
     for name, said, unsaid in (
         ("mcpCapabilities", _mcp_words, ()),
         ("promptCapabilities", _prompt_words, PROMPT_UNSAID),
@@ -178,6 +179,9 @@ def _lower_agent(tree: Object) -> Object:
         part = lowered.take(name, {} if plain else ABSENT)
         if type(part) is dict:
             part = _lower_part(part, _PARTS[name], said(part, loads), plain, unsaid)
+            for word, value in elsewhere.items():
+                if word in _PARTS[name] and value is not ABSENT and word not in side_of(tree.get(name)):
+                    part[word] = value
         lowered.put(name, part)
     lowered.restore(AGENT_SIDE)
     return lowered.done(AGENT_UNSAID)

@@ -97,6 +97,8 @@ def _resource(call: Object) -> Json:
     first = locations[0] if isinstance(locations, list) and locations else None
     if isinstance(first, dict) and isinstance(first.get("path"), str):
         return first["path"]
+    if isinstance(given, str) and given:  # crow's arguments
+        return given
     told = given if isinstance(given, dict) else {}
     return next((told[name] for name in RESOURCE_SOURCES if isinstance(told.get(name), str)), ABSENT)
 

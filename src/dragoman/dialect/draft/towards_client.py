@@ -76,7 +76,8 @@ class ClientLedger(Ledger):
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
         self.takes_system_prompt = sessions is not None and bool(sessions.system_prompt)
         told = side_data(sessions) if sessions is not None else {}
-        lists = [told.get("modes"), told.get("configOptions")]
+        modes = told.get("modes") or (side_data(capabilities) if capabilities is not None else {}).get("modes")
+        lists = [modes, told.get("configOptions")]
         found = [name for names in lists if isinstance(names, list) for name in names]
         self.named = frozenset(name for name in found if isinstance(name, str))
 

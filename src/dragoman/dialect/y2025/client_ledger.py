@@ -89,10 +89,10 @@ class ClientLedger(Ledger):
 
     def introduced(self, result: InitializeResult) -> None:
         """The modes that the client is told of."""
-        said = side(result.agent_capabilities).get("modes")
-        self._modes = (
-            frozenset(mode for mode in said if isinstance(mode, str)) if isinstance(said, list) else frozenset()
-        )
+        agent = result.agent_capabilities or None
+        said = side(agent).get("modes") or side(member(agent, "session_capabilities")).get("modes")
+        modes = said if isinstance(said, list) else []
+        self._modes = frozenset(mode for mode in modes if isinstance(mode, str))
 
     # --- opening sessions -------------------------------------------------------------------------------------
 

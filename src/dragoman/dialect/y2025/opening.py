@@ -118,6 +118,8 @@ def _lift_agent(capabilities: Json) -> Json:
     prompt = Lifted(None)
     prompt.put("image", lifted.take("image"))
     prompt.infer("embeddedContext", True)
+    if isinstance(capabilities.get("audio"), bool):
+        prompt.infer("audio", capabilities["audio"])  # said of the agent as a whole
     lifted.put("promptCapabilities", prompt.done())
     lifted.keep(AGENT_SIDE)
     return lifted.done()
@@ -132,7 +134,12 @@ def _lower_agent(capabilities: Json) -> Json:
     low.put("image", prompt.take("image"))
     # Only our own reading notes loadSession as inferred: what a 2025.1 agent left out stays out.
     if "loadSession" not in low.inferred:
-        low.out = {"streaming": True, "audio": False, "image": False, **low.out}
+        hears = prompt.left.get("audio") is True
+        streams = prompt.recall("streaming", True)  # where the draft says it
+        low.out = {"streaming": streams, "audio": hears, "image": False, **low.out}
+        modes = side_of(low.left.get("sessionCapabilities")).get("modes")
+        if isinstance(modes, list) and modes:
+            low.out.setdefault("supported_modes", modes)
     if rest := prompt.done():
         low.side["promptCapabilities"] = rest
     return low.done(AGENT_UNSAID)
