@@ -1,7 +1,7 @@
 """The history of a session in memory: updates in order, with runs of text kept as one.
 
 Takes updates, gives back updates for `session/load` to replay. Consecutive text chunks of one speaker and one message
-are joined, so that a long answer costs what its text costs. Updates that are not history (notices) are left out.
+are joined, so that a long answer costs what its text costs. Updates that are not history (notices, settings) are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from typing import Any
 from msgspec import UNSET
 
 from dragoman.schema.content import TextContent
-from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Notice, UserMessageChunk
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    Notice,
+    UserMessageChunk,
+)
+
+# Who loads a session is told its mode and options as they are now, not how they came about.
+_NO_HISTORY = frozenset({Notice, CurrentModeUpdate, ConfigOptionUpdate})
 
 # Pieces of a text that are kept apart before they are joined.
 JOIN = 1024
@@ -70,7 +80,7 @@ class Transcript:
             else:
                 self._run = run = _Run(kind, update.message_id, update.content.text)
                 self._entries.append(run)
-        elif kind is not Notice:
+        elif kind not in _NO_HISTORY:
             self._run = None
             self._entries.append(update)
 
