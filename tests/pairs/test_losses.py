@@ -1,0 +1,83 @@
+"""There and back: what a message of one dialect has lost when another dialect has said it.
+
+A -> B -> A gives back A except for the members that data/dialects/losses.json lists, each by its path on A's wire; `*`
+is a message that B cannot say at all. Spelling alone: what a ledger remembers (sessions, folders, options) is not
+counted in. A message that loses nothing is not in the table, and the table must not list what is not lost.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.dialect.losses import bare, missing
+from dragoman.dialect.registry import NAMES, Dialect, dialect
+from dragoman.errors import ProtocolError
+from dragoman.schema.side import Side
+
+DATA = Path(__file__).parents[1] / "data" / "dialects"
+
+Case = dict[str, Any]
+Table = dict[str, dict[str, list[str]]]
+
+
+def examples(name: str) -> list[Case]:
+    cases: list[Case] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return [case for case in cases if not case.get("lift_only")]
+
+
+def label(case: Case) -> str:
+    """The kind of message: its method, what it updates, and whether it is the answer."""
+    said = case["vocabulary"]
+    update = said.get("params", {}).get("update", {}) if case["kind"] == "call" else {}
+    kind = f"/{update['sessionUpdate']}" if "sessionUpdate" in update else ""
+    return f"{said['method']}{kind}{'' if case['kind'] == 'call' else ' result'}"
+
+
+def lost(here: Dialect, there: Dialect, case: Case) -> set[str]:
+    """The paths on `here`'s wire that do not come back from `there`."""
+    side, method = Side(case["side"]), case["vocabulary"]["method"]
+    try:
+        if case["kind"] == "call":
+            wire = bare(case["wire"]["params"])
+            name, said = there.lower_call(side, *here.lift_call(side, case["wire"]["method"], wire))
+            heard = said if method == "initialize" else bare(said)  # a client's capabilities may use our key
+            _, back = here.lower_call(side, *there.lift_call(side, name, heard))
+        else:
+            wire = bare(case["wire"]["result"])
+            answer = there.lower_result(side, method, here.lift_result(side, method, wire))
+            back = here.lower_result(side, method, there.lift_result(side, method, bare(answer)))
+    except ProtocolError:
+        return {"*"}
+    return set(missing(wire, bare(back), ""))
+
+
+def losses(here: str, there: str) -> dict[str, list[str]]:
+    """What each kind of message loses on the way."""
+    found: dict[str, set[str]] = {}
+    for case in examples(here):
+        found.setdefault(label(case), set()).update(lost(dialect(here), dialect(there), case))
+    return {kind: sorted(paths) for kind, paths in sorted(found.items()) if paths}
+
+
+def table() -> Table:
+    read: Table = json.loads((DATA / "losses.json").read_text(encoding="utf-8"))
+    return read
+
+
+@pytest.mark.parametrize(("here", "there"), list(permutations(NAMES, 2)))
+def test_there_and_back_loses_only_what_the_table_lists(here: str, there: str) -> None:
+    assert losses(here, there) == table()[f"{here}->{there}"]
+
+
+def test_the_table_has_every_pair_and_nothing_else() -> None:
+    assert list(table()) == [f"{here}->{there}" for here, there in permutations(NAMES, 2)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dialect_loses_nothing_to_itself(name: str) -> None:
+    assert losses(name, name) == {}
