@@ -10,6 +10,7 @@ import asyncio
 import os
 import shlex
 import sys
+from typing import Any
 
 from dragoman import Kind, ProtocolError, Session, Tool, Turn
 from dragoman.agents import samples
@@ -157,7 +158,7 @@ async def write(turn: Turn, text: str) -> None:
     """Write a text file, after asking."""
     name, _, content = text.lstrip().partition(" ")
     path = _path(turn, _one(name))
-    async with turn.tool(f"Write {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+    async with _asking(turn, f"Write {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
         await _change(turn, call, path, await _current(turn, path), content)
 
 
@@ -167,7 +168,7 @@ async def edit(turn: Turn, text: str) -> None:
     if len(words) != 3:
         raise Misuse
     path, old, new = _path(turn, words[0]), words[1], words[2]
-    async with turn.tool(f"Edit {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+    async with _asking(turn, f"Edit {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
         before = await turn.files.read(path)
         if old not in before:
             raise ProtocolError(Kind.INVALID_PARAMS, f"{_short(turn, path)} does not contain {old!r}")
@@ -197,7 +198,7 @@ async def run(turn: Turn, text: str) -> None:
     """Run a command in a terminal, after asking."""
     text = _some(text.strip())
     words = ["/bin/sh", "-c", text] if _FOR_A_SHELL.intersection(text) else _words(text)
-    async with turn.tool(f"Run {text}", kind="execute", input={"command": text}) as call:
+    async with _asking(turn, f"Run {text}", kind="execute", input={"command": text}) as call:
         if not await _leave(turn, call):
             await turn.say("I did not run it.")
             return
@@ -220,6 +221,11 @@ async def ask(turn: Turn, _: str) -> None:
         await turn.say("The question was closed without an answer.")
     else:
         await turn.say(f"You chose `{answer.option_id}`, which {'allows' if answer else 'refuses'} it.")
+
+
+def _asking(turn: Turn, title: str, **members: Any) -> Tool:
+    """A tool call that says from the start whether leave will be asked for."""
+    return turn.tool(title, requires_permission=turn.session.mode != "code", **members)
 
 
 async def _leave(turn: Turn, call: Tool) -> bool:
