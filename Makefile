@@ -49,8 +49,9 @@ test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on P
 	done; \
 	if [ -n "$$failed" ]; then echo "failed on:$$failed" >&2; exit 1; fi
 
-fuzz: $(VENV)/.dev ## mutated frames through whole connections
-	$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
+fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per dialect, SEED=... of a failure
+	DRAGOMAN_FUZZ_FRAMES=$(or $(FRAMES),2000000) DRAGOMAN_FUZZ_SEED=$(or $(SEED),random) \
+		$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
 
 interop: $(VENV)/.dev $(SDK) ## both ways with the official Python and TypeScript SDKs
 	$(BIN)/python -m pytest tests/interop

@@ -1,0 +1,48 @@
+"""Whatever a peer sends, each of its requests gets one answer, nothing surfaces, and the next turn works.
+
+DRAGOMAN_FUZZ_FRAMES is the number of mutated frames per dialect, DRAGOMAN_FUZZ_SEED what they are drawn from; "random"
+draws a fresh one. A failure names its seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import secrets
+import sys
+
+import pytest
+
+from dragoman.dialect.registry import NAMES
+from tests.fuzz.run import AgentRun, ClientRun, watched
+
+FRAMES = int(os.environ.get("DRAGOMAN_FUZZ_FRAMES", "200000"))
+SEED = os.environ.get("DRAGOMAN_FUZZ_SEED", "dragoman")
+
+# What all sessions and tables of the longest connection may weigh, and far below what keeping every frame would.
+GROWTH = 256 * 1024 * 1024
+
+
+def peak() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+@pytest.mark.timeout(0 if FRAMES > 200_000 else 300)
+@pytest.mark.parametrize("dialect", NAMES)
+@pytest.mark.parametrize("role", [AgentRun, ClientRun])
+def test_any_frames_leave_a_connection_that_works(dialect: str, role: type[AgentRun] | type[ClientRun]) -> None:
+    seed = secrets.token_hex(4) if SEED == "random" else SEED
+    print(f"DRAGOMAN_FUZZ_SEED={seed} DRAGOMAN_FUZZ_FRAMES={FRAMES}")
+    run = role(dialect, seed)
+    before = peak()
+    with watched() as surfaced:
+        asyncio.run(run.go(FRAMES // 2, surfaced))
+        gc.collect()
+    assert not surfaced.found, "\n".join(surfaced.found[:3])
+    assert run.frames >= FRAMES // 2
+    assert run.valid >= run.frames / 2, f"only {run.valid} of {run.frames} were JSON"
+    assert run.requests >= run.frames / 10, f"only {run.requests} of {run.frames} were requests"
+    assert peak() - before < GROWTH
