@@ -1,45 +1,48 @@
-"""Text files that a client lends an agent: whole or by lines, written all at once or not at all.
+"""The files that a client lends an agent: text whole or by lines, bytes by pieces, folders, several files at once.
 
-Takes paths as peers give them and gives text exactly as it is stored: no newline is translated, no mark
-removed. Confinement is the work of paths; only regular files are touched. Synchronous: the caller decides on
-threads. Does not know permission: who may read or write is decided before.
+Takes paths as peers give them, gives text and bytes exactly as they are stored. Confinement is the work of paths; only
+regular files are touched. Synchronous, except for watching: the caller decides on threads. Does not know permission:
+who may read or write is decided before.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.paths import ATTEMPTS, Roots, Spot, faults_of, file_data, find, resolve_inside
+from dragoman.workspace.paths import ATTEMPTS, Roots, Spot, faults_of, find, resolve_inside
+from dragoman.workspace.storing import Written, check_regular, store
+from dragoman.workspace.text import Page, decode, encode, page_of
+
+if TYPE_CHECKING:
+    from dragoman.workspace.listing import Listing
+    from dragoman.workspace.watch import Watch
+
+__all__ = ["MAX_BYTES", "Files", "Page", "Piece", "Written"]
+
+T = TypeVar("T")
 
 # As much as one message may carry (wire.frames.MAX_FRAME): more could not be sent anyway.
 MAX_BYTES = 64 * 1024 * 1024
+
+# Bytes given at once: in base64 they must fit a message too.
+PIECE = 32 * 1024 * 1024
 
 _CHUNK = 1024 * 1024
 
 # Looks before it opens, then opens without waiting: a FIFO has no writer to wait for.
 _READ = os.O_RDONLY | os.O_NONBLOCK
-_PROBE = os.O_WRONLY | os.O_NONBLOCK
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
-class Page(NamedTuple):
-    """Some lines of a file: their text, how many lines the file has, and whether lines follow after these."""
+class Piece(NamedTuple):
+    """Some bytes of a file, how many it has in all, and whether bytes follow after these."""
 
-    text: str
-    total_lines: int
+    data: bytes
+    size: int
     truncated: bool
-
-
-class Written(NamedTuple):
-    """What a write did."""
-
-    bytes_written: int
-    created: bool
 
 
 class Files:
@@ -53,14 +56,15 @@ class Files:
         max_bytes: int = MAX_BYTES,
         protected: Sequence[str] = (),
     ) -> None:
-        self._roots = Roots(roots)
+        self._roots = Roots(roots, protected)
         self._base = base
         self._max_bytes = max_bytes
-        self._protected = tuple(os.path.realpath(path) for path in protected)
 
     def resolve(self, path: str) -> str:
         """The canonical path of a file, existing or not: what a person should be asked about."""
         return resolve_inside(self._roots, path, base=self._base)
+
+    # --- reading ----------------------------------------------------------------------------------------------
 
     def read_text(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> str:
         """The text of a file, or `limit` lines of it from the 1-based `line` on."""
@@ -69,10 +73,31 @@ class Files:
     def read_page(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> Page:
         """Like read_text, and says how much more there is."""
         for name, value in (("line", line), ("limit", limit)):
-            if value is not None and value < 0:
-                raise ProtocolError(Kind.INVALID_PARAMS, f"{name} must not be negative: {value}")
-        text = _decode(self._read(path), path, encoding)
-        return _lines(text, line, limit)
+            _check_count(name, value)
+        return page_of(decode(self._opened(path, self._read_all), path, encoding), line, limit)
+
+    def read_bytes(self, path: str, offset: int | None = None, length: int | None = None) -> Piece:
+        """The bytes of a file from `offset` on, at most `length` and never more than fit a message."""
+        for name, value in (("offset", offset), ("length", length)):
+            _check_count(name, value)
+        most = min(PIECE, self._max_bytes)
+        return self._opened(path, lambda _, fd: _piece(fd, offset or 0, most if length is None else min(length, most)))
+
+    def list(self, path: str, recursive: bool = False, limit: int | None = None) -> Listing:
+        """What lies in a folder, and with `recursive` below it; links are listed, not followed."""
+        from dragoman.workspace.listing import list_folder
+
+        _check_count("limit", limit)
+        with find(self._roots, path.rstrip("/") + "/", base=self._base) as spot, faults_of(spot.asked):
+            return list_folder(spot.directory, recursive, limit)
+
+    async def watch(self, path: str, recursive: bool = False, *, interval: float | None = None) -> Watch:
+        """Begin to watch a folder or a file; by looking every `interval` seconds, unless the system can tell."""
+        from dragoman.workspace.watch import watch
+
+        return await watch(self._roots, path, base=self._base, recursive=recursive, interval=interval)
+
+    # --- writing ----------------------------------------------------------------------------------------------
 
     def write_text(
         self,
@@ -84,40 +109,63 @@ class Files:
         overwrite: bool = True,
     ) -> Written:
         """Make a file hold exactly this text; other names of the file (hard links) keep the old one."""
-        data = _encode(text, path, encoding)
+        data = encode(text, path, encoding)
+        return self.write_bytes(path, data, create_directories=create_directories, overwrite=overwrite)
+
+    def write_bytes(
+        self, path: str, data: bytes, *, create_directories: bool = False, overwrite: bool = True
+    ) -> Written:
+        """Make a file hold exactly these bytes; other names of the file (hard links) keep the old ones."""
         self._check_size(path, len(data))
+
+        def write(spot: Spot) -> Written:
+            self._roots.check_open(spot.path, spot.asked)
+            return store(spot, data, overwrite)
+
+        return self._at(path, write, create_directories)
+
+    def write_many(self, files: Sequence[tuple[str, str | bytes]], *, create_directories: bool = False) -> int:
+        """Make every file hold its text or bytes, or change none; gives the number of bytes."""
+        from dragoman.workspace.batch import write_all
+
+        ready = [(path, data if isinstance(data, bytes) else encode(data, path, "utf-8")) for path, data in files]
+        self._check_size("the batch", sum(len(data) for _, data in ready))
+        return write_all(self._roots, ready, base=self._base, create_directories=create_directories)
+
+    def make_directory(self, path: str, *, parents: bool = False) -> bool:
+        """Make a folder, and those before it with `parents`; False when it was there."""
+        from dragoman.workspace.folders import make_folder
+
+        return make_folder(self._roots, path, base=self._base, parents=parents)
+
+    # --- the way there ----------------------------------------------------------------------------------------
+
+    def _at(self, path: str, use: Callable[[Spot], T], make_directories: bool = False) -> T:
+        """Use what a path leads to; walk again when the name became a link after the walk had seen none."""
         for attempt in range(ATTEMPTS):
-            with find(self._roots, path, base=self._base, make_directories=create_directories) as spot:
-                self._check_protected(spot)
+            with find(self._roots, path, base=self._base, make_directories=make_directories) as spot:
                 with faults_of(spot.asked):
                     try:
-                        return _write(spot, data, overwrite)
+                        return use(spot)
                     except OSError as error:
-                        # ELOOP: the name became a link after the walk had seen that it was none.
                         if error.errno != errno.ELOOP or attempt == ATTEMPTS - 1:
                             raise
         raise AssertionError("unreachable")
 
-    def _read(self, path: str) -> bytes:
-        for attempt in range(ATTEMPTS):
-            with find(self._roots, path, base=self._base) as spot, faults_of(spot.asked):
-                _check_regular(spot, spot.stat())
-                try:
-                    fd = spot.open(_READ)
-                except OSError as error:
-                    if error.errno != errno.ELOOP or attempt == ATTEMPTS - 1:
-                        raise
-                    continue
-                try:
-                    status = os.fstat(fd)
-                    _check_regular(spot, status)
-                    self._check_size(path, status.st_size)
-                    return self._read_all(path, fd)
-                finally:
-                    os.close(fd)
-        raise AssertionError("unreachable")
+    def _opened(self, path: str, read: Callable[[str, int], T]) -> T:
+        def use(spot: Spot) -> T:
+            check_regular(spot, spot.stat())
+            fd = spot.open(_READ)
+            try:
+                check_regular(spot, os.fstat(fd))
+                return read(path, fd)
+            finally:
+                os.close(fd)
+
+        return self._at(path, use)
 
     def _read_all(self, path: str, fd: int) -> bytes:
+        self._check_size(path, os.fstat(fd).st_size)
         data = bytearray()
         while chunk := os.read(fd, _CHUNK):
             data += chunk
@@ -129,131 +177,20 @@ class Files:
             message = f"{path}: {size} bytes are more than the {self._max_bytes} read or written at once"
             raise ProtocolError(Kind.TOO_LARGE, message, {"size": size, "limit": self._max_bytes})
 
-    def _check_protected(self, spot: Spot) -> None:
-        for place in self._protected:
-            if spot.path == place or spot.path.startswith(place.rstrip("/") + "/"):
-                message = f"{spot.asked} belongs to the client itself and is never written for an agent"
-                raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(spot.asked))
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is not None and value < 0:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"{name} must not be negative: {value}")
 
 
-def _check_regular(spot: Spot, status: os.stat_result | None) -> None:
-    if status is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    if stat.S_ISLNK(status.st_mode):
-        return  # it became a link just now: opening says so, and the walk starts again
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(status.st_mode):
-        message = f"{spot.asked} is not a regular file (a device, pipe or socket)"
-        raise ProtocolError(Kind.INVALID_PARAMS, message, file_data(spot.asked))
-
-
-def _write(spot: Spot, data: bytes, overwrite: bool) -> Written:
-    seen = spot.stat()
-    if seen is None:
-        if overwrite:
-            _replace(spot, data, None)
-        else:
-            _fill(spot, spot.name, spot.open(_CREATE), data)
-        return Written(len(data), created=True)
-    _check_regular(spot, seen)
-    if not overwrite:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    # A file that is read-only for us stays as it is, though its folder would let us replace it.
-    probe = spot.open(_PROBE)
-    try:
-        before = os.fstat(probe)
-    finally:
-        os.close(probe)
-    _check_regular(spot, before)
-    _replace(spot, data, before)
-    return Written(len(data), created=False)
-
-
-def _replace(spot: Spot, data: bytes, before: os.stat_result | None) -> None:
-    """Write beside the file and rename: readers see all or nothing, and other hard links are left alone."""
-    name = f".dragoman-{os.urandom(8).hex()}.tmp"
-    flags = _CREATE | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=spot.directory)
-    _fill(spot, name, fd, data, before)
-    try:
-        os.rename(name, spot.name, src_dir_fd=spot.directory, dst_dir_fd=spot.directory)
-    except OSError:
-        os.unlink(name, dir_fd=spot.directory)
-        raise
-
-
-def _fill(spot: Spot, name: str, fd: int, data: bytes, like: os.stat_result | None = None) -> None:
-    """Write a file that was just created; remove it again if that fails."""
-    try:
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            if like is not None:
-                _keep_owner(fd, like)
-                # Without setuid and setgid, as the kernel clears them on any write.
-                os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)
-        finally:
-            os.close(fd)
-    except BaseException:
-        os.unlink(name, dir_fd=spot.directory)
-        raise
-
-
-def _keep_owner(fd: int, like: os.stat_result) -> None:
-    now = os.fstat(fd)
-    if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid):
-        try:
-            os.fchown(fd, like.st_uid, like.st_gid)
-        except OSError:
-            pass  # only root can give files away; the content matters more than the owner
-
-
-def _decode(data: bytes, path: str, encoding: str) -> str:
-    try:
-        return data.decode(encoding)
-    except LookupError:
-        raise _unknown_encoding(encoding) from None
-    except ValueError as error:
-        message = f"{path} is not {encoding} text: {error}"
-        raise ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding}) from None
-
-
-def _encode(text: str, path: str, encoding: str) -> bytes:
-    try:
-        return text.encode(encoding)
-    except LookupError:
-        raise _unknown_encoding(encoding) from None
-    except ValueError as error:
-        message = f"the text for {path} cannot be written as {encoding}: {error}"
-        raise ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding}) from None
-
-
-def _unknown_encoding(encoding: str) -> ProtocolError:
-    message = f"there is no text encoding {encoding!r}; utf-8 is always there"
-    return ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding})
-
-
-def _lines(text: str, line: int | None, limit: int | None) -> Page:
-    """Cut by lines: where lines follow, the newline of the last one falls away (peers.md 30).
-
-    A cut that reaches past the last line keeps the end of the file as it is, so that an agent that reads with
-    a large limit and writes back (qwen, peers.md 28) does not lose the final newline.
-    """
-    total = text.count("\n") + (text != "" and not text.endswith("\n"))
-    start = 0
-    for _ in range(max(line or 1, 1) - 1):  # 0 is in circulation for "from the start" (peers.md 23)
-        start = text.find("\n", start) + 1
-        if not start:
-            return Page("", total, False)
-    if limit is None:
-        return Page(text[start:], total, False)
-    if limit == 0:
-        return Page("", total, start < len(text))
-    end = start
-    for _ in range(limit):
-        end = text.find("\n", end) + 1
-        if not end:
-            return Page(text[start:], total, False)
-    return Page(text[start : end - 1].removesuffix("\r"), total, end < len(text))
+def _piece(fd: int, offset: int, length: int) -> Piece:
+    size = os.fstat(fd).st_size
+    if offset > size:
+        return Piece(b"", size, False)
+    data = bytearray()
+    while len(data) < length and (chunk := os.pread(fd, min(_CHUNK, length - len(data)), offset + len(data))):
+        data += chunk
+    end = offset + len(data)
+    # It may have grown or shrunk meanwhile, or (as in /proc) say no size at all: what was read counts.
+    ended = len(data) < length
+    return Piece(bytes(data), end if ended else max(size, end), not ended and end < size)

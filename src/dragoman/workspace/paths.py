@@ -47,11 +47,12 @@ _FAULTS: dict[int, tuple[str, str]] = {
 
 
 class Roots:
-    """The folders that are lent; links in their own paths are resolved once, here."""
+    """The folders that are lent; links in their own paths are resolved once, here. `closed` ones are never written."""
 
-    __slots__ = ("_by_spelling", "real")
+    __slots__ = ("_by_spelling", "_closed", "real")
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], closed: Sequence[str] = ()) -> None:
+        self._closed = tuple(_alike(os.path.realpath(path)) for path in closed)
         spellings: dict[str, str] = {}
         for path in paths:
             checked(path)
@@ -64,6 +65,15 @@ class Roots:
                 spellings.setdefault("/" + "/".join(parts), real)
         self._by_spelling = spellings
         self.real: tuple[str, ...] = tuple(dict.fromkeys(spellings.values()))
+
+    def check_open(self, path: str, asked: str) -> None:
+        """Refuse a canonical path that is closed to writing, or lies in a folder that is."""
+        if not self._closed:
+            return
+        plain = _alike(path)
+        if any(plain == place or plain.startswith(place.rstrip("/") + "/") for place in self._closed):
+            message = f"{asked} belongs to the client itself and is never written for an agent"
+            raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(asked))
 
     def locate(self, parts: Sequence[str]) -> tuple[str, list[str]] | None:
         """The root that an absolute path enters, and the parts that remain; None if it enters none."""
@@ -117,11 +127,21 @@ class Spot:
             self.directory = -1
 
 
-def find(roots: Roots, path: str, *, base: str | None = None, make_directories: bool = False) -> Spot:
-    """Walk to where a path leads; the name may be missing, its folder may not (unless it is to be made)."""
+def find(
+    roots: Roots,
+    path: str,
+    *,
+    base: str | None = None,
+    make_directories: bool = False,
+    made: list[str] | None = None,
+) -> Spot:
+    """Walk to where a path leads; the name may be missing, its folder may not (unless it is to be made).
+
+    The folders that were made are added to `made`, whether the walk arrives or not.
+    """
     asked = checked(path, base)
     with faults_of(asked):
-        return _Walk(roots, asked, make_directories=make_directories).go()
+        return _Walk(roots, asked, make_directories=make_directories, made=made).go()
 
 
 def open_inside(roots: Roots, path: str, flags: int, mode: int = 0o666, *, base: str | None = None) -> int:
@@ -165,6 +185,13 @@ def checked(path: str, base: str | None = None) -> str:
     return path
 
 
+def _alike(path: str) -> str:
+    """The same for all spellings that a file system may take for one: some know no case, some compose letters."""
+    import unicodedata
+
+    return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", path).casefold()
+
+
 @contextmanager
 def faults_of(path: str) -> Iterator[None]:
     """Say an error of the operating system as an error that a peer understands."""
@@ -186,10 +213,19 @@ def file_data(path: str) -> dict[str, Any]:
 class _Walk:
     """One walk: the directory reached, the names that led there, and the parts still to do (last first)."""
 
-    def __init__(self, roots: Roots, path: str, *, make_directories: bool = False, imagine: bool = False) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        path: str,
+        *,
+        make_directories: bool = False,
+        made: list[str] | None = None,
+        imagine: bool = False,
+    ) -> None:
         self.roots = roots
         self.path = path
         self.make_directories = make_directories
+        self.made = [] if made is None else made
         self.imagine = imagine
         self.links = 0
         self.fd = -1
@@ -268,8 +304,11 @@ class _Walk:
         except FileNotFoundError:
             if not self.make_directories:
                 raise
+        folder = "/".join([self.root.rstrip("/"), *self.names, name])
+        self.roots.check_open(folder, self.path)
         try:
             os.mkdir(name, dir_fd=here)
+            self.made.append(folder)
         except FileExistsError:
             pass  # somebody else made it; whatever it is now is looked at like any other
         return os.open(name, _DIRECTORY, dir_fd=here)

@@ -1,0 +1,84 @@
+"""The kernel's word that something changed in a folder, on Linux.
+
+Takes open folders, gives the numbers of those in which something happened, and names that were written to. Loaded only
+when something is watched; where there is no inotify, or no more of it, `open_inotify` and `add` say so and the watch
+looks for itself. Knows nothing of paths: a folder is added by its descriptor, so the one checked is the one watched.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from typing import Any, NamedTuple
+
+_MODIFY, _CLOSE_WRITE = 0x2, 0x8
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF = 0x400, 0x800
+_OVERFLOW, _IGNORED = 0x4000, 0x8000
+_ONLYDIR = 0x1000000
+
+_MASK = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
+
+_EVENT = struct.Struct("iIII")
+_BUFFER = 64 * 1024
+
+
+class Signal(NamedTuple):
+    """Something happened: in which folder (None: some were lost, so anywhere), and the name that was written to."""
+
+    folder: int | None
+    written: str | None
+    gone: bool = False  # the folder's number means nothing any more
+
+
+class Inotify:
+    """One queue of the kernel's."""
+
+    def __init__(self, fd: int, libc: Any) -> None:
+        self.fd = fd
+        self._libc = libc
+
+    def add(self, folder: int) -> int | None:
+        """Watch an open folder; its number, or None when the system has no more room for watches."""
+        number = self._libc.inotify_add_watch(self.fd, f"/proc/self/fd/{folder}".encode(), _MASK)
+        return number if number >= 0 else None
+
+    def remove(self, number: int) -> None:
+        """Stop watching a folder; one that is gone already is no fault."""
+        self._libc.inotify_rm_watch(self.fd, number)
+
+    def read(self) -> list[Signal]:
+        """What happened since; never waits."""
+        signals: list[Signal] = []
+        try:
+            data = os.read(self.fd, _BUFFER)
+        except BlockingIOError:
+            return signals
+        start = 0
+        while start + _EVENT.size <= len(data):
+            number, mask, _, length = _EVENT.unpack_from(data, start)
+            start += _EVENT.size
+            name = data[start : start + length].rstrip(b"\0")
+            start += length
+            written = os.fsdecode(name) if mask & (_MODIFY | _CLOSE_WRITE) and name else None
+            signals.append(Signal(None if mask & _OVERFLOW else number, written, bool(mask & _IGNORED)))
+        return signals
+
+    def close(self) -> None:
+        """End all its watches."""
+        os.close(self.fd)
+
+
+def open_inotify() -> Inotify | None:
+    """A queue, or None where the system has none to give."""
+    if not sys.platform.startswith("linux") or not os.path.exists("/proc/self/fd"):
+        return None
+    import ctypes
+
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, AttributeError):
+        return None
+    return Inotify(fd, libc) if fd >= 0 else None

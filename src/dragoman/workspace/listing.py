@@ -1,0 +1,139 @@
+"""What lies in a folder: names, kinds, sizes and times, of the folder alone or of all that is below it.
+
+Takes an open folder, gives entries in order, the nearer ones first. Links are listed and never followed, neither is a
+folder that turns into one meanwhile. Bounded: a listing that says it is truncated has left something out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+# Entries in one listing, whatever was asked for: as many as fit a message with room to spare.
+MAX_ENTRIES = 50_000
+
+# Names read of one folder before it is cut: they are sorted, so all of them are held at once.
+MAX_NAMES = 200_000
+
+# Folders below a folder: deeper than any tree people make, and a bound for trees that are made to be deep.
+MAX_DEPTH = 100
+
+READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "symlink"))
+
+
+class Entry(NamedTuple):
+    """One name, relative to the folder that was listed; the size is only a file's."""
+
+    name: str
+    type: str  # file | directory | symlink | other
+    size: int | None
+    modified_at: str
+
+
+class Listing(NamedTuple):
+    """What was found, and whether anything was left out."""
+
+    entries: list[Entry]
+    truncated: bool
+
+
+def list_folder(folder: int, recursive: bool = False, limit: int | None = None) -> Listing:
+    """List the folder of this descriptor, and with `recursive` all folders in it; at most `limit` entries."""
+    most = MAX_ENTRIES if limit is None else min(limit, MAX_ENTRIES)
+    entries: list[Entry] = []
+    todo: deque[tuple[str, ...]] = deque([()])
+    truncated = False
+    while todo:
+        place = todo.popleft()
+        try:
+            with opened(folder, place) as fd:
+                found, cut = statuses(fd)
+        except OSError as error:
+            # Below, a folder may be closed to us, or be gone or a link by now: the others are still listed.
+            if not place or error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            truncated = truncated or error.errno == errno.EACCES
+            continue
+        truncated = truncated or cut
+        for name, status in found:
+            if len(entries) >= most:
+                return Listing(entries, True)
+            inner = (*place, name)
+            entries.append(_entry(inner, status))
+            if recursive and stat.S_ISDIR(status.st_mode):
+                if len(inner) < MAX_DEPTH:
+                    todo.append(inner)
+                else:
+                    truncated = True
+    return Listing(entries, truncated)
+
+
+@contextmanager
+def opened(folder: int, place: tuple[str, ...]) -> Iterator[int]:
+    """A folder below a folder, open for reading; no step of the way may be a link."""
+    fd = os.open(".", READABLE, dir_fd=folder)
+    try:
+        for name in place:
+            outer = fd
+            try:
+                fd = os.open(name, READABLE, dir_fd=outer)
+            finally:
+                if fd != outer:
+                    os.close(outer)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def statuses(fd: int) -> tuple[list[tuple[str, os.stat_result]], bool]:
+    """Names in an open folder with what they are, sorted, and whether there are more than we hold."""
+    found: list[tuple[str, os.stat_result]] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if len(found) >= MAX_NAMES:
+                return sorted(found, key=_name), True
+            try:
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+            except OSError:
+                continue  # gone since it was read
+    found.sort(key=_name)
+    return found, False
+
+
+def _name(pair: tuple[str, os.stat_result]) -> str:
+    return pair[0]
+
+
+def kind_of(mode: int) -> str:
+    """The word for what a mode says."""
+    return next((word for test, word in _KINDS if test(mode)), "other")
+
+
+def said(name: str) -> str:
+    """A name as JSON can say it: bytes that are no text are marked."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _entry(place: tuple[str, ...], status: os.stat_result) -> Entry:
+    return Entry(
+        said("/".join(place)),
+        kind_of(status.st_mode),
+        status.st_size if stat.S_ISREG(status.st_mode) else None,
+        _moment(status.st_mtime),
+    )
+
+
+def _moment(seconds: float) -> str:
+    try:
+        when = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):  # a file system can hold times that no calendar has
+        when = datetime.fromtimestamp(0, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
