@@ -40,7 +40,7 @@ class HandClient:
         self.events: list[Event] = []  # updates, as the words read them
         self.updates: list[Json] = []  # updates, as they came
         self.session = ""
-        self.on_event: Callable[[Event], None] | None = None
+        self.on_call: Callable[[Json], None] | None = None
         self._peer = ScriptedPeer(transport)
         self._ids = 100
         self._pushed = False
@@ -97,6 +97,8 @@ class HandClient:
             self._hear(message["params"])
         elif "id" in message:
             self.calls.append(message)
+            if self.on_call is not None:
+                self.on_call(message)
             reply = self._reply(message["method"], message.get("params", {}))
             self._peer.send({"jsonrpc": "2.0", "id": message["id"], **reply})
 
