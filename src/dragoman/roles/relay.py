@@ -249,13 +249,21 @@ class Relay:
         self._shapes.add(shape)
         kind = f" ({shape[2]})" if shape[2] else ""
         spoken = target.speech.dialect
+        expected = _EXPECTED | _MADE_UP_FOR.get(incoming.method, frozenset())
         for path in losses(spoken, receiver, incoming.method, source):
-            if path not in _EXPECTED and path != incoming.method:  # a whole message is told of when it is not passed
+            if path not in expected and path != incoming.method:  # a whole message is told of when it is not passed
                 self.front.say_once(f"{incoming.method}{kind}: {spoken.name} has no word for {path}")
 
 
 # Members every dialect but v1 leaves to its ledger; nothing is lost with them.
 _EXPECTED = frozenset({"sessionId", "protocolVersion", "cwd", "mcpServers"})
+
+# Members that are said in another way (a command line, a text, yes or no) or done by the ledger instead.
+_MADE_UP_FOR: dict[str, frozenset[str]] = {
+    "fs/read_text_file": frozenset({"line", "limit"}),
+    "terminal/create": frozenset({"command", "args", "args[]", "env", "outputByteLimit"}),
+    "session/request_permission": frozenset({"options[]", "options[].kind", "toolCall.rawInput", "toolCall.status"}),
+}
 
 
 def pass_on(data: bytes) -> None:
