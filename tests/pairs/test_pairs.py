@@ -503,3 +503,36 @@ def test_a_2025_client_can_be_taken_to_allow_everything() -> None:
             assert met.client.events[-1] == ("says", "Allowed.")
 
     run(main())
+
+
+# --- what is told -----------------------------------------------------------------------------------------------
+
+
+def losses_told(reports: list[str]) -> list[str]:
+    return [text for text in reports if "has no word for" in text]
+
+
+def test_what_is_lost_is_told_once_and_by_its_name() -> None:
+    async def main() -> None:
+        async with meeting("crow", "v1", actor()) as met:
+            await met.client.open()
+            await met.client.prompt("edit")
+            told = losses_told(met.reports)
+            assert "session/update (tool_call_update): crow has no word for update.content" in told
+            await met.client.prompt("edit")
+            assert losses_told(met.reports) == told
+
+    run(main())
+
+
+@pytest.mark.parametrize("client", WORDS)
+def test_what_is_said_in_another_way_is_not_told_as_lost(client: str) -> None:
+    async def main() -> None:
+        async with meeting(client, "v1", actor()) as met:
+            await met.client.open()
+            await met.client.prompt("read")
+            assert losses_told(met.reports) == []
+            await met.client.prompt("list")
+            assert [text for text in losses_told(met.reports) if text.startswith("terminal/")] == []
+
+    run(main())
