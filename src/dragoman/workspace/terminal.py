@@ -1,23 +1,22 @@
 """One command that runs for an agent: its output so far, its end, and the signals it gets.
 
-Takes a started process and the pipes it writes to, gives the bounded tail of its output and how it ended. The
-process leads a group of its own, which is killed as a whole; what leaves the group (a daemon) is not found
-again. Terminals start commands and are above; knows nothing of folders or ids.
+Takes a started process and where its output comes out, gives the bounded tail of that and how it ended. The process
+leads a group of its own, which is killed as a whole; what leaves the group (a daemon) is not found again. A real
+terminal takes input too, from the client's user. Terminals start commands and are above; knows no folders and ids.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.workspace.starting import Size, Started, resize
 from dragoman.workspace.tail import Tail
-
-if TYPE_CHECKING:
-    import subprocess
 
 # From SIGTERM to SIGKILL: enough to remove lock files, short enough for an agent that waits for the end.
 GRACE = 2.0
@@ -31,6 +30,9 @@ STREAMS = ("stdout", "stderr")
 
 # Read at most after the end: what the command wrote lies in the pipe; a child left behind may write forever.
 _DRAIN = 4 * 1024 * 1024
+
+# Input that a command has not read yet; nobody types so far ahead.
+MAX_TYPED = 64 * 1024
 
 _TERM = int(signal.SIGTERM)
 _KILL = int(signal.SIGKILL)
@@ -57,16 +59,16 @@ class Terminal:
     def __init__(
         self,
         id: str,
-        process: subprocess.Popen[bytes],
-        pipes: Sequence[int],
+        started: Started,
         tail: Tail,
         grace: float,
         forget: Callable[[], object],
     ) -> None:
         self.id = id
-        self.pid = process.pid
+        self.pid = started.process.pid
         self.timed_out = False
-        self._process = process
+        self._process = started.process
+        pipes = started.outlets
         # One pipe carries both streams in the order they were written; two keep them apart.
         self._pipes = dict(zip(pipes, STREAMS, strict=False))
         self._tail = tail
@@ -78,6 +80,8 @@ class Terminal:
         self._exit: Exit | None = None
         self._ended = asyncio.Event()
         self._released = False
+        self._keyboard = pipes[0] if started.is_terminal else None
+        self._typed = bytearray()  # what the terminal had no room for yet
         for pipe in pipes:
             self._loop.add_reader(pipe, self._take, pipe)
         self._watch()
@@ -91,6 +95,39 @@ class Terminal:
         """What the command wrote until now; never waits."""
         text, truncated = self._tail.read(final=not self._pipes)
         return Output(text, truncated, self._exit)
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether the command runs in a real terminal and can still be typed to."""
+        return self._keyboard is not None
+
+    def type(self, text: str) -> None:
+        """Give the command input, as its user would; only in a real terminal."""
+        keyboard = self._open_keyboard()
+        data = text.encode("utf-8", "replace")
+        if len(self._typed) + len(data) > MAX_TYPED:
+            raise ProtocolError(Kind.RATE_LIMITED, f"the command has not read the {len(self._typed)} bytes before")
+        self._typed += data
+        self._loop.add_writer(keyboard, self._give, keyboard)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Make its terminal another size; the command is told by the system."""
+        resize(self._open_keyboard(), Size(rows, columns))
+
+    def _open_keyboard(self) -> int:
+        if self._keyboard is None:
+            raise ProtocolError(Kind.INVALID_STATE, f"terminal {self.id} takes no input: it has ended, or is no pty")
+        return self._keyboard
+
+    def _give(self, keyboard: int) -> None:
+        try:
+            del self._typed[: os.write(keyboard, self._typed)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._typed.clear()  # nobody is there to read it
+        if not self._typed:
+            self._loop.remove_writer(keyboard)
 
     def streams(self) -> dict[str, str]:
         """What it wrote to each stream until now; empty when they are not kept apart."""
@@ -209,6 +246,10 @@ class Terminal:
             chunk = os.read(pipe, _CHUNK)
         except BlockingIOError:
             return 0
+        except OSError as error:
+            if error.errno != errno.EIO:  # how a terminal says that nobody is left in it
+                raise
+            chunk = b""
         if not chunk:
             self._hang_up(pipe)
         self._tail.feed(chunk)
@@ -218,6 +259,9 @@ class Terminal:
 
     def _hang_up(self, pipe: int) -> None:
         self._loop.remove_reader(pipe)
+        if pipe == self._keyboard:
+            self._loop.remove_writer(pipe)
+            self._keyboard = None
         os.close(pipe)
         del self._pipes[pipe]
 

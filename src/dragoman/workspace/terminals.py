@@ -10,15 +10,12 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.paths import Roots, Spot, find
+from dragoman.workspace.paths import Roots, find
+from dragoman.workspace.starting import TERM, Size, Started, start_in_terminal, start_piped
 from dragoman.workspace.tail import Tail
 from dragoman.workspace.terminal import GRACE, Terminal
-
-if TYPE_CHECKING:
-    import subprocess
 
 # Real agents open a handful; more is a leak, and every one is a process tree of the user's.
 MAX_OPEN = 32
@@ -76,10 +73,14 @@ class Terminals:
         timeout: float | None = None,
         *,
         apart: bool = False,
+        pty: bool = False,
+        rows: int = Size().rows,
+        columns: int = Size().columns,
     ) -> Terminal:
         """Start a command and give its terminal at once; after `timeout` seconds it is killed.
 
-        `apart` also keeps its streams apart; what it wrote to both is then in no exact order.
+        `apart` also keeps its streams apart; what it wrote to both is then in no exact order. With `pty` it runs in a
+        real terminal of that size, which has one stream and takes input.
         """
         if self._closed:
             raise ProtocolError(Kind.INVALID_STATE, "this workspace is closed; no terminal can be opened")
@@ -89,9 +90,10 @@ class Terminals:
         limit = self._output_limit if output_byte_limit is None else output_byte_limit
         tail = Tail(max(0, min(limit, OUTPUT_CEILING)))
         environ = _environment(os.environ if self._environ is None else self._environ, env)
-        process, pipes = self._start(command, args, cwd, environ, apart)
+        size = _size(rows, columns) if pty else None
+        started = self._start(command, args, cwd, environ, apart, size)
         id = f"term_{os.urandom(8).hex()}"
-        terminal = Terminal(id, process, pipes, tail, self._grace, lambda: self._open.pop(id, None))
+        terminal = Terminal(id, started, tail, self._grace, lambda: self._open.pop(id, None))
         self._open[id] = terminal
         self._alive = [other for other in self._alive if not other.buried]
         self._alive.append(terminal)
@@ -113,9 +115,14 @@ class Terminals:
         await asyncio.gather(*(terminal.release() for terminal in self._alive))
 
     def _start(
-        self, command: str, args: Sequence[str], cwd: str | None, environ: dict[str, str], apart: bool
-    ) -> tuple[subprocess.Popen[bytes], list[int]]:
-        """Start a process; gives it and the ends of the pipes that its output comes out of."""
+        self,
+        command: str,
+        args: Sequence[str],
+        cwd: str | None,
+        environ: dict[str, str],
+        apart: bool,
+        size: Size | None,
+    ) -> Started:
         words = _command_line(command, args)
         if cwd is None and not self._roots.real:
             raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
@@ -123,7 +130,10 @@ class Terminals:
         with find(self._roots, folder.rstrip("/") + "/") as spot:
             environ["PWD"] = spot.path
             try:
-                return _spawn(words, spot, environ, apart)
+                if size is None:
+                    return start_piped(words, spot, environ, apart)
+                environ.setdefault("TERM", TERM)
+                return start_in_terminal(words, spot, environ, size)
             except OSError as error:
                 unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
                 kind, reason = _START_FAULTS.get(error.errno or 0, unknown)
@@ -131,36 +141,6 @@ class Terminals:
             except ValueError as error:  # a NUL, or a surrogate that the system cannot encode
                 message = f"the command cannot be passed on: {error}"
                 raise ProtocolError(Kind.INVALID_PARAMS, message) from error
-
-
-def _spawn(
-    words: list[str], spot: Spot, environ: dict[str, str], apart: bool
-) -> tuple[subprocess.Popen[bytes], list[int]]:
-    import subprocess
-
-    # By descriptor where that can be said: the folder that was checked is the folder it starts in.
-    by_descriptor = f"/proc/self/fd/{spot.directory}"
-    readers, writers = zip(*(os.pipe() for _ in range(2 if apart else 1)), strict=True)
-    try:
-        for reader in readers:
-            os.set_blocking(reader, False)
-        process = subprocess.Popen(
-            words,
-            cwd=by_descriptor if os.path.exists(by_descriptor) else spot.path,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=writers[0],
-            stderr=writers[-1],
-            start_new_session=True,
-        )
-    except BaseException:
-        for reader in readers:
-            os.close(reader)
-        raise
-    finally:
-        for writer in writers:
-            os.close(writer)
-    return process, list(readers)
 
 
 def _command_line(command: str, args: Sequence[str]) -> list[str]:
@@ -174,6 +154,13 @@ def _command_line(command: str, args: Sequence[str]) -> list[str]:
 
 def _is_program(path: str) -> bool:
     return path.startswith("/") and "\0" not in path and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _size(rows: int, columns: int) -> Size:
+    for name, value in (("rows", rows), ("columns", columns)):
+        if not 0 < value < 1 << 16:  # two bytes each, in every terminal there is
+            raise ProtocolError(Kind.INVALID_PARAMS, f"a terminal has 1 to 65535 {name}, not {value}")
+    return Size(rows, columns)
 
 
 def _environment(base: Mapping[str, str], more: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> dict[str, str]:
