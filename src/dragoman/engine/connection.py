@@ -312,6 +312,9 @@ class Connection:
         if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self.peer.is_made:
             self.met(incoming.values)
         handler = self.handlers.get(incoming.method, self.fallback)
+        if is_request and self.inbound.is_full:
+            done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are under way; wait for some to end"))
+            return None
         try:
             work = handler(incoming, done)
         except Exception as error:
@@ -408,11 +411,9 @@ class Connection:
                 self.introduced(result)
             try:
                 said = self.speech.lower_result(method, result)
-            except ProtocolError as refusal:
-                self._answer_error(id, refusal)
-                return
-            except (TypeError, ValueError, OverflowError) as fault:
-                self._note_fault(f"the answer to {method}", fault)
+            except Exception as fault:  # also a handler's result that is no JSON
+                if not isinstance(fault, ProtocolError):
+                    self._note_fault(f"the answer to {method}", fault)
                 self._answer_error(id, as_error(fault))
                 return
             self.outbox.write(say_result(id, said))
@@ -515,14 +516,27 @@ class Connection:
         """Send a request and await its result as plain values of the vocabulary, unknown members included."""
         return values(await self.request(method, params, timeout=timeout, raw=True))
 
-    async def request(self, method: str, params: Any, *, timeout: float | None = None, raw: bool = False) -> Any:
-        """Send a request and await its typed result; cancelling it tells the peer."""
+    async def request(
+        self,
+        method: str,
+        params: Any,
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        first: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Send a request and await its typed result; cancelling it tells the peer.
+
+        `first` gets the result before anything that the peer says after it is dispatched.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def done(result: Any, error: ProtocolError | None) -> None:
             if future.done():
                 return
             if error is None:
+                if first is not None:
+                    first(result)
                 future.set_result(result)
             else:  # who waits is told that the connection failed, not that the peer answered an error
                 failed = isinstance(error.__cause__, ConnectionFailed)

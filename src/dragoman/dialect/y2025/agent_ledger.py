@@ -24,6 +24,9 @@ from dragoman.schema.initialize import InitializeResult
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
 
+# What a workspace can tell of files and terminals to those who ask (the draft), and nobody asks for here.
+_UNASKED = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid")
+
 # Said once for all sessions; what differs for one of them was refused or reported.
 _AT_INITIALIZE = ("cwd", "mcpServers")
 
@@ -161,7 +164,7 @@ class AgentLedger(Ledger):
     # --- files and terminals ----------------------------------------------------------------------------------
 
     def _file(self, params: Any) -> Flow:
-        return (yield Pass(self._placed(params, params.path)))
+        return _bare((yield Pass(self._placed(params, params.path))))
 
     def _create(self, params: Any) -> Flow:
         params = self._placed(params, params.cwd or self._cwd)
@@ -169,7 +172,7 @@ class AgentLedger(Ledger):
         terminal = member(result, "terminal_id")
         if isinstance(terminal, str):
             self._terminals[terminal] = params.session_id
-        return result
+        return _bare(result)
 
     def _terminal(self, params: Any) -> Flow:
         return (yield Pass(self._placed(params, UNSET)))
@@ -224,3 +227,8 @@ class AgentLedger(Ledger):
         "session/prompt": _prompt,
         "session/cancel": _cancel,
     }
+
+
+def _bare(result: Any) -> Any:
+    """A result without what nobody asked for: these have exact shapes (seed 000, "Message Format")."""
+    return noted(result, **dict.fromkeys(_UNASKED, ABSENT)) if side(result) else result
