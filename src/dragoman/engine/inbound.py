@@ -18,7 +18,6 @@ from dragoman.engine.exchange import Done
 from dragoman.engine.fault import as_error
 from dragoman.engine.limits import MAX_INBOUND
 from dragoman.engine.message import Incoming
-from dragoman.errors import Kind, ProtocolError
 from dragoman.wire.envelope import Id
 
 
@@ -32,14 +31,13 @@ class Inbound:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._by_id: dict[Id, asyncio.Task[Any]] = {}
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many are under way as may be."""
+        return len(self._tasks) >= MAX_INBOUND
+
     def start(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
         """Run the handler's coroutine as a task; its synchronous part runs before this returns."""
-        if len(self._tasks) >= MAX_INBOUND:
-            if asyncio.iscoroutine(work):
-                work.close()
-            busy = f"over {MAX_INBOUND} requests are under way; wait for some to end"
-            done(None, ProtocolError(Kind.RATE_LIMITED, busy))
-            return
         task = eager.start(self._loop, self._attend(incoming, work, done), self._context.copy())
         if task.done():
             return
