@@ -156,6 +156,13 @@ async def prompted(client: Raw, session: str, text: str = "go", **members: Json)
     return await client.call("session/prompt", {"sessionId": session, "content": content, **members})
 
 
+def bare(value: Json) -> Json:
+    """The same JSON without `_meta`, where we carry what the draft has no word for."""
+    if isinstance(value, dict):
+        return {name: bare(member) for name, member in value.items() if name != "_meta"}
+    return [bare(member) for member in value] if isinstance(value, list) else value
+
+
 def text_prompt(session: str, text: str = "go") -> dict[str, Json]:
     """The params of a prompt that is one text."""
     return {"sessionId": session, "content": [{"type": "text", "text": text}]}
