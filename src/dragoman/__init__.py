@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dragoman.errors import WriteStalled as WriteStalled
     from dragoman.roles.agent import Agent as Agent
     from dragoman.roles.client import RemoteAgent as RemoteAgent
-    from dragoman.roles.client import connect as connect
     from dragoman.roles.client_turn import ClientTurn as ClientTurn
+    from dragoman.roles.connect import connect as connect
     from dragoman.roles.conversation import Conversation as Conversation
     from dragoman.roles.lending import Lending as Lending
     from dragoman.roles.lending import Question as Question
@@ -55,7 +55,7 @@ _HOMES = {
     "TransportClosed": "errors",
     "Turn": "roles.turn",
     "WriteStalled": "errors",
-    "connect": "roles.client",
+    "connect": "roles.connect",
 }
 
 __all__ = [

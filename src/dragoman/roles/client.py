@@ -1,8 +1,7 @@
-"""A client in a dozen lines: connect to an agent, open a session, prompt, read the updates.
+"""An agent as its client sees it: sessions, authentication, and whatever else can be asked of it.
 
-`connect` takes a command, a list of words or a transport and gives the agent as its clients see it. What the client
-lends (files, terminals) and how it answers questions is given to `connect`. Below are connections; above are people's
-programs and our own commands.
+Made by `connect`. Updates go to the conversation they belong to; questions to whoever answers them, and uses of files
+and terminals to what is lent. Below are the dial, which starts agents, and their connections.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.beside import noted, unsaid
@@ -21,29 +20,16 @@ from dragoman.engine.exchange import Done
 from dragoman.engine.handler import Handler, answering
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.conversation import Conversation
+from dragoman.roles.answers import Answers
+from dragoman.roles.answers import choose as choose
+from dragoman.roles.conversation import Conversation, Terms
 from dragoman.roles.dial import Dial, Dialled
 from dragoman.roles.lending import Lending
 from dragoman.roles.quirks import missing_file_is_empty
-from dragoman.schema.auth import AuthenticateParams, LogoutParams
-from dragoman.schema.base import Marker
-from dragoman.schema.initialize import (
-    AgentCapabilities,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    ConfigOptionsCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    InitializeParams,
-    InitializeResult,
-)
+from dragoman.roles.signin import Runner, sign_in
+from dragoman.schema.auth import AuthenticateParams, AuthForm, AuthMethod, LogoutParams
+from dragoman.schema.initialize import AgentCapabilities, Implementation, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
-from dragoman.schema.permission import (
-    CancelledOutcome,
-    RequestPermissionParams,
-    RequestPermissionResult,
-    SelectedOutcome,
-)
 from dragoman.schema.session import (
     CloseSessionParams,
     DeleteSessionParams,
@@ -55,147 +41,57 @@ from dragoman.schema.session import (
     ResumeSessionParams,
 )
 from dragoman.schema.update import UpdateParams
-from dragoman.transport.contract import Transport
 
 # Dialects whose session/new names the mode; in the others it is set afterwards.
 _OPENS_IN_MODE = frozenset({"2025.1", "draft"})
 
-# Gives the id of the chosen option, or None for "cancelled".
-AskUser = Callable[[RequestPermissionParams], Awaitable[str | None] | str | None]
-
-# What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
-SHOWN = ClientSessionCapabilities(
-    config_options=ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
-)
-
 # Updates of sessions that nobody knows yet, kept until session/new is answered (peers.md 13).
 EARLY = 1000
-
-
-def connect(
-    target: str | Sequence[str] | Transport,
-    *,
-    name: str = "dragoman",
-    version: str = "0.1.0",
-    dialect: str = "auto",
-    cwd: str | None = None,
-    env: Mapping[str, str] | None = None,
-    permission: AskUser | str = "deny",
-    lend: Lending | None = None,
-    on: Mapping[str, Callable[[Any], Any]] | None = None,
-    capabilities: ClientCapabilities | None = None,
-    mcp_servers: Sequence[McpServer] = (),
-    report: Callable[[str], None] | None = None,
-    stderr: Callable[[bytes], None] | None = None,
-    patience: float = 60.0,
-) -> Connecting:
-    """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
-
-    `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
-    """
-    dial = Dial(
-        target,
-        dialect=dialect,
-        cwd=cwd or os.getcwd(),
-        env=env,
-        mcp_servers=mcp_servers,
-        report=report,
-        stderr=stderr,
-        patience=patience,
-        shows=SHOWN if capabilities is None else None,
-    )
-    offered = capabilities or _offered(lend, on or {})
-    info = Implementation(name=name, version=version)
-    return Connecting(
-        dial,
-        InitializeParams(protocol_version=1, client_capabilities=offered, client_info=info),
-        permission=permission,
-        lend=lend,
-        on=dict(on or {}),
-    )
-
-
-def _offered(lend: Lending | None, on: Mapping[str, Any]) -> ClientCapabilities:
-    """What a client offers follows from what it lends and which methods it answers."""
-    if lend is not None:
-        offered = lend.capabilities()
-    else:
-        offered = ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
-        )
-    files = offered.fs or FileSystemCapabilities()
-    if "fs/read_text_file" in on:
-        files.read_text_file = True
-    if "fs/write_text_file" in on:
-        files.write_text_file = True
-    if "terminal/create" in on:
-        offered.terminal = True
-    offered.fs = files
-    return offered
-
-
-class Connecting:
-    """The promise of a connection; entering it starts the agent and initializes it."""
-
-    def __init__(
-        self,
-        dial: Dial,
-        introduction: InitializeParams,
-        *,
-        permission: AskUser | str,
-        lend: Lending | None,
-        on: dict[str, Callable[[Any], Any]],
-    ) -> None:
-        self._dial = dial
-        self._introduction = introduction
-        self._permission = permission
-        self._lend = lend
-        self._on = on
-        self._agent: RemoteAgent | None = None
-
-    async def __aenter__(self) -> RemoteAgent:
-        agent = RemoteAgent(self._dial, self._permission, self._lend, self._on)
-        agent._bind(await self._dial.open(self._introduction, agent._handlers, agent._decline))
-        self._agent = agent
-        return agent
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._agent is not None:
-            await self._agent.close()
 
 
 class RemoteAgent:
     """An agent as its client sees it."""
 
     def __init__(
-        self, dial: Dial, permission: AskUser | str, lend: Lending | None, on: dict[str, Callable[[Any], Any]]
+        self,
+        dial: Dial,
+        answers: Answers,
+        *,
+        lend: Lending | None,
+        on: Mapping[str, Callable[[Any], Any]],
+        sign_in: Runner | None,
+        terms: Terms,
     ) -> None:
         self._dial = dial
-        self._permission = permission
         self._lend = lend
+        self._runner = sign_in
+        self._terms = msgspec.structs.replace(terms, renew=self._renew)
         self._conversations: dict[str, Conversation] = {}
         self._early: dict[str, deque[Any]] = {}
         self._closing = False
         self._dialled: Dialled
         self._handlers: dict[str, Handler] = {
             "session/update": lambda incoming, _: self._update(incoming.params),
-            "session/request_permission": answering(self._ask),
             "$/cancel_request": self._cancel_request,
+            **answers.handlers(self._conversations.get),
         }
         if lend is not None:
             self._handlers.update(lend.handlers(self._roots))
         self._handlers.update({method: answering(function) for method, function in on.items()})
 
+    async def start(self, introduction: InitializeParams) -> None:
+        """Start it and introduce ourselves; `connect` does this."""
+        self._bind(await self._dial.open(introduction, self._handlers, self._decline))
+
     def _bind(self, dialled: Dialled) -> None:
         self._dialled = dialled
         if self._lend is not None:
             self._lend.missing_file_is_empty = missing_file_is_empty(self.info)
-        dialled.connection.on_close = self._lost
-        dialled.connection.sinks["session/update"] = self._update
-        if dialled.connection.failure is not None:
-            self._lost(dialled.connection.failure)
+        connection = dialled.connection
+        connection.on_close = lambda error: self._lost(connection, error)
+        connection.sinks["session/update"] = self._update
+        if connection.failure is not None:
+            self._lost(connection, connection.failure)
 
     # --- what is known of it ----------------------------------------------------------------------------------
 
@@ -237,17 +133,33 @@ class RemoteAgent:
     ) -> Conversation:
         """Open a new session in this folder; in a mode of the agent's, where it has such a mode."""
         place = os.path.abspath(cwd)
+        connection, result = await self._new(place, mcp_servers, directories, mode)
+        session = self._enter(result.session_id, place, directories, result, connection, mcp_servers)
+        if mode is not None and session.offers_mode(mode) and session.mode != mode:
+            await session.set_mode(mode)
+        return session
+
+    async def _new(
+        self, place: str, mcp_servers: Sequence[McpServer], directories: Sequence[str], mode: str | None
+    ) -> tuple[Connection, Any]:
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
         params = _without_empty(params)
         if mode is not None and self.dialect in _OPENS_IN_MODE:
             params = noted(params, initialMode=mode)
         dialled = await self._dial.at(place)
         self._bind(dialled)
-        result = await dialled.connection.request("session/new", params)
-        session = self._enter(result.session_id, place, directories, result, dialled.connection)
+        return dialled.connection, await dialled.connection.request("session/new", params, timeout=self._terms.timeout)
+
+    async def _renew(self, session: Conversation) -> None:
+        """The agent forgot this session: it goes on under another id, in the same folder and the same mode."""
+        mode = session.mode
+        connection, result = await self._new(session.cwd, session.mcp_servers, session.directories, mode)
+        if self._conversations.get(session.id) is session:
+            del self._conversations[session.id]
+        session.connection, session.id = connection, result.session_id
+        self._admit(session, result)
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
-        return session
 
     async def load(
         self,
@@ -265,7 +177,7 @@ class RemoteAgent:
             mcp_servers=list(mcp_servers),
             additional_directories=_listed(directories),
         )
-        return await self._reopen("session/load", _without_empty(params), directories)
+        return await self._reopen("session/load", _without_empty(params), directories, mcp_servers)
 
     async def resume(self, session_id: str, cwd: str = ".", *, directories: Sequence[str] = ()) -> Conversation:
         """Open a stored session without its history being sent again."""
@@ -275,11 +187,13 @@ class RemoteAgent:
         )
         return await self._reopen("session/resume", params, directories)
 
-    async def _reopen(self, method: str, params: Any, directories: Sequence[str]) -> Conversation:
+    async def _reopen(
+        self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
+    ) -> Conversation:
         """Enter first, for history comes before the answer (peers.md 36); a refusal leaves what was there (22)."""
         self._bind(await self._dial.at(params.cwd))
         before = self._conversations.get(params.session_id)
-        conversation = self._enter(params.session_id, params.cwd, directories, None)
+        conversation = self._enter(params.session_id, params.cwd, directories, None, self.connection, mcp_servers)
         try:
             conversation.set_up(await self.request(method, params))
         except BaseException:
@@ -295,7 +209,7 @@ class RemoteAgent:
         place = os.path.abspath(cwd)
         params = ForkSessionParams(session_id=session_id, cwd=place, mcp_servers=[])
         result = await self.request("session/fork", params)
-        return self._enter(result.session_id, place, (), result)
+        return self._enter(result.session_id, place, (), result, self.connection)
 
     async def sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
         """One page of the agent's sessions."""
@@ -304,18 +218,44 @@ class RemoteAgent:
 
     async def close_session(self, session_id: str) -> None:
         """End a session's work and free what it holds."""
-        await self.request("session/close", CloseSessionParams(session_id=session_id))
-        self._conversations.pop(session_id, None)
+        await self._dismiss("session/close", CloseSessionParams(session_id=session_id))
 
     async def delete(self, session_id: str) -> None:
         """Delete a stored session."""
-        await self.request("session/delete", DeleteSessionParams(session_id=session_id))
-        self._conversations.pop(session_id, None)
+        await self._dismiss("session/delete", DeleteSessionParams(session_id=session_id))
+
+    async def _dismiss(self, method: str, params: Any) -> None:
+        session = self._conversations.get(params.session_id)
+        connection = self.connection if session is None else session.connection
+        await connection.request(method, params, timeout=self._terms.timeout)
+        if session is not None:
+            self._conversations.pop(session.id, None)
+            session.end()
 
     async def authenticate(self, method_id: str, credentials: Mapping[str, str] | None = None) -> None:
-        """Authenticate by one of the methods the agent offers; some dialects take credentials along."""
+        """Authenticate by one of the methods the agent offers; some dialects take credentials along.
+
+        A method of the terminal kind is run by `sign_in` (see connect); the agent is then started again, and sessions
+        that were open are gone.
+        """
+        method = next((one for one in self.introduction.auth_methods or () if one.id == method_id), None)
+        if method is not None and method.form == AuthForm.TERMINAL:
+            await self._sign_in(method)
+            return
         meta = {"dragoman": {"credentials": dict(credentials)}} if credentials else UNSET
-        await self.request("authenticate", AuthenticateParams(method_id=method_id, meta=meta))
+        # People take their time, in a browser say: no limit here.
+        await self.connection.request("authenticate", AuthenticateParams(method_id=method_id, meta=meta))
+
+    async def _sign_in(self, method: AuthMethod) -> None:
+        if self._runner is None:
+            raise ProtocolError(
+                Kind.CAPABILITY_UNSUPPORTED,
+                f"{method.name}: this agent lets one sign in in a terminal, and this client has none to show",
+                {"methodId": method.id},
+            )
+        await sign_in(self._dial.signing_in(method), self._runner)
+        self._bind(await self._dial.reopen())
+        self._conversations.clear()
 
     async def logout(self) -> None:
         """Log out."""
@@ -323,7 +263,8 @@ class RemoteAgent:
 
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Ask the agent anything; typed params and results for known methods, plain JSON for extensions."""
-        return await self.connection.request(method, params, timeout=timeout)
+        limit = self._terms.timeout if timeout is None else timeout
+        return await self.connection.request(method, params, timeout=limit)
 
     def notify(self, method: str, params: Any) -> None:
         """Tell the agent anything."""
@@ -345,15 +286,19 @@ class RemoteAgent:
         cwd: str,
         directories: Sequence[str],
         result: Any,
-        connection: Connection | None = None,
+        connection: Connection,
+        mcp_servers: Sequence[McpServer] = (),
     ) -> Conversation:
-        conversation = Conversation(connection or self.connection, session_id, cwd, directories)
-        self._conversations[session_id] = conversation
+        session = Conversation(connection, session_id, cwd, directories, mcp_servers, terms=self._terms)
+        self._admit(session, result)
+        return session
+
+    def _admit(self, session: Conversation, result: Any) -> None:
+        self._conversations[session.id] = session
         if result is not None:
-            conversation.set_up(result)
-        for update in self._early.pop(session_id, ()):
-            conversation.receive(update)
-        return conversation
+            session.set_up(result)
+        for update in self._early.pop(session.id, ()):
+            session.receive(update)
 
     def _update(self, params: UpdateParams) -> Awaitable[None] | None:
         conversation = self._conversations.get(params.session_id)
@@ -362,21 +307,6 @@ class RemoteAgent:
         if len(self._early) < EARLY:
             self._early.setdefault(params.session_id, deque(maxlen=EARLY)).append(params.update)
         return None
-
-    async def _ask(self, params: RequestPermissionParams) -> RequestPermissionResult:
-        conversation = self._conversations.get(params.session_id)
-        if conversation is not None:
-            conversation.asked(params)
-        if callable(self._permission):
-            chosen = self._permission(params)
-            if isinstance(chosen, Awaitable):
-                chosen = await (conversation.unless_cancelled(chosen) if conversation is not None else chosen)
-            option = chosen
-        else:
-            option = choose(params, self._permission)
-        if option is None or (conversation is not None and conversation.is_cancelled):
-            return RequestPermissionResult(outcome=CancelledOutcome())
-        return RequestPermissionResult(outcome=SelectedOutcome(option_id=option))
 
     def _roots(self, session_id: str) -> list[str]:
         conversation = self._conversations.get(session_id)
@@ -395,19 +325,12 @@ class RemoteAgent:
     def _cancel_request(self, incoming: Incoming, _: Done) -> None:
         self.connection.inbound.cancel(incoming.params.request_id)
 
-    def _lost(self, error: BaseException) -> None:
-        for conversation in self._conversations.values():
-            conversation.lost(error if isinstance(error, ConnectionFailed) else ConnectionFailed(str(error)))
-
-
-def choose(params: RequestPermissionParams, wish: str) -> str | None:
-    """The id of the option that says `allow` or `deny`; the one for once is preferred, none means cancelled."""
-    kinds = ("allow_once", "allow_always") if wish == "allow" else ("reject_once", "reject_always")
-    for kind in kinds:
-        for option in params.options:
-            if option.kind == kind:
-                return option.option_id
-    return None
+    def _lost(self, connection: Connection, error: BaseException) -> None:
+        """A process is gone, and with it its sessions; those of others (2025.1 has one for each folder) live on."""
+        reason = error if isinstance(error, ConnectionFailed) else ConnectionFailed(str(error))
+        for session in self._conversations.values():
+            if session.connection is connection:
+                session.lost(reason)
 
 
 def _without_empty(params: Any) -> Any:

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -21,7 +21,6 @@ from dragoman.engine.connection import Connection
 from dragoman.errors import ConnectionFailed
 from dragoman.roles.client_turn import ClientTurn
 from dragoman.roles.follow import Follow
-from dragoman.roles.recovery import Recovery
 from dragoman.schema.config import (
     SessionConfigOption,
     SessionModeState,
@@ -46,6 +45,9 @@ from dragoman.schema.update import (
 from dragoman.session.minutes import GATHERED, Minutes
 from dragoman.session.place import Place, news
 from dragoman.session.toolcall import FINAL, ToolCall
+
+if TYPE_CHECKING:
+    from dragoman.roles.recovery import Recovery
 
 # Updates outside turns that are kept for somebody to look at; older ones fall away.
 BETWEEN = 10_000

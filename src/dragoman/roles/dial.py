@@ -19,12 +19,14 @@ from dragoman.dialect.beside import noted
 from dragoman.dialect.registry import NAMES
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.dialect.shape import side_of
-from dragoman.engine.capability import missing, offers
+from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler
 from dragoman.engine.reading import read, values
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent import settings
+from dragoman.roles.signin import SignIn, prepared
+from dragoman.schema.auth import AuthMethod
 from dragoman.schema.initialize import ClientSessionCapabilities, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
@@ -121,6 +123,25 @@ class Dial:
             self._others[cwd] = await self._reach(cwd)
         return self._others[cwd]
 
+    async def reopen(self) -> Dialled:
+        """End the agent, start it again and introduce ourselves again; its sessions are gone with it."""
+        for dialled in (self._first, *self._others.values()):
+            if dialled is not None:
+                await dialled.close()
+        self._others.clear()
+        self._first = await self._reach(self.cwd)
+        return self._first
+
+    def signing_in(self, method: AuthMethod) -> SignIn:
+        """The command with which a person signs in at this agent."""
+        if not isinstance(self._target, str | Sequence):
+            raise ProtocolError(
+                Kind.CAPABILITY_UNSUPPORTED, f"{self._name} was not started by a command; sign in where it runs"
+            )
+        from dragoman.transport.launch import inherited
+
+        return prepared(method, words(self._target), self.cwd, inherited(self._env, self._inherit))
+
     @property
     def first(self) -> Dialled:
         """The process that serves what belongs to no folder."""
@@ -151,7 +172,7 @@ class Dial:
                 answered = await self._ask(connection, self._introduction)
             except ProtocolError as error:
                 await connection.close()
-                if error.kind not in NOT_UNDERSTOOD or not self._can_restart:
+                if error.kind not in NOT_UNDERSTOOD or not self.can_restart:
                     raise
                 refusals.append(f"{name}: {error.message}")
                 continue
@@ -159,7 +180,7 @@ class Dial:
                 await connection.close()
                 raise
             found = detect.of_agent(answered) or name
-            if name == "v1" and found != "v1" and self._can_restart:
+            if name == "v1" and found != "v1" and self.can_restart:
                 await connection.close()
                 self.dialect = found
                 return await self._introduce(await self._start(found, cwd), cwd)
@@ -228,7 +249,8 @@ class Dial:
     # --- starting ---------------------------------------------------------------------------------------------
 
     @property
-    def _can_restart(self) -> bool:
+    def can_restart(self) -> bool:
+        """Whether the agent is a command, to be started as often as need be."""
         return isinstance(self._target, str | Sequence)
 
     @property

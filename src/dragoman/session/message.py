@@ -9,8 +9,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from msgspec import UNSET
-
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMessageChunk
 
@@ -37,11 +35,15 @@ class Message:
 
     def write(self, block: Any) -> None:
         """Add a chunk."""
-        if type(block) is not TextContent or block.meta is not UNSET or block.annotations is not UNSET:
+        if type(block) is not TextContent or block.meta or block.annotations:
             self._parts.append(block)
             self._loose = 0
             return
-        self._parts.append(block.text)
+        self.write_text(block.text)
+
+    def write_text(self, text: str) -> None:
+        """Add plain text."""
+        self._parts.append(text)
         self._loose += 1
         if self._loose >= JOIN:
             self._parts[-JOIN:] = ["".join(self._parts[-JOIN:])]

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.content import TextContent
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import (
     AvailableCommand,
@@ -166,25 +167,36 @@ class Minutes:
     # --- merging ----------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
-        """Merge what has gathered."""
-        if not self.unmerged:
-            return
+        """Merge what has gathered; the loop goes over every chunk there is, so it does little."""
+        kind: Any = None  # of the chunks that are being joined: texts of one message
+        id: Any = None
+        texts: list[str] = []
         for item in self.unmerged:
+            if type(item) is kind and (item.message_id is id or item.message_id == id):
+                content = item.content
+                if type(content) is TextContent and content.meta is UNSET and content.annotations is UNSET:
+                    texts.append(content.text)
+                    continue
+            if texts:
+                self._open.write_text("".join(texts))  # type: ignore[union-attr]
+                texts.clear()
+            kind = None
             role = ROLES.get(type(item))
-            if role is not None:
-                message = self._open
-                id = item.message_id or None
-                if (
-                    message is None
-                    or message.role != role
-                    or message.is_ours
-                    or (id is not None and id != message.message_id)
-                ):
-                    message = self._begin(role, id, item)
-                message.write(item.content)
-            else:
+            if role is None:
                 self._place(item)
+            else:
+                kind, id = type(item), item.message_id
+                self._speaker(role, id or None, item).write(item.content)
+        if texts:
+            self._open.write_text("".join(texts))  # type: ignore[union-attr]
         self.unmerged.clear()
+
+    def _speaker(self, role: str, id: str | None, chunk: Any) -> Message:
+        """The message that a chunk belongs to: the one that is being said, unless the chunk says otherwise."""
+        message = self._open
+        if message is None or message.role != role or message.is_ours or (id is not None and id != message.message_id):
+            return self._begin(role, id, chunk)
+        return message
 
     def _begin(self, role: str, id: str | None, chunk: Any) -> Message:
         """The message that a chunk belongs to, which is not the one that was being said."""

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.roles.agent import Agent
-from dragoman.roles.client import RemoteAgent, connect
+from dragoman.roles.client import RemoteAgent
+from dragoman.roles.connect import connect
 from dragoman.transport.memory import pair
 
 

@@ -83,15 +83,20 @@ def launch(
 
 
 def environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str) -> dict[str, str]:
-    """What the child sees: ours, or the listed names of ours, or nothing; then `env`; always the marker."""
+    """What the child sees: what it inherits, and always the marker."""
+    environ = inherited(env, inherit_env)
+    outer = os.environ.get(tree.MARKER)
+    environ[tree.MARKER] = f"{outer}:{token}" if outer else token
+    return environ
+
+
+def inherited(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:
+    """Our environment, or the listed names of it, or nothing; and `env` on top."""
     if isinstance(inherit_env, bool):
         environ = dict(os.environ) if inherit_env else {}
     else:
         environ = {name: os.environ[name] for name in inherit_env if name in os.environ}
-    environ.update(env or {})
-    outer = os.environ.get(tree.MARKER)
-    environ[tree.MARKER] = f"{outer}:{token}" if outer else token
-    return environ
+    return {**environ, **(env or {})}
 
 
 def _program(name: str, environ: Mapping[str, str]) -> str | None:

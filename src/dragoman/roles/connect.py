@@ -1,0 +1,153 @@
+"""Connecting to an agent: a command, a list of words or a transport, and what a client brings along.
+
+`connect` puts together who answers, what is lent and what is offered, which follows from those two; entering it starts
+the agent and introduces us. Above are people's programs and our own commands; below is the remote agent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from dragoman.roles.answers import Answers, AskFacts, AskUser
+from dragoman.roles.client import RemoteAgent
+from dragoman.roles.conversation import Terms
+from dragoman.roles.dial import Dial
+from dragoman.roles.lending import Lending
+from dragoman.roles.signin import Runner
+from dragoman.schema.base import Marker
+from dragoman.schema.initialize import (
+    ClientAuthCapabilities,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    ConfigOptionsCapabilities,
+    FileSystemCapabilities,
+    Implementation,
+    InitializeParams,
+)
+from dragoman.schema.mcp import McpServer
+from dragoman.transport.contract import Transport
+
+# What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
+SHOWN = ClientSessionCapabilities(
+    config_options=ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
+)
+
+
+def connect(
+    target: str | Sequence[str] | Transport,
+    *,
+    name: str = "dragoman",
+    version: str = "0.1.0",
+    dialect: str = "auto",
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    permission: AskUser | str = "deny",
+    elicit: AskFacts | Mapping[str, AskFacts] | None = None,
+    sign_in: Runner | None = None,
+    lend: Lending | None = None,
+    on: Mapping[str, Callable[[Any], Any]] | None = None,
+    capabilities: ClientCapabilities | None = None,
+    mcp_servers: Sequence[McpServer] = (),
+    report: Callable[[str], None] | None = None,
+    stderr: Callable[[bytes], None] | None = None,
+    patience: float = 60.0,
+    timeout: float | None = None,
+    idle_timeout: float | None = None,
+) -> Connecting:
+    """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
+
+    `permission` answers questions for leave: "allow", "deny", or a function (or policy object) that gives the id of an
+    option. `elicit` answers forms and links, all of them or, as a mapping, those of one mode ("form", "url"). `sign_in`
+    runs a command before a person, for agents that let one sign in there.
+    `timeout` bounds every answer but those to initialize (`patience`) and to prompts; a turn in which nothing is heard
+    for `idle_timeout` seconds is given up.
+    `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
+    """
+    dial = Dial(
+        target,
+        dialect=dialect,
+        cwd=cwd or os.getcwd(),
+        env=env,
+        mcp_servers=mcp_servers,
+        report=report,
+        stderr=stderr,
+        patience=patience,
+        shows=SHOWN if capabilities is None else None,
+    )
+    answers = Answers(permission, elicit)
+    offered = capabilities
+    if offered is None:
+        offered = _offered(lend, on or {})
+        offered.elicitation = answers.capabilities()
+        if sign_in is not None and dial.can_restart:
+            offered.auth = ClientAuthCapabilities(terminal=True)
+    info = Implementation(name=name, version=version)
+    return Connecting(
+        dial,
+        InitializeParams(protocol_version=1, client_capabilities=offered, client_info=info),
+        answers=answers,
+        lend=lend,
+        on=dict(on or {}),
+        sign_in=sign_in,
+        terms=Terms(timeout=timeout, idle_timeout=idle_timeout),
+    )
+
+
+def _offered(lend: Lending | None, on: Mapping[str, Any]) -> ClientCapabilities:
+    """What a client offers follows from what it lends and which methods it answers."""
+    if lend is not None:
+        offered = lend.capabilities()
+    else:
+        offered = ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
+        )
+    files = offered.fs or FileSystemCapabilities()
+    if "fs/read_text_file" in on:
+        files.read_text_file = True
+    if "fs/write_text_file" in on:
+        files.write_text_file = True
+    if "terminal/create" in on:
+        offered.terminal = True
+    offered.fs = files
+    return offered
+
+
+class Connecting:
+    """The promise of a connection; entering it starts the agent and initializes it."""
+
+    def __init__(
+        self,
+        dial: Dial,
+        introduction: InitializeParams,
+        *,
+        answers: Answers,
+        lend: Lending | None,
+        on: dict[str, Callable[[Any], Any]],
+        sign_in: Runner | None,
+        terms: Terms,
+    ) -> None:
+        self._dial = dial
+        self._introduction = introduction
+        self._answers = answers
+        self._lend = lend
+        self._on = on
+        self._sign_in = sign_in
+        self._terms = terms
+        self._agent: RemoteAgent | None = None
+
+    async def __aenter__(self) -> RemoteAgent:
+        agent = RemoteAgent(
+            self._dial, self._answers, lend=self._lend, on=self._on, sign_in=self._sign_in, terms=self._terms
+        )
+        await agent.start(self._introduction)
+        self._agent = agent
+        return agent
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._agent is not None:
+            await self._agent.close()
