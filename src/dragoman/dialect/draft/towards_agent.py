@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted as side_noted
 from dragoman.dialect.beside import unsaid
 from dragoman.dialect.book import Book, Page, free_option, noted, side_data
 from dragoman.dialect.ledger import (
@@ -21,12 +22,14 @@ from dragoman.dialect.ledger import (
     FlowMaker,
     Ledger,
     Pass,
+    Report,
     Settings,
     Sleep,
     Start,
     Wait,
     Wake,
 )
+from dragoman.dialect.shape import ABSENT
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import SessionMode, SessionModeState, SetConfigOptionResult
 from dragoman.schema.fs import ReadTextFileParams
@@ -53,25 +56,47 @@ class AgentLedger(Ledger):
         self.pushed: dict[str, dict[str, str]] = {}  # what was pushed of each terminal so far, by stream
         self.modes: list[str] = []
         self.option_names: list[str] = []
+        self.transports: frozenset[str] | None = None  # of MCP servers; None when the agent named none
+        self.takes_attachments = True
+        self.can_cancel = True
         self._waits = 0
 
     def introduced(self, result: InitializeResult) -> None:
-        """Modes and options are named in the draft's capabilities; v1 wants them with each session."""
+        """Remember what the agent has and lacks; modes and options, named here, v1 wants with each session."""
         capabilities = result.agent_capabilities or None
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
         side = side_data(sessions) if sessions is not None else {}
         self.modes = [name for name in side.get("modes") or () if isinstance(name, str)]
         self.option_names = [name for name in side.get("configOptions") or () if isinstance(name, str)]
+        prompts = side_data(capabilities.prompt_capabilities) if capabilities and capabilities.prompt_capabilities else {}
+        self.takes_attachments = prompts.get("attachments") is not False
+        self.can_cancel = prompts.get("cancellation") is not False
+        servers = side_data(capabilities.mcp_capabilities) if capabilities and capabilities.mcp_capabilities else {}
+        if servers.get("servers") is False:
+            self.transports = frozenset()
+        elif isinstance(servers.get("transport"), list):
+            self.transports = frozenset(name for name in servers["transport"] if isinstance(name, str))
 
     # --- what the client asks ---------------------------------------------------------------------------------
 
     def new(self, params: Any) -> Flow:
         """session/new: the answer gets the modes and options that v1 clients choose from."""
+        self._check_servers(params.mcp_servers)
         result = yield Pass(params)
         page = self.book.open(result.session_id, params.cwd)
         side = side_data(params)
         self._fill(page, side.get("initialMode"), side.get("configOptions"))
         return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
+
+    def _check_servers(self, servers: Any) -> None:
+        """Only servers that the agent said it can reach are named to it (section 10.3)."""
+        for server in servers or ():
+            if self.transports is not None and server.form not in self.transports:
+                raise ProtocolError(
+                    Kind.CAPABILITY_UNSUPPORTED,
+                    f"the agent does not connect to MCP servers over {server.form}; leave out {server.name!r}",
+                    {"capability": "mcpCapabilities.transport", "server": server.name},
+                )
 
     def load(self, params: Any) -> Flow:
         """session/load: mode and values come with the draft's answer."""
@@ -98,10 +123,20 @@ class AgentLedger(Ledger):
         """session/prompt: while it runs, calls without a session are its."""
         page = self.book.open(params.session_id, "")
         page.running = True
+        if not self.takes_attachments:
+            blocks = [side_noted(block, attachment=ABSENT) for block in params.prompt]
+            params = msgspec.structs.replace(params, prompt=blocks)
         try:
             return (yield Pass(params))
         finally:
             page.running = False
+
+    def cancel(self, params: Any) -> Flow:
+        """session/cancel: not said to an agent that has no cancellation; the turn then ends by itself."""
+        if self.can_cancel:
+            yield Pass(params)
+        else:
+            yield Report("the agent cannot be cancelled; its turn ends when it is done")
 
     def set_config_option(self, params: Any) -> Flow:
         """session/set_config_option: the draft answers one value, v1 wants the full list (5.14-17)."""
@@ -290,6 +325,7 @@ class AgentLedger(Ledger):
         "session/new": new,
         "session/load": load,
         "session/prompt": prompt,
+        "session/cancel": cancel,
         "session/set_config_option": set_config_option,
     }
 

@@ -61,14 +61,17 @@ class ClientLedger(Ledger):
         self.embeds: dict[tuple[str, str], list[Any]] = {}  # what a tool call shows, where that is a terminal
         self.max_terminals: int | None = None
         self.takes_system_prompt = False
+        self.can_be_asked = True
         self.named: frozenset[str] = frozenset()  # modes and options that the client has been told of
 
     def met(self, params: InitializeParams) -> None:
-        """Remember how many terminals the client lends at once (section 10.2)."""
+        """Remember how many terminals the client lends at once, and whether it has dialogs (section 10.2)."""
         capabilities = params.client_capabilities or None
         lent = side_data(capabilities).get("terminal", {}) if capabilities is not None else {}
         most = lent.get("maxConcurrent") if isinstance(lent, dict) else None
         self.max_terminals = most if isinstance(most, int) else None
+        face = side_data(capabilities).get("ui") if capabilities is not None else None
+        self.can_be_asked = not isinstance(face, dict) or face.get("permissionDialogs") is not False
 
     def introduced(self, result: InitializeResult) -> None:
         """Remember whether the agent takes a system prompt, and which modes and options the client hears of here."""
@@ -261,6 +264,11 @@ class ClientLedger(Ledger):
 
     def permission(self, params: Any) -> Flow:
         """session/request_permission: yes or no, and for how long, becomes one of the agent's options (5.14-9)."""
+        if not self.can_be_asked:
+            yield Report("the client has no dialogs to ask for permission with: refused")
+            no = next((option for option in params.options if option.kind.startswith("reject")), None)
+            outcome = CancelledOutcome() if no is None else SelectedOutcome(option_id=no.option_id)
+            return RequestPermissionResult(outcome=outcome)
         kinds = [option.kind for option in params.options]
         is_plain = len(set(kinds)) == len(kinds) and _PLAIN.issuperset(kinds)
         result = yield Pass(unsaid(params, "options") if is_plain else params)
