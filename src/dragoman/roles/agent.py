@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
+from dragoman.roles.hooks import Hooks
 from dragoman.roles.reception import Reception
 from dragoman.roles.sessions import Session, new_id, now
 from dragoman.roles.turn import Turn
@@ -27,10 +28,9 @@ from dragoman.schema.update import AvailableCommand
 from dragoman.transport.contract import Transport
 
 Prompt = Callable[[Turn], Awaitable[str | None]]
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Agent:
+class Agent(Hooks):
     """An agent: its name, what it offers, and the function that answers prompts."""
 
     def __init__(
@@ -49,10 +49,14 @@ class Agent:
         options: Sequence[SessionConfigOption] = (),
         commands: Sequence[AvailableCommand] = (),
         auth_methods: Sequence[AuthMethod] = (),
+        auth_required: bool = False,
+        system_prompt: str = "",
+        unstable: bool = False,
         instructions: str = "",
         requires: Mapping[str, Any] | None = None,
         capabilities: AgentCapabilities | None = None,
     ) -> None:
+        super().__init__()
         self.name = name
         self.version = version
         self.title = title
@@ -66,32 +70,19 @@ class Agent:
         self.options = list(options)
         self.commands = list(commands)
         self.auth_methods = list(auth_methods)
+        self.auth_required = auth_required  # True: no session without authenticate, or with a login that is over
+        self.system_prompt = system_prompt  # "append" or "override": how far a client may instruct the agent
+        self.unstable = unstable  # True: offers what the official protocol has and does not promise to keep
         self.instructions = instructions
         self.requires = dict(requires or {})
         self.capabilities = capabilities  # told instead of what follows from the rest
         self.sessions: dict[str, Session] = {}
-        self.extensions: dict[str, Callable[..., Any]] = {}
         self.answer: Prompt | None = None
-        self.on_open: Callable[[Session], Any] | None = None
 
     def prompt(self, function: Prompt) -> Prompt:
         """Decorator: this function answers prompts. What it returns, if anything, is the stop reason."""
         self.answer = function
         return function
-
-    def opened(self, function: F) -> F:
-        """Decorator: called with each new session, before its client is answered."""
-        self.on_open = function
-        return function
-
-    def on(self, method: str) -> Callable[[F], F]:
-        """Decorator: this function answers a method (an extension, or one the library serves otherwise)."""
-
-        def register(function: F) -> F:
-            self.extensions[method] = function
-            return function
-
-        return register
 
     def run(self) -> None:
         """Serve one client over standard input and output, until it leaves."""
@@ -120,7 +111,7 @@ class Agent:
             transport,
             Side.AGENT,
             reception.handlers,
-            fallback=reception.decline,
+            fallback=reception.fallback,
             settings=settings(),
             speaks=None if self.dialect == "auto" else find_dialect(self.dialect),
             report=report,

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import msgspec
+from msgspec import UNSET
 
-from dragoman.dialect.book import free_option, noted, side_data
+from dragoman.dialect.shape import SIDE
 from dragoman.engine.connection import Connection
 from dragoman.engine.outbox import Form
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.lent import LentFiles, LentTerminals
-from dragoman.schema.config import ConfigChoice, ConfigType, SessionConfigOption, SessionModeState
+from dragoman.roles.option import as_choice, changed, value_of
+from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find
@@ -26,6 +27,8 @@ from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
+    AvailableCommand,
+    AvailableCommandsUpdate,
     CompactionSummaryChunk,
     CompactionUpdate,
     ConfigOptionUpdate,
@@ -79,9 +82,9 @@ class Session:
         *,
         directories: Sequence[str] = (),
         mcp_servers: Sequence[McpServer] = (),
-        system_prompt: str = "",
         modes: SessionModeState | None = None,
         options: Sequence[SessionConfigOption] = (),
+        commands: Sequence[AvailableCommand] = (),
         streaming: bool = True,
         tools: Sequence[str] | None = None,
     ) -> None:
@@ -89,11 +92,14 @@ class Session:
         self.cwd = cwd
         self.directories = list(directories)
         self.mcp_servers = list(mcp_servers)
-        self.system_prompt = system_prompt
+        self.system_prompt = ""  # what the client instructs the agent with
+        self.overrides_prompt = False  # whether that takes the place of the agent's own instructions
         self.modes = modes
         self.options = list(options)
+        self.commands = list(commands)
         self.tools = None if tools is None else frozenset(tools)
         self.title: str | None = None
+        self.archived = False
         self.updated_at = now()
         self.turns = 0
         self.turn: Turn | None = None
@@ -117,6 +123,11 @@ class Session:
         self._shows_switches = spoken not in OFFICIAL or connection.offers(SWITCHES)
         self._files = self._terminals = None
         self._forms.clear()
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has a client to talk to."""
+        return self._connection is not None
 
     @property
     def connection(self) -> Connection:
@@ -150,6 +161,11 @@ class Session:
             timeout = EXTENSION_PATIENCE
         self.finish_message()
         return await self.connection.request(method, params, timeout=timeout)
+
+    def notify(self, method: str, params: Any) -> None:
+        """Tell the client anything, an extension's news for instance."""
+        self.finish_message()
+        self.connection.notify(method, params)
 
     # --- saying -----------------------------------------------------------------------------------------------
 
@@ -223,27 +239,26 @@ class Session:
             raise ProtocolError(Kind.INVALID_PARAMS, f"unknown mode {mode_id!r}; there are: {known}")
         self.modes.current_mode_id = mode_id
         if tell:
-            self.push(CurrentModeUpdate(current_mode_id=mode_id))
+            self.tell_mode()
+
+    def tell_mode(self, reason: str = "") -> None:
+        """Tell the client which mode it is in; only some dialects have a word for the reason."""
+        if self.modes is not None:
+            meta: Any = {SIDE: {"reason": reason}} if reason else UNSET
+            self.push(CurrentModeUpdate(current_mode_id=self.modes.current_mode_id, meta=meta))
+
+    def option(self, config_id: str) -> Any:
+        """The value of a config option; None when there is no such option."""
+        for option in self.options:
+            if option.id == config_id:
+                return value_of(option)
+        return None
 
     def set_option(self, config_id: str, value: Any, *, tell: bool = True) -> None:
         """Change a config option; unknown ids and values are refused, a free option takes any JSON value."""
         for index, option in enumerate(self.options):
             if option.id == config_id:
-                if "value" in side_data(option):
-                    free = noted(free_option(config_id, value), value=value)
-                    self.options[index] = msgspec.structs.replace(free, name=option.name, category=option.category)
-                    break
-                choices = [choice.value for choice in option.values]
-                if not self._shows_switches and option.form == "boolean" and value in ("true", "false"):
-                    value = value == "true"
-                if option.form == "boolean" and not isinstance(value, bool):
-                    raise ProtocolError(Kind.INVALID_PARAMS, f"option {config_id!r} takes true or false")
-                if option.form != "boolean" and value not in choices:
-                    raise ProtocolError(
-                        Kind.INVALID_PARAMS,
-                        f"option {config_id!r} has no value {value!r}; there are: {choices}",
-                    )
-                option.current_value = value
+                self.options[index] = changed(option, value, in_words=not self._shows_switches)
                 break
         else:
             known = ", ".join(option.id for option in self.options) or "none"
@@ -254,20 +269,17 @@ class Session:
     @property
     def shown_options(self) -> list[SessionConfigOption]:
         """The options as the client can show them: switches are a choice of two where it knows no switches."""
-        return list(self.options) if self._shows_switches else [_as_choice(option) for option in self.options]
+        return list(self.options) if self._shows_switches else [as_choice(option) for option in self.options]
+
+    def tell_commands(self) -> None:
+        """Tell the client which commands there are; not a part of the history."""
+        update = AvailableCommandsUpdate(available_commands=self.commands)
+        self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
 
     def set_title(self, title: str) -> None:
         """Name the session."""
         self.title = title
         self.push(SessionInfoUpdate(title=title, updated_at=self.updated_at))
-
-
-def _as_choice(option: SessionConfigOption) -> SessionConfigOption:
-    if option.form != ConfigType.BOOLEAN:
-        return option
-    choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]
-    value = "true" if option.current_value is True else "false"
-    return msgspec.structs.replace(option, type=ConfigType.SELECT, current_value=value, options=choices)
 
 
 def now() -> str:

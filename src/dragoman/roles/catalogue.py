@@ -1,0 +1,132 @@
+"""The sessions of an agent as a list: list, close, delete, and what is still unstable: archive, status, title.
+
+Takes params, gives results; sessions live in the Agent. Above is the reception (reference 1.5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.sessions import Session
+from dragoman.schema.session import (
+    ArchiveFilter,
+    ArchiveSessionResult,
+    CloseSessionResult,
+    DeleteSessionResult,
+    ListSessionsResult,
+    SessionInfo,
+    SessionStatus,
+    SessionStatusResult,
+    SetTitleResult,
+    UnarchiveSessionResult,
+)
+
+if TYPE_CHECKING:
+    from dragoman.roles.reception import Reception
+
+# One page of session/list: enough for any list on a screen, small enough for one frame.
+PAGE = 50
+
+
+class Catalogue:
+    """What one client can do with sessions from outside."""
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+        self._agent = reception.agent
+
+    def list_sessions(self, params: Any) -> ListSessionsResult:
+        """session/list: one page, the newest session first."""
+        which = params.archived or ArchiveFilter.EXCLUDE
+        found = [
+            session
+            for session in self._agent.sessions.values()
+            if (not params.cwd or session.cwd == params.cwd) and _is_listed(session, which)
+        ]
+        found.reverse()
+        start = _cursor(params.cursor)
+        more = start + PAGE < len(found)
+        return ListSessionsResult(
+            sessions=[_info(session) for session in found[start : start + PAGE]],
+            next_cursor=str(start + PAGE) if more else UNSET,
+        )
+
+    async def close(self, params: Any) -> CloseSessionResult:
+        """session/close: its work ends as if it were cancelled."""
+        await self._close(self._reception.find(params.session_id))
+        return CloseSessionResult()
+
+    async def delete(self, params: Any) -> DeleteSessionResult:
+        """session/delete: a session that is gone already is no error."""
+        await self._reception.prompting.stop(params.session_id)
+        session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
+        if session is not None:
+            await self._close(session)
+            await self._agent.call_hook("deleted", session)
+        return DeleteSessionResult()
+
+    async def _close(self, session: Session) -> None:
+        await self._reception.prompting.stop(session.id)
+        if session.is_bound:
+            await session.terminals.close()
+        self._reception.lifecycle.close(session.id)
+        await self._agent.call_hook("closed", session)
+
+    async def archive(self, params: Any) -> ArchiveSessionResult:
+        """session/archive: closed first, then out of the list."""
+        session = self._reception.find(params.session_id)
+        await self._close(session)
+        session.archived = True
+        return ArchiveSessionResult()
+
+    def unarchive(self, params: Any) -> UnarchiveSessionResult:
+        """session/unarchive."""
+        self._reception.find(params.session_id).archived = False
+        return UnarchiveSessionResult()
+
+    def status(self, params: Any) -> SessionStatusResult:
+        """session/status: whether it is open on this connection."""
+        session = self._reception.find(params.session_id)
+        is_open = session.id in self._reception.lifecycle.sessions
+        return SessionStatusResult(status=SessionStatus.OPEN if is_open else SessionStatus.SAVED)
+
+    def set_title(self, params: Any) -> SetTitleResult:
+        """session/set_title."""
+        session = self._reception.find(params.session_id)
+        title = params.title.strip()
+        if not title:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": [{"path": "title", "message": "empty"}]}
+            )
+        if session.is_bound:
+            session.set_title(title)
+        session.title = title
+        return SetTitleResult(title=title)
+
+
+def _is_listed(session: Session, which: str) -> bool:
+    if which == ArchiveFilter.INCLUDE:
+        return True
+    return session.archived == (which == ArchiveFilter.ONLY)
+
+
+def _info(session: Session) -> SessionInfo:
+    return SessionInfo(
+        session_id=session.id,
+        cwd=session.cwd,
+        additional_directories=session.directories or UNSET,
+        title=session.title or UNSET,
+        updated_at=session.updated_at,
+        archived=True if session.archived else UNSET,
+    )
+
+
+def _cursor(cursor: Any) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20):
+        raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without one")
+    return int(cursor)

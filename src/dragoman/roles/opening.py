@@ -1,0 +1,143 @@
+"""Opening sessions for a client: new, load, resume and fork, as the author declared them (reference 1.5).
+
+Takes params, makes or finds Sessions, binds them to the client and gives what it must know of them. Above is the
+reception, which guards and announces; below are the sessions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.sessions import OFFICIAL, Session, new_id
+from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.session import (
+    ForkSessionResult,
+    LoadSessionResult,
+    NewSessionResult,
+    ResumeSessionResult,
+    SystemPrompt,
+    SystemPromptMode,
+)
+
+if TYPE_CHECKING:
+    from dragoman.roles.reception import Reception
+
+
+class Opening:
+    """How one client's sessions are opened."""
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+        self._agent = reception.agent
+
+    async def new(self, params: Any) -> NewSessionResult:
+        """session/new."""
+        session = self._made(params)
+        session.modes, session.options = self._modes(), _copies(self._agent.options)
+        self._set_up(session, params)
+        await self._enter(session, "opened", session)
+        return NewSessionResult(session_id=session.id, **_settings(session))
+
+    async def load(self, params: Any) -> LoadSessionResult:
+        """session/load: the whole history first, then the answer."""
+        session = await self._reopen(params)
+        session.replay()
+        await session.flow_control()
+        return LoadSessionResult(**_settings(session))
+
+    async def resume(self, params: Any) -> ResumeSessionResult:
+        """session/resume: the same without the history."""
+        return ResumeSessionResult(**_settings(await self._reopen(params)))
+
+    async def fork(self, params: Any) -> ForkSessionResult:
+        """session/fork: a new session with the history and the settings of another."""
+        origin = self._reception.find(params.session_id)
+        session = self._made(params)
+        session.modes = msgspec.structs.replace(origin.modes) if origin.modes else None
+        session.options = _copies(origin.options)
+        session.commands = list(origin.commands)
+        session.system_prompt, session.overrides_prompt = origin.system_prompt, origin.overrides_prompt
+        self._set_up(session, params)
+        session.transcript = origin.transcript.copy()
+        session.title = origin.title
+        await self._enter(session, "forked" if self._agent.has_hook("forked") else "opened", session, origin)
+        return ForkSessionResult(session_id=session.id, **_settings(session))
+
+    def _made(self, params: Any) -> Session:
+        agent = self._agent
+        cwd = absolute(params.cwd, "cwd")
+        return Session(new_id(), cwd, commands=agent.commands, streaming=agent.streaming, tools=agent.tools)
+
+    async def _enter(self, session: Session, hook: str, *known: Session) -> None:
+        reception = self._reception
+        self._agent.sessions[session.id] = session
+        reception.lifecycle.open(session.id)
+        session.bind(reception.connection)
+        try:
+            await self._agent.call_hook(hook, *known[: 2 if hook == "forked" else 1])
+        except BaseException:
+            self._agent.sessions.pop(session.id, None)
+            reception.lifecycle.close(session.id)
+            raise
+
+    async def _reopen(self, params: Any) -> Session:
+        session = self._reception.find(params.session_id)
+        cwd = absolute(params.cwd, "cwd") if params.cwd else session.cwd
+        if cwd != session.cwd:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, f"session {session.id} belongs to {session.cwd}", {"cwd": session.cwd}
+            )
+        self._set_up(session, params)
+        session.bind(self._reception.connection)
+        self._reception.lifecycle.open(session.id)
+        await self._agent.call_hook("reopened", session)
+        return session
+
+    def _modes(self) -> SessionModeState | None:
+        modes = self._agent.modes
+        return SessionModeState(current_mode_id=modes[0].id, available_modes=list(modes)) if modes else None
+
+    def _set_up(self, session: Session, params: Any) -> None:
+        session.directories = [
+            absolute(path, f"additionalDirectories[{index}]")
+            for index, path in enumerate(params.additional_directories or ())
+        ]
+        session.mcp_servers = list(params.mcp_servers or ())
+        prompt = getattr(params, "system_prompt", UNSET) or None
+        if prompt is not None:
+            self._instruct(session, prompt)
+
+    def _instruct(self, session: Session, prompt: SystemPrompt) -> None:
+        """A system prompt that cannot be applied must fail the request (reference 1.5)."""
+        taken = self._agent.system_prompt or ("" if self._reception.spoken in OFFICIAL else SystemPromptMode.APPEND)
+        if prompt.mode not in {taken, SystemPromptMode.APPEND if taken else ""}:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS,
+                f"this agent cannot {prompt.mode} a system prompt",
+                {"errors": [{"path": "systemPrompt.mode", "message": f"{prompt.mode} is not offered"}]},
+            )
+        session.system_prompt = "\n".join(getattr(block, "text", "") for block in prompt.content)
+        session.overrides_prompt = prompt.mode == SystemPromptMode.OVERRIDE
+
+
+def _settings(session: Session) -> dict[str, Any]:
+    return {"modes": session.modes or UNSET, "config_options": session.shown_options or UNSET}
+
+
+def _copies(options: list[SessionConfigOption]) -> list[SessionConfigOption]:
+    return [msgspec.structs.replace(option) for option in options]
+
+
+def absolute(path: str, member: str) -> str:
+    """The path, which must be absolute."""
+    if not path.startswith("/") or "\0" in path:
+        raise ProtocolError(
+            Kind.INVALID_PARAMS,
+            f"{member} must be an absolute path, not {path!r}",
+            {"errors": [{"path": member, "message": "not an absolute path"}]},
+        )
+    return path
