@@ -9,6 +9,7 @@
         StartFailed        the agent could not be started
         WriteStalled       the peer took no bytes for too long
         Overloaded         more unread input than the hard limit
+      ConfigFault          a file of the user's that cannot be used as it is; names the file, the line and the key
 
 Numbers belong to the dialects (each has its column); everything above speaks of kinds.
 """
@@ -69,9 +70,7 @@ class Unsayable(ProtocolError):
     """A dialect has no words for this message; the message names what could not be said."""
 
     def __init__(self, dialect: str, what: str) -> None:
-        super().__init__(
-            Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot say {what}", {"what": what}
-        )
+        super().__init__(Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot say {what}", {"what": what})
         self.what = what
 
 
@@ -102,3 +101,12 @@ class WriteStalled(ConnectionFailed):
 
 class Overloaded(ConnectionFailed):
     """More input arrived unread than the hard limit allows."""
+
+
+class ConfigFault(DragomanError):
+    """A file of the user's that cannot be used as it is; `faults` has one line for each thing that is wrong."""
+
+    def __init__(self, faults: list[str]) -> None:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(faults[0] + more)
+        self.faults = faults

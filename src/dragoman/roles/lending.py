@@ -43,6 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     text: str | None = None  # what is to be written
     env: dict[str, str] = {}  # what is set for the command besides our own environment
+    named: str = ""  # the path as the agent gave it
 
 
 Approve = Callable[[Question], Awaitable[bool] | bool]
@@ -56,10 +57,18 @@ def allow_all(_: Question) -> bool:
 class Lending:
     """Files and terminals that a client lends, and who approves their use."""
 
-    def __init__(self, *, files: bool = True, terminals: bool = True, approve: Approve = allow_all) -> None:
+    def __init__(
+        self,
+        *,
+        files: bool = True,
+        terminals: bool = True,
+        approve: Approve = allow_all,
+        protected: Callable[[list[str]], list[str]] = lambda _: [],
+    ) -> None:
         self._lends_files = files
         self._lends_terminals = terminals
         self._approve = approve
+        self._protected = protected  # what is never written among a session's folders
         self._files: dict[str, Any] = {}
         self._terminals: dict[str, Any] = {}
         self._shown: dict[str, Terminal] = {}
@@ -111,13 +120,15 @@ class Lending:
             from dragoman.workspace.files import Files
 
             roots = self._roots(session_id)
-            self._files[session_id] = Files(roots)
+            self._files[session_id] = Files(roots, protected=self._protected(roots))
         return self._files[session_id]
 
     async def _read(self, params: Any) -> ReadTextFileResult:
         files = self._open_files(params.session_id)
         where = files.resolve(params.path)
-        await self._leave_for(Question(operation="read", resource=where, session_id=params.session_id))
+        await self._leave_for(
+            Question(operation="read", resource=where, session_id=params.session_id, named=params.path)
+        )
         encoding = _side(params).get("encoding", "utf-8")
         try:
             page = await asyncio.to_thread(
@@ -134,7 +145,13 @@ class Lending:
         files = self._open_files(params.session_id)
         where = files.resolve(params.path)
         await self._leave_for(
-            Question(operation="write", resource=where, session_id=params.session_id, text=params.content)
+            Question(
+                operation="write",
+                resource=where,
+                session_id=params.session_id,
+                text=params.content,
+                named=params.path,
+            )
         )
         side = _side(params)
         written = await asyncio.to_thread(
