@@ -293,9 +293,9 @@ def test_lines_are_cut_from_the_whole_file_that_the_client_gives() -> None:
     ],
 )
 def test_cut_lines_are_those_a_workspace_gives(line: int | None, limit: int | None, text: str) -> None:
-    from dragoman.workspace.files import _lines
+    from dragoman.workspace.text import page_of
 
-    assert excerpt.lines("a\nb\r\nc\n", line, limit) == text == _lines("a\nb\r\nc\n", line, limit).text
+    assert excerpt.lines("a\nb\r\nc\n", line, limit) == text == page_of("a\nb\r\nc\n", line, limit).text
 
 
 def test_a_negative_line_is_refused() -> None:
