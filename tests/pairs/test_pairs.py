@@ -345,6 +345,25 @@ def test_stop_reasons_are_said_as_far_as_both_dialects_have_them(client: str, ag
     run(main())
 
 
+@pytest.mark.item("002-08")
+@clients
+@pairs
+def test_a_turn_that_ended_in_error_is_a_reason_where_there_is_a_word_for_it_and_an_error_elsewhere(
+    client: str, agent: str
+) -> None:
+    async def main() -> None:
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open()
+            answer = await met.client.prompt("stop error")
+            if {client, agent} & {"v1", "banjo"}:
+                assert answer["error"]["code"] == CODES[Kind.INTERNAL_ERROR][client]
+                assert answer["error"]["data"]["stopReason"] == "error"
+            else:
+                assert met.client.words.reason(answer["result"]) == "error"
+
+    run(main())
+
+
 KINDS = (
     Kind.INVALID_PARAMS,
     Kind.INTERNAL_ERROR,
