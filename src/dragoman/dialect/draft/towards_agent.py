@@ -33,7 +33,7 @@ from dragoman.dialect.shape import ABSENT
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import SessionMode, SessionModeState, SetConfigOptionResult
 from dragoman.schema.fs import ReadTextFileParams
-from dragoman.schema.initialize import InitializeResult
+from dragoman.schema.initialize import AgentCapabilities, InitializeResult
 from dragoman.schema.side import Side
 from dragoman.schema.terminal import (
     KillTerminalParams,
@@ -63,15 +63,14 @@ class AgentLedger(Ledger):
 
     def introduced(self, result: InitializeResult) -> None:
         """Remember what the agent has and lacks; modes and options, named here, v1 wants with each session."""
-        capabilities = result.agent_capabilities or None
-        sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
-        side = side_data(sessions) if sessions is not None else {}
-        self.modes = [name for name in side.get("modes") or () if isinstance(name, str)]
-        self.option_names = [name for name in side.get("configOptions") or () if isinstance(name, str)]
-        prompts = side_data(capabilities.prompt_capabilities) if capabilities and capabilities.prompt_capabilities else {}
+        capabilities = result.agent_capabilities or AgentCapabilities()
+        sessions = _told(capabilities.session_capabilities)
+        self.modes = [name for name in sessions.get("modes") or () if isinstance(name, str)]
+        self.option_names = [name for name in sessions.get("configOptions") or () if isinstance(name, str)]
+        prompts = _told(capabilities.prompt_capabilities)
         self.takes_attachments = prompts.get("attachments") is not False
         self.can_cancel = prompts.get("cancellation") is not False
-        servers = side_data(capabilities.mcp_capabilities) if capabilities and capabilities.mcp_capabilities else {}
+        servers = _told(capabilities.mcp_capabilities)
         if servers.get("servers") is False:
             self.transports = frozenset()
         elif isinstance(servers.get("transport"), list):
@@ -328,6 +327,11 @@ class AgentLedger(Ledger):
         "session/cancel": cancel,
         "session/set_config_option": set_config_option,
     }
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """What only the draft says of a part of the capabilities."""
+    return side_data(part) if part else {}
 
 
 def _added(before: str, now: str) -> str:
