@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialect.v1 import spelling
 from dragoman.dialect.plain import cleared, plain
+from dragoman.dialect.v1 import spelling
 from dragoman.dialect.v1.spelling import (
     lift_call,
     lift_result,
