@@ -311,7 +311,7 @@ class Connection:
         is_request = incoming.id is not UNSET
         if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self.peer.is_made:
             self.met(incoming.values)
-        handler = self.handlers.get(incoming.method, self.fallback)
+        handler = self.handlers.get(incoming.method) or self._unlisted(incoming.method)
         if is_request and self.inbound.is_full:
             done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are under way; wait for some to end"))
             return None
@@ -330,6 +330,13 @@ class Connection:
             return work
         self.inbound.start(incoming, work, done)
         return None
+
+    def _unlisted(self, method: str) -> Handler:
+        """The handler of a method that nobody put into the table: cancelling needs nothing but the connection."""
+        return self._cancel_request if method == "$/cancel_request" else self.fallback
+
+    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
+        self.inbound.cancel(incoming.params.request_id)
 
     def _dispatch_answer(self, envelope: Envelope, frame: bytes) -> None:
         exchange = None if envelope.id is UNSET else self._end_exchange(envelope.id)

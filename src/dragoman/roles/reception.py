@@ -53,7 +53,6 @@ class Reception:
             handlers[name] = self._announcing(handlers[name])
         handlers["authenticate"] = self._reading_anything(handlers["authenticate"])
         self.handlers = {name: self._chained(handler) for name, handler in handlers.items()}
-        self.handlers["$/cancel_request"] = self._cancel_request
         self.fallback = self._chained(self.decline)
 
     def _served(self) -> dict[str, Callable[[Any], Any]]:
@@ -114,9 +113,6 @@ class Reception:
     def leave(self, _: BaseException) -> None:
         """The client is gone: its turns are being cancelled with the connection."""
         self.prompting.running.clear()
-
-    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
-        self.connection.inbound.cancel(incoming.params.request_id)
 
     # --- before a handler -------------------------------------------------------------------------------------
 

@@ -1,0 +1,116 @@
+"""`$/cancel_request`: whoever asked may stop what it asked for, and still gets its one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, connect
+from dragoman.errors import Kind, ProtocolError
+from dragoman.testing import ScriptedPeer, joined
+from dragoman.transport.memory import pair
+from tests.engine.talk import call, note, result, run
+
+
+async def forever(_: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+def waiting_agent() -> Agent:
+    agent = Agent("waits", version="1", dialect="v1")
+    agent.on("_wait")(forever)
+
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        await turn.say("begun")
+        await asyncio.Event().wait()
+
+    return agent
+
+
+@pytest.mark.parametrize("id", [7, "seven", 0])
+@pytest.mark.parametrize("in_one_read", [True, False])
+def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
+    async def main() -> None:
+        ours, theirs = pair()
+        connection = waiting_agent().attach(ours, report=lambda _: None)
+        peer = ScriptedPeer(theirs)
+        await peer.request("i", "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        peer.send(call(id, "_wait", {}))
+        if not in_one_read:
+            await peer.request("between", "session/list", {})
+        peer.send(note("$/cancel_request", {"requestId": "another"}))
+        peer.send(note("$/cancel_request", {"requestId": id}))
+        await peer.expect(id=id, error={"code": -32800, "data": {"kind": "cancelled"}})
+        peer.send(note("$/cancel_request", {"requestId": id}))  # too late: nothing happens
+        assert "result" in await peer.request("after", "session/list", {})
+        assert len([heard for heard in peer.heard if heard.get("id") == id]) == 1
+        await connection.close()
+
+    run(main())
+
+
+def test_an_agent_cancels_a_request() -> None:
+    async def main() -> None:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+
+        async def script() -> None:
+            asked = await peer.expect(method="initialize")
+            peer.send(result(asked["id"], {"protocolVersion": 1}))
+            peer.send(call(7, "_wait", {}))
+            peer.send(note("$/cancel_request", {"requestId": 7}))
+            await peer.expect(id=7, error={"code": -32800, "data": {"kind": "cancelled"}})
+
+        async with asyncio.TaskGroup() as group:
+            playing = group.create_task(script())
+            async with connect(ours, dialect="v1", on={"_wait": forever}):
+                await playing
+
+    run(main())
+
+
+def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
+    async def main() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+        agent = Agent("waits", version="1")
+
+        @agent.on("_wait")
+        async def wait(_: Any) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async with joined(agent) as remote:
+            asking = asyncio.create_task(remote.request("_wait", {}))
+            await begun.wait()
+            asking.cancel()
+            await ended.wait()
+            with pytest.raises(ProtocolError) as caught:
+                await remote.request("_wait", {}, timeout=0.01)
+            assert caught.value.kind == Kind.TIMEOUT
+
+    run(main())
+
+
+def test_a_prompt_and_its_cancel_in_one_read_end_the_turn() -> None:
+    """The client may change its mind before the agent has run at all."""
+
+    async def main() -> None:
+        ours, theirs = pair()
+        connection = waiting_agent().attach(ours, report=lambda _: None)
+        peer = ScriptedPeer(theirs)
+        await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
+        session = opened["result"]["sessionId"]
+        peer.send(call(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}))
+        peer.send(note("session/cancel", {"sessionId": session}))
+        await peer.expect(method="session/update")
+        await peer.expect(id=3, result={"stopReason": "cancelled"})
+        await connection.close()
+
+    run(main())

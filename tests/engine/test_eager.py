@@ -1,0 +1,185 @@
+"""A request's handler begins at once: what it does before it first waits is done before the next message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Any
+
+import pytest
+
+from dragoman.engine import eager
+from dragoman.engine.exchange import Done
+from dragoman.engine.message import Incoming
+from tests.engine.talk import call, note, run, talking
+
+
+def begun(work: Any) -> asyncio.Task[Any]:
+    return eager.start(asyncio.get_running_loop(), work, contextvars.copy_context())
+
+
+def test_the_synchronous_part_of_a_handler_runs_before_the_next_message() -> None:
+    async def main() -> None:
+        order: list[str] = []
+
+        async def slow(params: Any) -> Any:
+            order.append(f"begin {params['n']}")
+            await asyncio.sleep(0)
+            order.append(f"end {params['n']}")
+            return {}
+
+        async with talking({"_slow": slow, "_told": lambda params: order.append(f"told {params['n']}")}) as talk:
+            for n in range(3):
+                talk.peer.send(call(n, "_slow", {"n": n}))
+                talk.peer.send(note("_told", {"n": n}))
+            for _ in range(3):
+                await talk.peer.expect(result={})
+        assert order[:6] == ["begin 0", "told 0", "begin 1", "told 1", "begin 2", "told 2"]
+        assert sorted(order[6:]) == ["end 0", "end 1", "end 2"]
+
+    run(main())
+
+
+def test_the_current_task_is_the_handler_s_own_from_the_first_line_on() -> None:
+    async def main() -> None:
+        seen: list[Any] = []
+
+        async def work() -> None:
+            seen.append(asyncio.current_task())
+            await asyncio.sleep(0)
+            seen.append(asyncio.current_task())
+
+        before = asyncio.current_task()
+        task = begun(work())
+        assert asyncio.current_task() is before
+        assert seen == [task]
+        await task
+        assert seen == [task, task]
+
+    run(main())
+
+
+def test_a_timeout_that_begins_in_the_first_step_works() -> None:
+    async def main() -> None:
+        async def hurry(_: Any) -> Any:
+            try:
+                async with asyncio.timeout(0.001):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                return {"late": True}
+
+        async with talking({"_hurry": hurry}) as talk:
+            talk.peer.send(call(1, "_hurry"))
+            await talk.peer.expect(id=1, result={"late": True})
+
+    run(main())
+
+
+def test_a_task_group_that_begins_in_the_first_step_works() -> None:
+    async def main() -> None:
+        async def work() -> list[int]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(asyncio.sleep(0, n)) for n in range(3)]
+            return [task.result() for task in tasks]
+
+        assert await begun(work()) == [0, 1, 2]
+
+    run(main())
+
+
+def test_work_that_never_waits_is_done_with_its_result() -> None:
+    async def main() -> None:
+        done: list[int] = []
+
+        async def work() -> int:
+            done.append(1)
+            return 5
+
+        task = begun(work())
+        assert done == [1]
+        assert await task == 5
+
+    run(main())
+
+
+def test_an_exception_before_the_first_wait_is_the_task_s() -> None:
+    async def main() -> None:
+        async def work() -> None:
+            raise ValueError("at once")
+
+        task = begun(work())
+        with pytest.raises(ValueError, match="at once"):
+            await task
+
+    run(main())
+
+
+@pytest.mark.parametrize("waits_for", ["event", "sleep", "task", "done"])
+def test_work_that_is_cancelled_right_after_it_began_hears_of_it_where_it_waits(waits_for: str) -> None:
+    async def main() -> None:
+        heard: list[str] = []
+        inner = asyncio.ensure_future(asyncio.Event().wait())
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def work() -> None:
+            try:
+                if waits_for == "event":
+                    await asyncio.Event().wait()
+                elif waits_for == "sleep":
+                    await asyncio.sleep(0)
+                elif waits_for == "task":
+                    await inner
+                else:
+                    await ready
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+                raise
+
+        task = begun(work())
+        if waits_for == "done":
+            ready.set_result(None)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert heard == ["cancelled"]
+        assert task.cancelled()
+        if waits_for == "task":
+            assert inner.cancelled()
+        inner.cancel()
+
+    run(main())
+
+
+def test_a_request_and_its_cancel_in_one_read_are_both_heard() -> None:
+    async def main() -> None:
+        async def wait(_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        async with talking({"_wait": wait}) as talk:
+
+            def stop(incoming: Incoming, _: Done) -> None:
+                talk.connection.inbound.cancel(incoming.params["id"])
+
+            talk.connection.handlers["_stop"] = stop
+            talk.peer.send(call("long", "_wait"))
+            talk.peer.send(note("_stop", {"id": "long"}))
+            await talk.peer.expect(id="long", error={"code": -32800, "data": {"kind": "cancelled"}})
+
+    run(main())
+
+
+def test_variables_set_in_a_handler_stay_in_it() -> None:
+    async def main() -> None:
+        variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+        seen: list[int] = []
+
+        async def work(n: int) -> None:
+            variable.set(n)
+            await asyncio.sleep(0)
+            seen.append(variable.get())
+
+        tasks = [begun(work(n)) for n in (1, 2)]
+        assert variable.get() == 0
+        await asyncio.gather(*tasks)
+        assert seen == [1, 2]
+
+    run(main())

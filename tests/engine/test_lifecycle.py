@@ -1,0 +1,134 @@
+"""What may be said when: initialize first and once, one turn at a time in a session."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent
+from dragoman.engine.lifecycle import IDLE, PROCESSING, Lifecycle
+from dragoman.errors import Kind, ProtocolError
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import pair
+from tests.engine.talk import call, run
+
+
+def refusal(lifecycle: Lifecycle, method: str, session: str | None = None) -> ProtocolError | None:
+    try:
+        lifecycle.admit(method, session)
+    except ProtocolError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/prompt", "authenticate", "unheard", "session/cancel"])
+def test_everything_else_comes_after_initialize(method: str) -> None:
+    lifecycle = Lifecycle()
+    error = refusal(lifecycle, method)
+    assert error is not None
+    assert error.kind == Kind.INVALID_STATE
+    assert refusal(lifecycle, "initialize") is None
+    lifecycle.initialized = True
+    assert refusal(lifecycle, method) is None
+
+
+def test_extensions_and_cancels_may_come_before_initialize() -> None:
+    assert refusal(Lifecycle(), "_acme/hello") is None
+    assert refusal(Lifecycle(), "$/cancel_request") is None
+
+
+def test_initialize_comes_once() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.initialized = True
+    error = refusal(lifecycle, "initialize")
+    assert error is not None
+    assert error.kind == Kind.INVALID_STATE
+
+
+@pytest.mark.parametrize("method", ["session/prompt", "session/load", "session/resume", "session/fork"])
+def test_a_session_with_a_running_turn_takes_no_second_one(method: str) -> None:
+    lifecycle = Lifecycle()
+    lifecycle.initialized = True
+    lifecycle.open("s")
+    assert refusal(lifecycle, method, "s") is None
+    lifecycle.begin("s")
+    error = refusal(lifecycle, method, "s")
+    assert error is not None
+    assert (error.kind, error.data) == (Kind.INVALID_STATE, {"sessionId": "s", "state": PROCESSING})
+    assert refusal(lifecycle, method, "another") is None
+    assert refusal(lifecycle, "session/set_mode", "s") is None
+    lifecycle.end("s")
+    assert lifecycle.sessions == {"s": IDLE}
+    assert refusal(lifecycle, method, "s") is None
+
+
+def test_a_session_that_was_closed_meanwhile_stays_closed() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.open("s")
+    lifecycle.begin("s")
+    lifecycle.close("s")
+    lifecycle.end("s")
+    assert lifecycle.sessions == {}
+
+
+WORDS: dict[str, tuple[Any, Any, Any, int]] = {
+    "v1": (
+        {"protocolVersion": 1, "clientCapabilities": {}},
+        {"cwd": "/", "mcpServers": []},
+        lambda id: {"sessionId": id, "prompt": [{"type": "text", "text": "go"}]},
+        -32600,
+    ),
+    "2025.1": (
+        {"protocol_version": "2025.1", "capabilities": {}, "client_info": {"name": "c", "version": "1"}},
+        {"session_id": "mine"},
+        lambda id: {"session_id": id, "content": [{"type": "text", "text": "go"}]},
+        -32003,
+    ),
+    "draft": (
+        {"protocolVersion": 1, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+        {"workingDirectory": "/"},
+        lambda id: {"sessionId": id, "content": [{"type": "text", "text": "go"}]},
+        -32006,
+    ),
+}
+
+
+@pytest.mark.item("000-18")
+@pytest.mark.parametrize("name", WORDS)
+def test_on_the_wire_a_wrong_state_has_the_dialect_s_number(name: str) -> None:
+    initialize, new, prompt, code = WORDS[name]
+
+    async def main() -> None:
+        release = asyncio.Event()
+        agent = Agent("waits", version="1", dialect=name)
+
+        @agent.prompt
+        async def answer(_: Any) -> None:
+            await release.wait()
+
+        ours, theirs = pair()
+        connection = agent.attach(ours, report=lambda _: None)
+        peer = ScriptedPeer(theirs)
+        wrong = {"code": code, "data": {"kind": "invalid_state"}}
+
+        async def refused(id: int, method: str, params: Any) -> None:
+            peer.send(call(id, method, params))
+            await peer.expect(id=id, error=wrong)
+
+        await refused(1, "session/new", new)
+        await refused(2, "session/prompt", prompt("none"))
+        assert "result" in await peer.request(3, "initialize", initialize)
+        await refused(4, "initialize", initialize)
+        opened = (await peer.request(5, "session/new", new))["result"]
+        id = opened.get("sessionId") or opened.get("session_id") or "mine"
+        peer.send(call(6, "session/prompt", prompt(id)))
+        await refused(7, "session/prompt", prompt(id))
+        release.set()
+        assert "result" in (heard := await peer.receive())
+        assert heard["id"] == 6
+        assert "result" in await peer.request(8, "session/prompt", prompt(id))
+        await connection.close()
+
+    run(main())
