@@ -1,0 +1,212 @@
+"""Command lines taken apart into the commands that they run, and the patterns of rules for commands.
+
+A line may be one command, several joined by `&&`, `||`, `;`, `|`, or something more involved (substitutions,
+redirections, blocks) that is not taken apart: it is *opaque*, and no rule may claim to know what it does. Patterns are
+compared word by word with whole commands, never with parts of the text. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple
+
+Words = tuple[str, ...]
+
+# Shells that only read the line they are given.
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+_READING = frozenset({"-c", "-lc"})
+# More shells in shells than this are not honest work.
+_DEPTH = 4
+
+_JOINTS = frozenset(";&|")
+_INVOLVED = frozenset("`$<>(){}#\n\r\0")
+_WILD = frozenset("*?[~")
+# What a backslash escapes between double quotes.
+_ESCAPED = frozenset('$`"\\')
+_SEAMS = re.compile(r"[;&|`$<>(){}\n\r\0'\"]+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_KEYWORDS = frozenset(
+    {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "[["}
+)
+
+# Programs that run a command which stands among their arguments; a rule that forbids looks there.
+_CARRIERS = frozenset(
+    {
+        "builtin", "busybox", "chroot", "command", "doas", "env", "eval", "exec", "nice", "nohup", "setsid", "stdbuf",
+        "sudo", "time", "timeout", "watch", "xargs",
+    }
+)  # fmt: skip
+
+# Variables that agents set so that programs neither page nor colour; others can change what a command does.
+HARMLESS = frozenset({"CI", "COLUMNS", "FORCE_COLOR", "GIT_PAGER", "LINES", "NO_COLOR", "PAGER", "TERM"})
+
+
+class Line(NamedTuple):
+    """A command line: the commands in it, and how much of it was understood."""
+
+    commands: tuple[Words, ...]
+    is_opaque: bool = False
+    is_wild: bool = False  # a shell would expand names in it, so its words are not yet known
+
+
+class _Opaque(Exception):
+    """The line is more than words and joints."""
+
+
+@lru_cache(maxsize=1024)
+def taken_apart(line: str) -> Line:
+    """The commands that a line runs."""
+    return _apart(line, 0)
+
+
+def canonical(line: str) -> str:
+    """One spelling for lines that run the same command: without a shell that only reads it, words quoted alike."""
+    for _ in range(_DEPTH):
+        try:
+            commands, is_wild = _read(line.strip())
+        except _Opaque:
+            break
+        if len(commands) != 1 or is_wild:
+            break
+        if not _is_shell(commands[0]):
+            return shlex.join(commands[0])
+        line = commands[0][2]
+    return line.strip()
+
+
+def _apart(line: str, depth: int) -> Line:
+    try:
+        commands, is_wild = _read(line.strip())
+    except _Opaque:
+        return Line(_glimpsed(line), is_opaque=True)
+    found: list[Words] = []
+    is_opaque = not commands
+    for words in commands:
+        if not _is_shell(words):
+            is_opaque = is_opaque or words[0] in _KEYWORDS
+            found.append(words)
+        elif depth >= _DEPTH:
+            is_opaque = True
+        else:
+            inner = _apart(words[2], depth + 1)
+            found += inner.commands
+            is_opaque, is_wild = is_opaque or inner.is_opaque, is_wild or inner.is_wild
+    return Line(tuple(found), is_opaque, is_wild)
+
+
+def _is_shell(words: Words) -> bool:
+    return len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in _READING
+
+
+def _glimpsed(line: str) -> tuple[Words, ...]:
+    """As many commands as can be seen in an opaque line: only good for forbidding."""
+    return tuple(tuple(words) for part in _SEAMS.split(line) if (words := part.split()))
+
+
+def _read(line: str) -> tuple[list[Words], bool]:
+    """Words and joints as a shell reads them; a quoted joint is part of a word."""
+    commands: list[list[str]] = [[]]
+    word: str | None = None
+    is_wild = False
+    index = 0
+    while index < len(line):
+        character = line[index]
+        index += 1
+        if character in _INVOLVED:
+            raise _Opaque
+        if character in " \t" or character in _JOINTS:
+            if word is not None:
+                commands[-1].append(word)
+                word = None
+            if character in _JOINTS:
+                commands.append([])
+            continue
+        if character in "'\"":
+            inner, index = _quoted(line, index, character)
+            word = (word or "") + inner
+            continue
+        if character == "\\":
+            if index == len(line) or line[index] == "\n":
+                raise _Opaque
+            character = line[index]
+            index += 1
+        else:
+            is_wild = is_wild or character in _WILD
+        word = (word or "") + character
+    if word is not None:
+        commands[-1].append(word)
+    return [tuple(words) for words in commands if words], is_wild
+
+
+def _quoted(line: str, start: int, quote: str) -> tuple[str, int]:
+    """The text between quotes, and where the line goes on."""
+    text = ""
+    index = start
+    while index < len(line):
+        character = line[index]
+        index += 1
+        if character == quote:
+            return text, index
+        if quote == '"':
+            if character in "$`":
+                raise _Opaque
+            if character == "\\" and index < len(line) and line[index] in _ESCAPED:
+                character = line[index]
+                index += 1
+        text += character
+    raise _Opaque
+
+
+class CommandPattern:
+    """What a rule says of commands: the first words (a list), or one glob a word (a text)."""
+
+    __slots__ = ("_is_prefix", "_words")
+
+    def __init__(self, words: Words, *, is_prefix: bool) -> None:
+        self._words = words
+        self._is_prefix = is_prefix
+
+    @classmethod
+    def read(cls, written: str | list[str]) -> CommandPattern:
+        """A pattern as it is written in a file; ValueError says what is wrong."""
+        if isinstance(written, list):
+            if not written or not all(isinstance(word, str) and word for word in written):
+                raise ValueError('a list of words has at least one word, as in ["git", "status"]')
+            return cls(tuple(written), is_prefix=True)
+        try:
+            words = shlex.split(written)
+        except ValueError as error:
+            raise ValueError(f"the quotes do not match: {error}") from None
+        if not words:
+            raise ValueError('the command is empty; "*" stands for every command')
+        if any(word and _JOINTS.issuperset(word) for word in words):
+            raise ValueError("a pattern is for one command; lines of several are taken apart before they are compared")
+        return cls(tuple(words), is_prefix=False)
+
+    def allows(self, words: Words, *, is_wild: bool = False) -> bool:
+        """Whether one command is meant, exactly as it stands."""
+        pattern = self._words
+        if self._is_prefix:
+            return words[: len(pattern)] == pattern
+        if pattern[-1] == "*":
+            pattern = pattern[:-1]
+            return len(words) >= len(pattern) and all(map(fnmatchcase, words, pattern))
+        # What a shell expands may become more words than the pattern has.
+        return not is_wild and len(words) == len(pattern) and all(map(fnmatchcase, words, pattern))
+
+    def concerns(self, words: Words) -> bool:
+        """Whether a command may be meant: also after assignments, inside carriers, and by a program's full path."""
+        rest = list(words)
+        while rest and _ASSIGNMENT.match(rest[0]):
+            del rest[0]
+        if not rest:
+            return False
+        program = rest[0].rpartition("/")[2]
+        starts = range(len(rest)) if program in _CARRIERS else range(1)
+        return any(
+            self.allows(tuple(rest[start:])) or self.allows((rest[start].rpartition("/")[2], *rest[start + 1 :]))
+            for start in starts
+        )

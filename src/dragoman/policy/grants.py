@@ -1,0 +1,133 @@
+"""Grants: decisions of the user that are remembered, each for one thing and as far as its scope reaches.
+
+A grant covers the operation on the resource it was given for, and nothing beside it: not another file, not another
+command, not another tool (peers.md 41). Pure: ids and times are passed in; where grants are kept is decided above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dragoman.policy.decision import ALLOW, DENY, Decision, Source, Verdict
+from dragoman.policy.question import Operation, Question
+
+
+class Scope:
+    """How far a decision reaches (seed 004 section 5.2.1)."""
+
+    ONCE = "once"
+    SESSION = "session"
+    WORKSPACE = "workspace"
+    ALWAYS = "always"
+
+
+SCOPES: tuple[str, ...] = (Scope.ONCE, Scope.SESSION, Scope.WORKSPACE, Scope.ALWAYS)
+
+# A grant for a session dies with whoever keeps the session; a crash leaves it behind, and this ends it. Seconds.
+SESSION_LIFE = 7 * 24 * 3600.0
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A remembered decision."""
+
+    id: str
+    verdict: str  # allow | deny
+    scope: str
+    operation: str
+    created: float
+    resource: str = ""
+    agent: str = ""
+    tool: str = ""
+    server: str = ""
+    title: str = ""
+    session: str = ""
+    run: str = ""  # who keeps the session: agents give the same session ids again
+    workspace: str = ""
+    expires: float | None = None
+
+    def covers(self, question: Question, now: float, run: str = "") -> bool:
+        """Whether this decides a question."""
+        return (
+            self.operation == question.operation
+            and self.agent == question.agent
+            and self._same_thing(question)
+            and not self.is_over(now)
+            and not question.env
+            and _reaches(self, question, run)
+        )
+
+    def _same_thing(self, question: Question) -> bool:
+        if self.operation == Operation.MCP_TOOL and self.server:
+            return (self.server, self.tool) == (question.server, question.tool)
+        if self.resource or question.resource:
+            return self.resource == question.resource
+        return (self.tool, self.title) == (question.tool, question.title)
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has expired."""
+        return self.expires is not None and now >= self.expires
+
+
+def _reaches(grant: Grant, question: Question, run: str) -> bool:
+    match grant.scope:
+        case Scope.ALWAYS:
+            return True
+        case Scope.WORKSPACE:
+            return bool(grant.workspace) and grant.workspace == question.workspace
+        case Scope.SESSION | Scope.ONCE:
+            return (grant.session, grant.run) == (question.session, run)
+        case _:
+            return False
+
+
+def granted(
+    question: Question,
+    verdict: Verdict,
+    scope: str,
+    *,
+    id: str,
+    now: float,
+    run: str = "",
+    life: float | None = None,
+) -> Grant | None:
+    """The grant that remembers an answer; None where there is nothing to hold on to, or nothing to remember."""
+    nothing_said = not (question.resource or question.tool or question.server or question.title)
+    if verdict not in (ALLOW, DENY) or scope not in SCOPES or nothing_said or question.env:
+        return None
+    if scope == Scope.WORKSPACE and not question.workspace:
+        scope = Scope.SESSION
+    is_of_session = scope in (Scope.SESSION, Scope.ONCE)
+    if life is None and is_of_session:
+        life = SESSION_LIFE
+    return Grant(
+        id=id,
+        verdict=verdict.word,
+        scope=scope,
+        operation=question.operation,
+        created=now,
+        resource=question.resource,
+        agent=question.agent,
+        tool=question.tool,
+        server=question.server,
+        title=question.title,
+        session=question.session if is_of_session else "",
+        run=run if is_of_session else "",
+        workspace=question.workspace,
+        expires=None if life is None else now + life,
+    )
+
+
+def recall(grants: Iterable[Grant], question: Question, now: float, run: str = "") -> Decision | None:
+    """What the grants say to a question; a refusal is stronger than leave."""
+    found: Grant | None = None
+    for grant in grants:
+        if grant.covers(question, now, run):
+            found = grant
+            if grant.verdict == DENY.word:
+                break
+    if found is None:
+        return None
+    verdict = ALLOW if found.verdict == ALLOW.word else DENY
+    return Decision(verdict, Source.GRANT, f"grant {found.id} ({found.scope}) says {found.verdict}", found.id)

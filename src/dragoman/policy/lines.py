@@ -1,0 +1,67 @@
+"""Where in a TOML text a key stands: line numbers that the standard reader does not give.
+
+Takes a text that is known to be valid TOML, gives the line of every table and key outside of values. A key inside an
+inline table has the line of the value it is in. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+Path = tuple[str | int, ...]
+
+_HEADER = re.compile(r"\s*(?P<open>\[{1,2})\s*(?P<name>[^\]]+?)\s*\]{1,2}")
+_KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
+# Whatever can hide a bracket or a quote: strings of all four kinds, and comments.
+_OPAQUE = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.S)
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """The line of each table and key, counted from 1; an array of tables has its index in the path."""
+    bare = _OPAQUE.sub(_blanked, text)
+    found: dict[Path, int] = {}
+    counts: Counter[Path] = Counter()
+    table: Path = ()
+    depth = 0
+    for number, (line, shown) in enumerate(zip(bare.split("\n"), text.split("\n"), strict=True), 1):
+        if depth == 0:
+            if header := _HEADER.match(line):
+                name = _parts(_HEADER.match(shown) or header)
+                if header["open"] == "[[":
+                    table = (*name, counts[name])
+                    counts[name] += 1
+                else:
+                    table = name
+                found.setdefault(table, number)
+                continue
+            if key := _KEY.match(shown):
+                found.setdefault((*table, *_parts(key)), number)
+        depth = max(0, depth + line.count("[") + line.count("{") - line.count("]") - line.count("}"))
+    return found
+
+
+def line_of(found: dict[Path, int], path: Path) -> int:
+    """The line of a key, or of the nearest thing around it."""
+    while path:
+        if path in found:
+            return found[path]
+        path = path[:-1]
+    return 1
+
+
+def spelled(path: Path) -> str:
+    """A path as people write it: rule[2].operation, counted from 1."""
+    said = ""
+    for part in path:
+        said += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if said else part
+    return said
+
+
+def _parts(match: re.Match[str]) -> Path:
+    return tuple(part.strip().strip("\"'") for part in match["name"].split("."))
+
+
+def _blanked(found: re.Match[str]) -> str:
+    """Nothing to see, but as many lines; a quoted key keeps its place."""
+    return re.sub(r"[^\n]", "_", found[0])

@@ -1,0 +1,192 @@
+"""policy.toml: text in, rules out; every fault names the key and the line.
+
+    version = 1
+    mode = "default"              # only in the user's own file
+    [[rule]]
+    decision = "deny"             # allow | ask | deny
+    operation = ["file_read"]     # and path, command, host, kind, tool, server, agent, mode, reason
+
+Pure; which files there are, and whether they are trusted, is decided above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.errors import ConfigFault
+from dragoman.policy import paths
+from dragoman.policy.commands import CommandPattern
+from dragoman.policy.decision import WORDS
+from dragoman.policy.lines import Path, line_of, lines_of, spelled
+from dragoman.policy.modes import MODES
+from dragoman.policy.question import OPERATIONS, Operation
+from dragoman.policy.rules import Rule, RuleFile
+
+# The form of the file; a newer one is refused, not guessed at.
+VERSION = 1
+
+_TOP = ("version", "mode", "rule")
+_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+
+# Conditions that only some operations can meet. Without them a rule could never match, which nobody means.
+_ONLY: dict[str, frozenset[str]] = {
+    "path": frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE}),
+    "command": frozenset({Operation.TERMINAL_EXECUTE}),
+    "host": frozenset({Operation.NETWORK_ACCESS}),
+    "server": frozenset({Operation.MCP_TOOL, Operation.MCP_START}),
+}
+
+
+class Parsed:
+    """What a file says."""
+
+    def __init__(self, rules: tuple[Rule, ...], mode: str | None) -> None:
+        self.rules = rules
+        self.mode = mode
+
+
+def parse(text: str, name: str, *, is_project: bool = False) -> Parsed:
+    """Read a policy file; raises ConfigFault with all that is wrong."""
+    import tomllib
+
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigFault([f"{name}: {_unfolded(str(error), text)}"]) from None
+    reader = _Reader(name, lines_of(text), is_project)
+    parsed = reader.document(document)
+    if reader.faults:
+        raise ConfigFault(reader.faults)
+    return parsed
+
+
+def rule_file(text: str, name: str, *, base: str = "", home: str = "", is_trusted: bool = True) -> RuleFile:
+    """A policy file as it takes part in decisions."""
+    rules = parse(text, name, is_project=bool(base)).rules
+    return RuleFile(name=name, rules=rules, base=base, home=home, is_trusted=is_trusted)
+
+
+def _unfolded(message: str, text: str) -> str:
+    """The words of the standard reader, with the line in front, as our own faults have it."""
+    what, _, place = message.rpartition(" (at ")
+    line = place.removeprefix("line ").partition(",")[0]
+    if not line.isdigit():  # "end of document"
+        line = str(text.rstrip("\n").count("\n") + 1)
+    return f"line {line}: {what[:1].lower()}{what[1:]}"
+
+
+class _Reader:
+    def __init__(self, name: str, lines: dict[Path, int], is_project: bool) -> None:
+        self.faults: list[str] = []
+        self._name = name
+        self._lines = lines
+        self._is_project = is_project
+
+    def document(self, document: dict[str, Any]) -> Parsed:
+        for key in document.keys() - set(_TOP):
+            self._fault((key,), f"there is no such setting; there are {', '.join(_TOP)}")
+        if document.get("version", VERSION) != VERSION:
+            self._fault(("version",), f"this Dragoman reads version {VERSION}")
+        mode = document.get("mode")
+        if mode is not None and self._is_project:
+            self._fault(("mode",), "a project cannot choose the mode; only the user's own file can")
+        elif mode is not None and mode not in MODES:
+            self._fault(("mode",), f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+        written = document.get("rule", [])
+        if not isinstance(written, list) or not all(isinstance(rule, dict) for rule in written):
+            self._fault(("rule",), "rules are written as [[rule]]")
+            written = []
+        rules = [self._rule(rule, ("rule", index)) for index, rule in enumerate(written)]
+        return Parsed(tuple(rule for rule in rules if rule is not None), mode if isinstance(mode, str) else None)
+
+    def _rule(self, rule: dict[str, Any], path: Path) -> Rule | None:
+        before = len(self.faults)
+        members: dict[str, Any] = {"line": line_of(self._lines, path)}
+        for key, value in rule.items():
+            if key in _MEMBERS:
+                name, read = _MEMBERS[key]
+                members[name] = read(self, value, (*path, key))
+            elif key != "decision":
+                known = ", ".join(["decision", *_MEMBERS])
+                self._fault((*path, key), f"a rule has no such member; it has {known}")
+        verdict = WORDS.get(rule["decision"]) if isinstance(rule.get("decision"), str) else None
+        if verdict is None:
+            at = (*path, "decision") if "decision" in rule else path
+            self._fault(at, f"decision must be one of {', '.join(WORDS)}")
+        self._check_sense(rule, members, path)
+        if verdict is None or len(self.faults) > before:
+            return None
+        return Rule(verdict=verdict, **members)
+
+    def _check_sense(self, rule: dict[str, Any], members: dict[str, Any], path: Path) -> None:
+        possible = members.get("operations") or frozenset(OPERATIONS)
+        for key, operations in _ONLY.items():
+            if key in rule and not possible & operations:
+                said = " and ".join(key for key in ("operation", *_ONLY) if key in rule)
+                self._fault((*path, key), f"the rule can never match: {said} do not go together")
+                return
+            possible = possible & operations if key in rule else possible
+
+    # --- members ----------------------------------------------------------------------------------------------
+
+    def texts(self, value: Any, path: Path) -> tuple[str, ...]:
+        listed = value if isinstance(value, list) else [value]
+        if not listed or not all(isinstance(text, str) and text for text in listed):
+            self._fault(path, "must be a text or a list of texts, none of them empty")
+            return ()
+        return tuple(listed)
+
+    def text(self, value: Any, path: Path) -> str:
+        if not isinstance(value, str):
+            self._fault(path, "must be a text")
+            return ""
+        return value
+
+    def words(self, value: Any, path: Path, known: tuple[str, ...]) -> frozenset[str]:
+        found = self.texts(value, path)
+        for word in found:
+            if word not in known:
+                self._fault(path, f"there is no {path[-1]} {word!r}; there are {', '.join(known)}")
+        return frozenset(found)
+
+    def paths(self, value: Any, path: Path) -> tuple[str, ...]:
+        found = self.texts(value, path)
+        for pattern in found:
+            fault = paths.fault_of(pattern)
+            if fault is not None:
+                self._fault(path, f"{pattern!r}: {fault}")
+        return found
+
+    def commands(self, value: Any, path: Path) -> tuple[CommandPattern, ...]:
+        # ["git", "status"] is one command by its words; a list that has lists in it is several patterns.
+        is_several = isinstance(value, list) and any(isinstance(each, list) for each in value)
+        listed = value if is_several else [value]
+        found = []
+        for each in listed:
+            if not isinstance(each, str | list):
+                self._fault(path, 'must be a text such as "git log *", or a list of words such as ["git", "log"]')
+                continue
+            try:
+                found.append(CommandPattern.read(each))
+            except ValueError as error:
+                self._fault(path, str(error))
+        return tuple(found)
+
+    def _fault(self, path: Path, what: str) -> None:
+        self.faults.append(f"{self._name}: line {line_of(self._lines, path)}: {spelled(path)}: {what}")
+
+
+# Member of a rule in the file -> member of Rule, and how it is read.
+_MEMBERS: dict[str, tuple[str, Callable[[_Reader, Any, Path], Any]]] = {
+    "operation": ("operations", lambda reader, value, path: reader.words(value, path, OPERATIONS)),
+    "path": ("paths", _Reader.paths),
+    "command": ("commands", _Reader.commands),
+    "host": ("hosts", lambda reader, value, path: tuple(text.lower() for text in reader.texts(value, path))),
+    "kind": ("kinds", lambda reader, value, path: reader.words(value, path, _KINDS)),
+    "tool": ("tools", _Reader.texts),
+    "server": ("servers", _Reader.texts),
+    "agent": ("agents", _Reader.texts),
+    "mode": ("modes", lambda reader, value, path: reader.words(value, path, tuple(MODES))),
+    "reason": ("reason", _Reader.text),
+}

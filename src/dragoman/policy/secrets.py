@@ -1,0 +1,111 @@
+"""Secrets taken out of text before it is kept or shown: values that are known, and shapes that keys have.
+
+Takes the values (from the environment, from MCP servers, from credentials) and gives text without them, also where they
+stand in base64, percent or JSON spelling. What is put in their place is always the same. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+MARK = "[redacted]"
+
+# Shorter values are words and numbers; taking those out would make the rest unreadable and hide nothing.
+SHORTEST = 8
+
+_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|COOKIE|PRIVATE|DSN", re.I)
+# Names that look like secrets and are places or switches.
+_NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "KEYBOARD", "KEYMAP", "XKB_DEFAULT_KEYMAP"})
+
+# Shapes of keys in circulation; where there is a group, only that is taken out.
+_SHAPES = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,}",
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,})",
+    r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{20,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    r"(?i:\b(?:bearer|basic|token)\s+)([A-Za-z0-9+/=._~-]{8,})",
+    r"(?<=://)[^/\s:@]*:([^/\s@]+)(?=@)",
+    r"(?i:(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|pwd)[\"']?\s*[=:]\s*[\"']?)([^\s\"'&,;]{4,})",
+    r"(?i:--(?:password|token|api-key|secret)\s+)([^\s]{4,})",
+)
+_SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES), re.S)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, header or member of this name holds something that nobody else should see."""
+    return name.upper() not in _NOT_SECRET and _NAME.search(name) is not None
+
+
+def from_environment(environ: Mapping[str, str]) -> list[str]:
+    """The secret values of an environment, by the names of its variables."""
+    return [value for name, value in environ.items() if is_secret_name(name)]
+
+
+def from_servers(servers: Iterable[Any]) -> list[str]:
+    """All values that MCP servers are given in env and headers, and what stands after Bearer in them."""
+    values = [pair.value for server in servers for pair in [*(server.env or ()), *(server.headers or ())]]
+    return values + [value.partition(" ")[2] for value in values if " " in value]
+
+
+class Redaction:
+    """Takes known values and known shapes out of text."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: set[str] = set()
+        self._known: re.Pattern[str] | None = None
+        self.add(values)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Know more values from now on."""
+        for value in values:
+            if len(value.strip()) >= SHORTEST:
+                self._values.update(_spellings(value.strip()))
+        if self._values:
+            longest_first = sorted(self._values, key=len, reverse=True)
+            self._known = re.compile("|".join(map(re.escape, longest_first)))
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        if self._known is not None:
+            text = self._known.sub(MARK, text)
+        return _SHAPE.sub(_marked, text)
+
+    def json(self, value: Any) -> Any:
+        """JSON without secrets, in texts, in keys, and under names that tell of one."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(name)): self._member(str(name), member) for name, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.json(item) for item in value]
+        return value
+
+    def _member(self, name: str, value: Any) -> Any:
+        return MARK if isinstance(value, str) and value and is_secret_name(name) else self.json(value)
+
+
+def _marked(found: re.Match[str]) -> str:
+    for group in range(1, (found.lastindex or 0) + 1):
+        if found[group] is not None:
+            start, end = found.start(group) - found.start(), found.end(group) - found.start()
+            return found[0] if found[group] == MARK else f"{found[0][:start]}{MARK}{found[0][end:]}"
+    return MARK
+
+
+def _spellings(value: str) -> Iterable[str]:
+    """A value as it may stand in other texts; base64 of a longer text that begins with it shares all but the end."""
+    yield value
+    yield quote(value, safe="")
+    yield value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    coded = b64encode(value.encode("utf-8", "surrogatepass")).decode()
+    yield coded
+    yield coded.rstrip("=")
+    yield coded.replace("+", "-").replace("/", "_").rstrip("=")

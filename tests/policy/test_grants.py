@@ -1,0 +1,139 @@
+"""A grant covers one thing, as far as its scope reaches, until it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.policy.decision import ALLOW, ASK, DENY, Verdict
+from dragoman.policy.grants import SCOPES, SESSION_LIFE, Grant, granted, recall
+from dragoman.policy.guard import Policy, decide
+from dragoman.policy.parse import rule_file
+from dragoman.policy.question import Question
+
+NOW = 1000.0
+
+
+def question(operation: str = "file_write", resource: str = "/w/a", **more: Any) -> Question:
+    """A question of session s in /w."""
+    told: dict[str, Any] = {"agent": "coder", "session": "s", "roots": ("/w",), **more}
+    return Question(operation=operation, resource=resource, **told)
+
+
+def grant(asked: Question, scope: str = "always", verdict: Verdict = ALLOW, **more: Any) -> Grant:
+    """The answer to a question, remembered."""
+    made = granted(asked, verdict, scope, id="g1", now=NOW, run="r", **more)
+    assert made is not None
+    return made
+
+
+def covered(asked: Question, given: Grant, now: float = NOW, run: str = "r") -> bool:
+    """Whether a grant decides a question."""
+    return recall([given], asked, now, run) is not None
+
+
+@pytest.mark.parametrize(
+    ("scope", "same_session", "same_workspace", "elsewhere"),
+    [
+        ("once", True, False, False),
+        ("session", True, False, False),
+        ("workspace", True, True, False),
+        ("always", True, True, True),
+    ],
+)
+def test_scopes_reach_so_far(scope: str, same_session: bool, same_workspace: bool, elsewhere: bool) -> None:
+    given = grant(question(), scope)
+    assert covered(question(), given) is same_session
+    assert covered(question(session="t"), given) is same_workspace
+    assert covered(question(session="t", roots=("/v",)), given) is elsewhere
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"resource": "/w/b"},
+        {"resource": ""},
+        {"operation": "file_delete"},
+        {"operation": "file_read"},
+        {"agent": "other"},
+    ],
+)
+def test_a_grant_is_for_one_thing_only(other: dict[str, Any]) -> None:
+    assert not covered(question(**other), grant(question()))
+
+
+def test_a_grant_for_a_tool_is_for_that_tool_of_that_server() -> None:
+    tool = {"operation": "mcp_tool", "server": "github", "tool": "create_issue"}
+    given = grant(question(resource="", title="Create issue 1", **tool))
+    assert covered(question(resource="", title="Create issue 2", **tool), given)
+    assert not covered(question(resource="", **{**tool, "tool": "delete_repository"}), given)
+    assert not covered(question(resource="", **{**tool, "server": "gitlab"}), given)
+
+
+def test_a_grant_for_starting_a_server_is_for_its_command_too() -> None:
+    given = grant(question("mcp_start", "npx good", server="files"))
+    assert not covered(question("mcp_start", "npx evil", server="files"), given)
+
+
+def test_without_a_resource_the_words_of_the_question_are_what_was_granted() -> None:
+    given = grant(question("other", "", title="Ping"))
+    assert covered(question("other", "", title="Ping"), given)
+    assert not covered(question("other", "", title="Format the disk"), given)
+
+
+def test_a_grant_for_a_session_is_not_for_a_later_session_of_the_same_id() -> None:
+    given = grant(question(), "session")
+    assert covered(question(), given)
+    assert not covered(question(), given, run="another run")
+    assert covered(question(), grant(question(), "workspace"), run="another run")
+
+
+def test_grants_expire() -> None:
+    given = grant(question(), life=60.0)
+    assert covered(question(), given, NOW + 59.9)
+    assert not covered(question(), given, NOW + 60.0)
+    assert grant(question(), "session").expires == NOW + SESSION_LIFE
+    assert grant(question(), "always").expires is None
+
+
+def test_nothing_is_remembered_where_there_is_nothing_to_hold_on_to() -> None:
+    assert granted(question("other", ""), ALLOW, "always", id="g", now=NOW) is None
+    assert granted(question(env=("LD_PRELOAD",)), ALLOW, "always", id="g", now=NOW) is None
+    assert granted(question(), ASK, "always", id="g", now=NOW) is None
+    assert granted(question(), ALLOW, "forever", id="g", now=NOW) is None
+
+
+def test_a_workspace_that_nobody_knows_is_no_wider_than_the_session() -> None:
+    assert grant(question(roots=()), "workspace").scope == "session"
+
+
+def test_a_command_with_an_environment_of_its_own_is_not_covered() -> None:
+    given = grant(question("terminal_execute", "make"))
+    assert not covered(question("terminal_execute", "make", env=("CC",)), given)
+
+
+def test_a_refusal_is_stronger_than_leave() -> None:
+    both = [grant(question()), grant(question(), "session", DENY), grant(question())]
+    for grants in (both, both[::-1]):
+        decided = recall(grants, question(), NOW, "r")
+        assert decided is not None
+        assert decided.verdict is DENY
+
+
+def decided(mode: str, given: Grant, *rules: str) -> str:
+    """What a policy with these rules decides."""
+    files = tuple(rule_file(f'[[rule]]\ndecision = "{word}"', "p") for word in rules)
+    return decide(Policy(files=files), question(mode=mode), [given], now=NOW, run="r").verdict.word
+
+
+def test_a_grant_answers_what_would_be_asked_and_nothing_stronger() -> None:
+    for scope in SCOPES:
+        yes, no = grant(question(), scope), grant(question(), scope, DENY)
+        assert decided("default", yes) == "allow"
+        assert decided("default", yes, "ask") == "allow"
+        assert decided("dontAsk", yes) == "allow"
+        assert decided("default", yes, "deny") == "deny"
+        assert decided("plan", yes) == "deny"
+        assert decided("acceptEdits", no) == "deny"
+        assert decided("default", no, "allow") == "deny"

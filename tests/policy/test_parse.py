@@ -1,0 +1,105 @@
+"""policy.toml: what is wrong is told with the key and the line, all of it at once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigFault
+from dragoman.policy.lines import lines_of
+from dragoman.policy.parse import parse
+
+
+def faults(text: str, *, is_project: bool = False) -> list[str]:
+    """What is wrong with a file."""
+    with pytest.raises(ConfigFault) as raised:
+        parse(text, "p.toml", is_project=is_project)
+    return raised.value.faults
+
+
+def test_an_empty_file_says_nothing() -> None:
+    assert parse("", "p.toml").rules == ()
+    assert parse("version = 1", "p.toml").mode is None
+
+
+def test_the_mode_of_the_user() -> None:
+    assert parse('mode = "plan"', "p.toml").mode == "plan"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a = ", "p.toml: line 1: invalid value"),
+        ('\n\n[[rule]\ndecision = "deny"', "p.toml: line 3: "),
+        ("version = 2", "p.toml: line 1: version: this Dragoman reads version 1"),
+        ("\nrules = 1", "p.toml: line 2: rules: there is no such setting"),
+        ('# x\nmode = "yolo"', "p.toml: line 2: mode: there is no mode 'yolo'"),
+        ("rule = 1", "p.toml: line 1: rule: rules are written as [[rule]]"),
+        ('[[rule]]\npath = "a"', "p.toml: line 1: rule[1]: decision must be one of allow, ask, deny"),
+        ('[[rule]]\ndecision = "maybe"', "p.toml: line 2: rule[1].decision: decision must be"),
+        ('[[rule]]\ndecision = "deny"\n\nfile = "a"', "p.toml: line 4: rule[1].file: a rule has no such member"),
+        ('[[rule]]\ndecision = "deny"\noperation = "read"', "p.toml: line 3: rule[1].operation: there is no operation"),
+        ('[[rule]]\ndecision = "deny"\nkind = ["edit", "x"]', "p.toml: line 3: rule[1].kind: there is no kind 'x'"),
+        ('[[rule]]\ndecision = "deny"\nmode = "x"', "p.toml: line 3: rule[1].mode: there is no mode 'x'"),
+        ('[[rule]]\ndecision = "deny"\npath = 5', "p.toml: line 3: rule[1].path: must be a text or a list of texts"),
+        ('[[rule]]\ndecision = "deny"\npath = []', "p.toml: line 3: rule[1].path: must be a text"),
+        ('[[rule]]\ndecision = "deny"\npath = "../a"', "p.toml: line 3: rule[1].path: '../a': '..' cannot be matched"),
+        ('[[rule]]\ndecision = "deny"\ncommand = 5', "p.toml: line 3: rule[1].command: must be a text such as"),
+        ('[[rule]]\ndecision = "deny"\ncommand = "a; b ;"', "p.toml: line 3: rule[1].command: a pattern is for one"),
+        ('[[rule]]\ndecision = "deny"\nreason = 5', "p.toml: line 3: rule[1].reason: must be a text"),
+        (
+            '[[rule]]\ndecision = "deny"\noperation = "file_read"\ncommand = "x"',
+            "p.toml: line 4: rule[1].command: the rule can never match: operation and command do not go together",
+        ),
+        (
+            '[[rule]]\ndecision = "deny"\npath = "x"\ncommand = "x"',
+            "p.toml: line 4: rule[1].command: the rule can never match: path and command do not go together",
+        ),
+    ],
+)
+def test_a_fault_names_the_key_and_the_line(text: str, expected: str) -> None:
+    found = faults(text)
+    assert len(found) == 1
+    assert found[0].startswith(expected)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    text = 'x = 1\n[[rule]]\ndecision = "no"\n[[rule]]\ndecision = "deny"\nkind = "y"\n'
+    assert [fault.split(": ")[1] for fault in faults(text)] == ["line 1", "line 3", "line 6"]
+    with pytest.raises(ConfigFault, match=r"\(and 2 more\)"):
+        parse(text, "p.toml")
+
+
+def test_a_project_cannot_choose_the_mode() -> None:
+    assert "only the user's own file can" in faults('mode = "plan"', is_project=True)[0]
+
+
+def test_lines_are_found_past_strings_that_look_like_tables() -> None:
+    text = (
+        'reason = """\n[[rule]]\n# not a comment\n"""\n'  # 1-4
+        "a = [\n  '[[rule]]', # ]\n  \"]\",\n]\n"  # 5-8
+        "[[rule]]\ndecision = 'deny' # [[rule]]\n"  # 9-10
+        "[[rule]]\n'decision' = 'deny'\n\"path\" = 'x'\n"  # 11-13
+    )
+    found = lines_of(text)
+    assert found[("rule", 0)] == 9
+    assert found[("rule", 0, "decision")] == 10
+    assert found[("rule", 1)] == 11
+    assert found[("rule", 1, "decision")] == 12
+    assert found[("rule", 1, "path")] == 13
+    assert ("rule", 2) not in found
+
+
+def test_rules_know_their_line() -> None:
+    text = '\n[[rule]]\ndecision = "deny"\n\n[[rule]]\ndecision = "allow"\n'
+    assert [rule.line for rule in parse(text, "p.toml").rules] == [2, 5]
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(ConfigFault):
+        parse(text, "p.toml")
+    lines_of(text)

@@ -1,0 +1,199 @@
+"""Rules: the first match of a file decides, the strictest file wins, and doubt never opens a door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.policy.decision import Verdict
+from dragoman.policy.guard import Policy, decide, decide_all, explain
+from dragoman.policy.parse import rule_file
+from dragoman.policy.question import Question
+from dragoman.policy.rules import RuleFile, host_of
+
+
+def file(text: str, name: str = "policy.toml", **more: Any) -> RuleFile:
+    """A policy file."""
+    return rule_file(text, name, home="/home/me", **more)
+
+
+def rule(decision: str, **members: Any) -> str:
+    """A rule as it is written."""
+    lines = [f"{name} = {value!r}".replace("'", '"') for name, value in members.items()]
+    return "\n".join(["[[rule]]", f'decision = "{decision}"', *lines, ""])
+
+
+def question(operation: str = "file_write", resource: str = "/w/a", **more: Any) -> Question:
+    """A question in the workspace /w."""
+    return Question(operation=operation, resource=resource, roots=more.pop("roots", ("/w",)), **more)
+
+
+def verdict(asked: Question, *files: RuleFile) -> str:
+    """What the files and the default mode decide."""
+    return decide(Policy(files=files), asked).verdict.word
+
+
+def test_the_first_match_decides() -> None:
+    both = file(rule("allow", path="a") + rule("deny", path="**"))
+    assert verdict(question(resource="/w/a"), both) == "allow"
+    assert verdict(question(resource="/w/b"), both) == "deny"
+
+
+def test_the_strictest_file_wins() -> None:
+    allow, ask, deny = (file(rule(word)) for word in ("allow", "ask", "deny"))
+    assert verdict(question(), allow) == "allow"
+    assert verdict(question(), allow, ask) == "ask"
+    assert verdict(question(), deny, allow, ask) == "deny"
+
+
+def test_a_file_that_says_nothing_takes_no_part() -> None:
+    assert verdict(question(), file(rule("deny", path="b")), file(rule("allow"))) == "allow"
+
+
+def test_a_project_makes_things_stricter_but_not_looser_until_it_is_trusted() -> None:
+    project = rule("allow", path="a") + rule("deny", path="b")
+    untrusted, trusted = (file(project, base="/w", is_trusted=trust) for trust in (False, True))
+    assert verdict(question(resource="/w/a"), untrusted) == "ask"
+    assert verdict(question(resource="/w/a"), trusted) == "allow"
+    assert verdict(question(resource="/w/b"), untrusted) == "deny"
+
+
+def test_the_paths_of_a_project_are_its_own() -> None:
+    project = file(rule("deny", path="a"), base="/more")
+    assert verdict(question(resource="/w/a", roots=("/w", "/more")), project) == "ask"
+    assert verdict(question(resource="/more/a", roots=("/w", "/more")), project) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("members", "more"),
+    [
+        ({"operation": ["file_read", "file_write"]}, {}),
+        ({"kind": "edit"}, {"kind": "edit"}),
+        ({"tool": "str_*"}, {"tool": "str_replace"}),
+        ({"server": "git*"}, {"operation": "mcp_tool", "server": "github", "resource": ""}),
+        ({"agent": "coder"}, {"agent": "coder"}),
+        ({"mode": "code"}, {"mode": "code"}),
+        ({"host": "*.example.org"}, {"operation": "network_access", "resource": "https://a.example.org/x"}),
+        ({"command": ["git"]}, {"operation": "terminal_execute", "resource": "git status"}),
+    ],
+)
+def test_each_condition_holds_or_not(members: dict[str, Any], more: dict[str, Any]) -> None:
+    denies = file(rule("deny", **members))
+    assert verdict(question(**more), denies) == "deny"
+    assert verdict(question("other", "x"), denies) == "ask"
+
+
+def test_all_conditions_of_a_rule_must_hold() -> None:
+    both = file(rule("deny", operation="file_write", path="a", agent="coder"))
+    assert verdict(question(agent="coder"), both) == "deny"
+    assert verdict(question(agent="other"), both) == "ask"
+    assert verdict(question("file_delete", agent="coder"), both) == "ask"
+
+
+def test_leave_is_for_what_a_path_leads_to_and_refusal_for_either_name() -> None:
+    link = question(resource="/w/real/x", named="/w/link/x")
+    assert verdict(link, file(rule("allow", path="link/**"))) == "ask"
+    assert verdict(link, file(rule("allow", path="real/**"))) == "allow"
+    assert verdict(link, file(rule("deny", path="link/**"))) == "deny"
+    assert verdict(link, file(rule("deny", path="real/**"))) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("operation", "members"),
+    [("file_write", {"path": "secret"}), ("terminal_execute", {"command": ["rm"]}), ("network_access", {"host": "x"})],
+)
+def test_an_agent_that_does_not_say_what_it_means_is_asked_about(operation: str, members: dict[str, Any]) -> None:
+    wide = rule("allow", operation=operation)
+    assert verdict(question(operation, ""), file(rule("deny", **members) + wide)) == "ask"
+    assert verdict(question(operation, ""), file(rule("allow", **members))) == "ask"
+    assert verdict(question(operation, ""), file(wide)) == "allow"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git status; rm -rf x", "git status && curl x", "git status | sh", "echo `git status`", "git status > x", "gits"],
+)
+def test_leave_for_a_command_is_for_nothing_that_hangs_on_it(line: str) -> None:
+    assert verdict(question("terminal_execute", line), file(rule("allow", command=["git", "status"]))) == "ask"
+
+
+def test_every_command_of_a_line_must_be_allowed() -> None:
+    rules = file('[[rule]]\ndecision = "allow"\ncommand = [["git"], ["npm", "test"]]\n')
+    assert verdict(question("terminal_execute", "git pull && npm test"), rules) == "allow"
+    assert verdict(question("terminal_execute", "git pull && npm install"), rules) == "ask"
+
+
+def test_a_command_with_an_environment_of_its_own_is_not_the_command_that_was_allowed() -> None:
+    rules = file(rule("allow", command=["git"]))
+    assert verdict(question("terminal_execute", "git pull", env=("LD_PRELOAD",)), rules) == "ask"
+
+
+def test_a_line_too_involved_to_read_is_asked_about_where_a_command_is_forbidden() -> None:
+    rules = file(rule("deny", command=["rm"]) + rule("allow", operation="terminal_execute"))
+    assert verdict(question("terminal_execute", "echo $(rm x)"), rules) == "deny"
+    assert verdict(question("terminal_execute", "echo $X"), rules) == "ask"
+    assert verdict(question("terminal_execute", "echo x"), rules) == "allow"
+    assert verdict(question("terminal_execute", "a && sudo rm x"), rules) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://Example.org/x", "example.org"),
+        ("http://example.org:8080", "example.org"),
+        ("https://good.org@evil.org/", "evil.org"),
+        ("https://[::1]:80/x", "[::1]"),
+        ("https://example.org./", "example.org"),
+        ("https://evil.org\\@good.org/", None),
+        ("https://a b/", None),
+        ("example.org", None),
+        ("", None),
+    ],
+)
+def test_the_host_of_an_address(url: str, host: str | None) -> None:
+    assert host_of(url) == host
+
+
+def test_a_reason_names_file_line_and_rule() -> None:
+    text = rule("allow", path="x") + '\n# because\n[[rule]]\ndecision = "deny"\npath = "a"\nreason = "not this one"\n'
+    decided = decide(Policy(files=(file(text, "~/policy.toml"),)), question())
+    assert decided.reason == "rule 2 of ~/policy.toml, line 6: not this one"
+    assert decided.verdict is Verdict.DENY
+
+
+def test_what_is_ours_is_never_written_whatever_the_rules_say() -> None:
+    policy = Policy(files=(file(rule("allow")),), protected=("/w/.dragoman",))
+    for operation in ("file_write", "file_delete"):
+        asked = question(operation, "/w/.dragoman/policy.toml", mode="bypassPermissions")
+        assert decide(policy, asked).verdict is Verdict.DENY
+    assert decide(policy, question("file_write", "/w/b", named="/w/.dragoman/x")).verdict is Verdict.DENY
+    assert decide(policy, question("file_read", "/w/.dragoman/policy.toml")).verdict is Verdict.ALLOW
+
+
+def test_a_rule_that_denies_stands_in_every_mode_and_one_that_allows_not_where_nothing_is_executed() -> None:
+    deny, allow, ask = (Policy(files=(file(rule(word)),)) for word in ("deny", "allow", "ask"))
+    assert decide(deny, question(mode="bypassPermissions")).verdict is Verdict.DENY
+    assert decide(allow, question(mode="plan")).verdict is Verdict.DENY
+    assert decide(allow, question(mode="dontAsk")).verdict is Verdict.ALLOW
+    assert decide(ask, question(mode="dontAsk")).verdict is Verdict.DENY
+    assert decide(ask, question(mode="bypassPermissions")).verdict is Verdict.ALLOW
+    assert decide(ask, question(mode="acceptEdits")).verdict is Verdict.ASK
+
+
+def test_of_things_asked_for_together_the_strictest_decides() -> None:
+    policy = Policy(files=(file(rule("deny", path="b") + rule("allow", path="a")),))
+    both = [question(resource="/w/a"), question(resource="/w/b")]
+    assert decide_all(policy, both[:1]).verdict is Verdict.ALLOW
+    assert decide_all(policy, both).verdict is Verdict.DENY
+
+
+def test_an_explanation_tells_what_everybody_said() -> None:
+    policy = Policy(files=(file(rule("allow"), "mine"), file(rule("ask"), "theirs")))
+    weighed = explain(policy, question())
+    assert [(each.verdict.word, each.source) for each in weighed.considered] == [
+        ("allow", "rule"),
+        ("ask", "rule"),
+        ("ask", "mode"),
+    ]
+    assert weighed.decision.reason == "rule 1 of theirs, line 1"
