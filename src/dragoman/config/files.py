@@ -1,0 +1,74 @@
+"""Small files of the user's: written all at once, readable by nobody else, changed by one process at a time.
+
+Takes paths and bytes. `Watched` reads a file again when it has changed. Knows nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Larger than any policy or list of grants that people write; what is larger is not ours.
+LARGEST = 4 * 1024 * 1024
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Make a file hold this, or leave it as it was; only its owner can read it."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    beside = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(6).hex()}")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+    _sync(folder)
+
+
+def read(path: str) -> bytes | None:
+    """What a file holds; None if it is not there. OSError as the system gives it, also for what is no file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with open(fd, "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise OSError(f"{path} is larger than {LARGEST} bytes")
+    return data
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Hold the lock of a file; other processes that want it wait. The lock is a file beside it."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)  # which lets go of the lock
+
+
+def stamp(path: str) -> tuple[int, int, int] | None:
+    """Changes when the file does; None while it is not there."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _sync(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,80 @@
+"""Grants in a file: remembered decisions that can be listed and taken back while sessions run.
+
+One JSON file, mode 0600, changed under a lock and replaced as a whole; read again whenever it has changed, so that a
+grant revoked by another process no longer counts at the next question. What grants mean is policy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from dragoman.config.files import locked, read, stamp, write_private
+from dragoman.errors import ConfigFault
+from dragoman.policy.grants import Grant
+
+FORMAT = 1
+
+
+class _Kept(msgspec.Struct, kw_only=True):
+    format: int = FORMAT
+    grants: list[Grant] = []
+
+
+class Grants:
+    """The grants of one user."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._current: tuple[Grant, ...] = ()
+
+    def current(self) -> tuple[Grant, ...]:
+        """All grants as they are now; raises ConfigFault when the file cannot be read."""
+        now = stamp(self._path)
+        if now != self._stamp:
+            self._current = self._read()
+            self._stamp = now
+        return self._current
+
+    def add(self, grants: Iterable[Grant], *, now: float) -> None:
+        """Remember more; what has expired falls away."""
+        added = list(grants)
+        if added:
+            self._change(lambda kept: [grant for grant in kept if not grant.is_over(now)] + added)
+
+    def revoke(self, ids: Iterable[str]) -> list[Grant]:
+        """Forget these, and give those that were there."""
+        wanted = set(ids)
+        found: list[Grant] = []
+
+        def without(kept: list[Grant]) -> list[Grant]:
+            found.extend(grant for grant in kept if grant.id in wanted)
+            return [grant for grant in kept if grant.id not in wanted]
+
+        self._change(without)
+        return found
+
+    def end_run(self, run: str) -> None:
+        """Forget the grants of sessions that nobody keeps any more."""
+        if any(grant.run == run for grant in self.current()):
+            self._change(lambda kept: [grant for grant in kept if grant.run != run])
+
+    def _change(self, change: Callable[[list[Grant]], list[Grant]]) -> None:
+        with locked(self._path):
+            before = list(self._read())
+            after = change(before)
+            if after != before:
+                write_private(self._path, msgspec.json.format(msgspec.json.encode(_Kept(grants=after)), indent=1))
+            self._stamp = None
+
+    def _read(self) -> tuple[Grant, ...]:
+        try:
+            data = read(self._path)
+            kept = msgspec.json.decode(data, type=_Kept) if data is not None else _Kept()
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigFault([f"{self._path}: {error}; move the file away to begin without grants"]) from None
+        if kept.format != FORMAT:
+            raise ConfigFault([f"{self._path}: format {kept.format} is of a newer Dragoman; this one reads {FORMAT}"])
+        return tuple(kept.grants)

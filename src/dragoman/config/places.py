@@ -1,0 +1,70 @@
+"""Where files of the user's are: the folders of the XDG rules, and the names in them.
+
+Takes an environment, gives paths; nothing is created or read here. What is named here is never written for an agent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+# The folder of a project that holds its policy.
+PROJECT = ".dragoman"
+POLICY = "policy.toml"
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders of this user."""
+
+    config: str
+    state: str
+    data: str
+    home: str
+
+    @property
+    def policy(self) -> str:
+        """The user's own policy file."""
+        return os.path.join(self.config, POLICY)
+
+    @property
+    def grants(self) -> str:
+        """The remembered decisions."""
+        return os.path.join(self.state, "grants.json")
+
+    @property
+    def trust(self) -> str:
+        """Which project files are trusted, by content."""
+        return os.path.join(self.state, "trust.json")
+
+    @property
+    def audit(self) -> str:
+        """The audit log."""
+        return os.path.join(self.state, "audit", "audit.jsonl")
+
+    def protected(self, roots: Iterable[str] = ()) -> list[str]:
+        """What an agent's file calls can never write: all of ours, and the policy of each folder that is lent."""
+        return [self.config, self.state, self.data, *(os.path.join(root, PROJECT) for root in roots)]
+
+
+def places(environ: Mapping[str, str] = os.environ) -> Places:
+    """The folders as an environment has them."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+
+    def folder(variable: str, otherwise: str) -> str:
+        named = environ.get(variable, "")
+        # The XDG rule: a relative path counts as unset.
+        return os.path.join(named if os.path.isabs(named) else os.path.join(home, otherwise), "dragoman")
+
+    return Places(
+        config=folder("XDG_CONFIG_HOME", ".config"),
+        state=folder("XDG_STATE_HOME", ".local/state"),
+        data=folder("XDG_DATA_HOME", ".local/share"),
+        home=os.path.realpath(home),
+    )
+
+
+def project_policy(root: str) -> str:
+    """The policy file of a project."""
+    return os.path.join(root, PROJECT, POLICY)

@@ -1,0 +1,61 @@
+"""Which project files the user trusts: path and hash of the content. A file that changed is no longer trusted.
+
+One JSON file, mode 0600, like the grants.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+import msgspec
+
+from dragoman.config.files import locked, read, stamp, write_private
+from dragoman.errors import ConfigFault
+
+
+def digest(data: bytes) -> str:
+    """What identifies a content."""
+    return sha256(data).hexdigest()
+
+
+class Trust:
+    """The user's trust in files, by content."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._known: dict[str, str] = {}
+
+    def covers(self, file: str, data: bytes) -> bool:
+        """Whether exactly this content of this file is trusted."""
+        now = stamp(self._path)
+        if now != self._stamp:
+            self._known = self._read()
+            self._stamp = now
+        return self._known.get(os.path.realpath(file)) == digest(data)
+
+    def give(self, file: str, data: bytes) -> None:
+        """Trust this content."""
+        with locked(self._path):
+            self._write({**self._read(), os.path.realpath(file): digest(data)})
+
+    def withdraw(self, file: str) -> bool:
+        """No longer trust a file; whether it was trusted."""
+        with locked(self._path):
+            known = self._read()
+            was = known.pop(os.path.realpath(file), None) is not None
+            if was:
+                self._write(known)
+        return was
+
+    def _write(self, known: dict[str, str]) -> None:
+        write_private(self._path, msgspec.json.format(msgspec.json.encode(known), indent=1))
+        self._stamp = None
+
+    def _read(self) -> dict[str, str]:
+        try:
+            data = read(self._path)
+            return msgspec.json.decode(data, type=dict[str, str]) if data is not None else {}
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigFault([f"{self._path}: {error}; move the file away to begin without trust"]) from None

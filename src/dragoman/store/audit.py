@@ -1,0 +1,234 @@
+"""The audit log: who wanted what, what was decided and why; append-only, each entry sealed to the one before it.
+
+One JSON text a line. An entry's hash is over all its members and the hash before it, so a changed, removed or moved
+entry is found, and where. A small file beside it knows the last entry, so a cut end is found too. Takes entries whose
+secrets are already taken out; any number of processes may append. What is written is on the disk when append returns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dragoman.errors import DragomanError
+
+# What the first entry is sealed to.
+START = "0" * 64
+
+# The last line is looked for in this much of the end, and in all of it only where a line is longer. Bytes.
+_TAIL = 64 * 1024
+
+_HEAD = ".head"
+
+
+class What:
+    """What an entry tells."""
+
+    ASKED = "asked"  # the user was asked
+    DECIDED = "decided"
+    DONE = "done"  # what was allowed was done, or failed
+    MODE = "mode"  # the user changed the policy mode
+    GRANTED = "granted"
+    REVOKED = "revoked"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened, before it has its number."""
+
+    who: str
+    what: str
+    time: str
+    operation: str = ""
+    resource: str = ""
+    decision: str = ""
+    reason: str = ""
+    session: str = ""
+    workspace: str = ""
+    mode: str = ""
+    detail: dict[str, Any] = {}
+
+
+class Mark(NamedTuple):
+    """The last entry of a log: its number and its hash. Kept elsewhere, it proves the log up to there."""
+
+    seq: int
+    hash: str
+
+
+class Fault(NamedTuple):
+    """Something that is not as it was written, and where."""
+
+    line: int
+    what: str
+
+
+class Verified(NamedTuple):
+    """What a check found."""
+
+    entries: int
+    last: Mark
+    faults: list[Fault]
+
+
+class Damaged(DragomanError):
+    """The end of the log cannot be continued."""
+
+
+class Audit:
+    """One audit log."""
+
+    def __init__(self, path: str, *, durable: bool = True) -> None:
+        self._path = path
+        self._durable = durable
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return self._path
+
+    def append(self, entries: Sequence[Entry], *, durable: bool = True) -> Mark:
+        """Add entries in order; they are on the disk when this returns, unless that is not wanted."""
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            mark = self._end(fd)
+            lines = bytearray()
+            for entry in entries:
+                line, mark = _sealed(entry, mark)
+                lines += line
+            _write(fd, bytes(lines))
+            if durable and self._durable:
+                os.fdatasync(fd)
+            self._keep(mark)
+            return mark
+        finally:
+            os.close(fd)
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """All entries that can be read, in the order of the file."""
+        for _, line in self._lines():
+            try:
+                entry = msgspec.json.decode(line)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(entry, dict):
+                yield entry
+
+    def verify(self, expected: Iterable[Mark] = ()) -> Verified:
+        """Check every seal; `expected` are marks that were kept elsewhere."""
+        faults: list[Fault] = []
+        last = Mark(0, START)
+        seen: dict[int, str] = {}
+        number = count = 0
+        for number, line in self._lines():
+            try:
+                entry = msgspec.json.decode(line)
+                told = Mark(int(entry["seq"]), str(entry["hash"]))
+                before = str(entry["before"])
+            except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+                faults.append(Fault(number, "this is no entry: torn by a crash, or changed"))
+                continue
+            count += 1
+            faults += [Fault(number, what) for what in _differences(entry, told, before, last)]
+            last = told
+            seen[told.seq] = told.hash
+        for mark in (*self._kept(), *expected):
+            if mark.seq and seen.get(mark.seq) != mark.hash:
+                gone = f"entry {mark.seq} was written and is not here any more"
+                faults.append(
+                    Fault(number, gone if mark.seq not in seen else f"entry {mark.seq} is another than it was")
+                )
+        return Verified(count, last, faults)
+
+    # --- the file ---------------------------------------------------------------------------------------------
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        try:
+            file = open(self._path, "rb")  # noqa: SIM115
+        except FileNotFoundError:
+            return
+        with file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
+
+    def _end(self, fd: int) -> Mark:
+        """The last entry. A line that a crash tore was never promised to anybody: it is taken away."""
+        size = os.fstat(fd).st_size
+        reach = _TAIL
+        while True:
+            start = max(0, size - reach)
+            whole, newline, torn = os.pread(fd, size - start, start).rpartition(b"\n")
+            if torn and (newline or start == 0):
+                os.ftruncate(fd, size - len(torn))
+                size -= len(torn)
+            for line in reversed(whole.split(b"\n") if start == 0 else whole.split(b"\n")[1:]):
+                mark = _mark_of(line)
+                if mark is not None:
+                    return mark
+            if start == 0:
+                if whole.strip():
+                    raise Damaged(f"{self._path} has no entry that can be continued; move it away, and it begins anew")
+                return Mark(0, START)
+            reach *= 16
+
+    def _keep(self, mark: Mark) -> None:
+        """Remember the last entry. Not forced to the disk: a mark that lags behind proves less, nothing wrong."""
+        fd = os.open(self._path + _HEAD, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fd, f"{mark.seq:020d} {mark.hash}\n".encode(), 0)
+        finally:
+            os.close(fd)
+
+    def _kept(self) -> list[Mark]:
+        try:
+            with open(self._path + _HEAD, encoding="ascii", errors="replace") as file:
+                seq, _, hash = file.readline().strip().partition(" ")
+        except FileNotFoundError:
+            return []
+        return [Mark(int(seq), hash)] if seq.isdigit() else []
+
+
+def _mark_of(line: bytes) -> Mark | None:
+    try:
+        entry = msgspec.json.decode(line)
+        return Mark(int(entry["seq"]), str(entry["hash"]))
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _sealed(entry: Entry, before: Mark) -> tuple[bytes, Mark]:
+    members = {**msgspec.to_builtins(entry), "seq": before.seq + 1, "before": before.hash}
+    seal = _seal(members)
+    line = msgspec.json.encode({"seq": members.pop("seq"), **members, "hash": seal})
+    return line + b"\n", Mark(before.seq + 1, seal)
+
+
+def _seal(members: dict[str, Any]) -> str:
+    told = {name: value for name, value in members.items() if name != "hash"}
+    return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
+
+
+def _differences(entry: dict[str, Any], told: Mark, before: str, last: Mark) -> Iterator[str]:
+    if _seal(entry) != told.hash:
+        yield f"entry {told.seq} was changed"
+    if told.seq == last.seq + 1:
+        if before != last.hash:
+            yield f"entry {told.seq} does not follow the entry {last.seq} that stands before it"
+    elif told.seq > last.seq + 1:
+        missing = f"entry {last.seq + 1}" if told.seq == last.seq + 2 else f"entries {last.seq + 1} to {told.seq - 1}"
+        yield f"{missing} missing before entry {told.seq}"
+    else:
+        yield f"entry {told.seq} stands after entry {last.seq}: out of order or twice"
+
+
+def _write(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

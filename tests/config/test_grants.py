@@ -1,0 +1,132 @@
+"""Grants in a file: kept for the owner alone, changed by many, taken back while somebody uses them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.files import locked, read, write_private
+from dragoman.config.grants import Grants
+from dragoman.errors import ConfigFault
+from dragoman.policy.grants import Grant
+
+
+def grant(id: str, **more: object) -> Grant:
+    """A grant for writing one file."""
+    told = {
+        "verdict": "allow",
+        "scope": "always",
+        "operation": "file_write",
+        "created": 1.0,
+        "resource": "/w/a",
+        **more,
+    }
+    return Grant(id=id, **told)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where the grants are; the folder is not there yet."""
+    return str(tmp_path / "state" / "dragoman" / "grants.json")
+
+
+def ids(grants: Grants) -> list[str]:
+    """What is granted, by id."""
+    return [each.id for each in grants.current()]
+
+
+def test_there_are_none_to_begin_with(path: str) -> None:
+    assert Grants(path).current() == ()
+    assert not os.path.exists(path)
+
+
+def test_what_was_added_is_there_for_the_next(path: str) -> None:
+    given = grant("a", expires=99.0, session="s", run="r")
+    Grants(path).add([given], now=2.0)
+    assert Grants(path).current() == (given,)
+
+
+def test_only_the_owner_can_read_them(path: str) -> None:
+    Grants(path).add([grant("a")], now=2.0)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+
+
+def test_a_grant_that_somebody_else_revokes_is_gone_at_once(path: str) -> None:
+    running, other = Grants(path), Grants(path)
+    running.add([grant("a"), grant("b")], now=2.0)
+    assert ids(running) == ["a", "b"]
+    assert [each.id for each in other.revoke(["a", "nosuch"])] == ["a"]
+    assert ids(running) == ["b"]
+    assert other.revoke(["a"]) == []
+
+
+def test_expired_grants_fall_away_when_others_are_added(path: str) -> None:
+    grants = Grants(path)
+    grants.add([grant("a", expires=5.0)], now=1.0)
+    grants.add([grant("b")], now=6.0)
+    assert ids(grants) == ["b"]
+
+
+def test_the_end_of_a_run_ends_its_sessions_grants(path: str) -> None:
+    grants = Grants(path)
+    grants.add([grant("a", scope="session", run="r"), grant("b")], now=2.0)
+    grants.end_run("r")
+    assert ids(grants) == ["b"]
+
+
+@pytest.mark.parametrize("text", ["{", '{"grants": 5}', '{"format": 2, "grants": []}', '{"grants": [{"id": "a"}]}'])
+def test_a_damaged_file_is_a_fault_that_says_what_to_do(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path))
+    Path(path).write_text(text)
+    with pytest.raises(ConfigFault, match=r"grants\.json: "):
+        Grants(path).current()
+    with pytest.raises(ConfigFault):
+        Grants(path).add([grant("a")], now=1.0)
+    assert Path(path).read_text() == text
+
+
+def _add(path: str, name: str) -> None:
+    for number in range(20):
+        Grants(path).add([grant(f"{name}{number}")], now=1.0)
+
+
+def test_several_processes_lose_nothing(path: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_add, args=(path, name)) for name in "xyz"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert len(ids(Grants(path))) == 60
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "f")
+    write_private(path, b"before")
+
+    def fail(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no"):
+        write_private(path, b"after")
+    assert read(path) == b"before"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    assert read(str(tmp_path / "nosuch" / "f")) is None
+    with pytest.raises(OSError):
+        read(str(tmp_path))
+
+
+def test_the_lock_is_let_go(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(str(tmp_path / "f")):
+            pass

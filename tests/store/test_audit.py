@@ -1,0 +1,187 @@
+"""The audit log is sealed: what was changed, removed, moved or cut off is found, and where."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.store.audit import Audit, Damaged, Entry, Fault, Mark
+
+
+def entry(number: int, **more: object) -> Entry:
+    """Something that happened."""
+    told = {"operation": "file_write", "resource": f"/w/{number}", "decision": "allow", "reason": "é\n", **more}
+    return Entry(who="coder", what="decided", time=f"t{number}", **told)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Audit:
+    """A log with five entries."""
+    log = Audit(str(tmp_path / "state" / "audit.jsonl"))
+    for number in range(1, 6):
+        log.append([entry(number)])
+    return log
+
+
+def lines(audit: Audit) -> list[str]:
+    """The file, line by line."""
+    return Path(audit.path).read_text().splitlines()
+
+
+def write(audit: Audit, kept: list[str]) -> None:
+    """The file, as somebody else left it."""
+    Path(audit.path).write_text("".join(f"{line}\n" for line in kept))
+
+
+def test_an_untouched_log_is_whole(audit: Audit) -> None:
+    checked = audit.verify()
+    assert (checked.entries, checked.faults) == (5, [])
+    assert [each["resource"] for each in audit.entries()] == [f"/w/{number}" for number in range(1, 6)]
+
+
+def test_a_log_that_is_not_there_is_empty_and_whole(tmp_path: Path) -> None:
+    assert Audit(str(tmp_path / "none")).verify() == (0, (0, "0" * 64), [])
+
+
+def test_entries_have_all_that_was_told(audit: Audit) -> None:
+    audit.append([entry(6, session="s", workspace="/w", mode="plan", detail={"a": [1, None, "x"]})])
+    last = list(audit.entries())[-1]
+    assert (last["seq"], last["who"], last["session"], last["detail"]) == (6, "coder", "s", {"a": [1, None, "x"]})
+    assert audit.verify().faults == []
+
+
+def test_only_the_owner_can_read_it(audit: Audit) -> None:
+    assert stat.S_IMODE(os.stat(audit.path).st_mode) == 0o600
+
+
+def swap(kept: list[str]) -> list[str]:
+    """Two entries in the wrong order."""
+    return [*kept[:1], kept[2], kept[1], *kept[3:]]
+
+
+def change(kept: list[str]) -> list[str]:
+    """One entry says something else."""
+    return [*kept[:2], kept[2].replace('"allow"', '"deny"'), *kept[3:]]
+
+
+def add_member(kept: list[str]) -> list[str]:
+    """One entry says something more."""
+    return [*kept[:2], kept[2].replace('{"seq":3', '{"x":1,"seq":3'), *kept[3:]]
+
+
+def resealed(kept: list[str]) -> list[str]:
+    """One entry was changed and sealed again, which breaks the seal of the next."""
+    from hashlib import sha256
+
+    import msgspec
+
+    entry = json.loads(kept[2])
+    entry["decision"] = "deny"
+    entry.pop("hash")
+    seal = sha256(msgspec.json.encode(entry, order="sorted")).hexdigest()
+    return [*kept[:2], json.dumps(entry | {"hash": seal}), *kept[3:]]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "faults"),
+    [
+        (change, [(3, "entry 3 was changed")]),
+        (add_member, [(3, "entry 3 was changed")]),
+        (resealed, [(4, "entry 4 does not follow the entry 3 that stands before it")]),
+        (lambda kept: kept[:2] + kept[3:], [(3, "entry 3 missing before entry 4")]),
+        (lambda kept: kept[3:], [(1, "entries 1 to 3 missing before entry 4")]),
+        (
+            swap,
+            [
+                (2, "entry 2 missing before entry 3"),
+                (3, "entry 2 stands after entry 3: out of order or twice"),
+                (4, "entry 3 missing before entry 4"),
+            ],
+        ),
+        (
+            lambda kept: [*kept[:3], kept[2], *kept[3:]],
+            [(4, "entry 3 stands after entry 3: out of order or twice")],
+        ),
+        (
+            lambda kept: [*kept[:2], "{", *kept[3:]],
+            [(3, "this is no entry: torn by a crash, or changed"), (4, "entry 3 missing before entry 4")],
+        ),
+        (lambda kept: kept[:3], [(3, "entry 5 was written and is not here any more")]),
+        (lambda _: [], [(0, "entry 5 was written and is not here any more")]),
+    ],
+)
+def test_tampering_is_found_and_where(
+    audit: Audit, tamper: Callable[[list[str]], list[str]], faults: list[tuple[int, str]]
+) -> None:
+    write(audit, tamper(lines(audit)))
+    found = audit.verify().faults
+    assert found == [Fault(line, what) for line, what in faults]
+
+
+def test_a_mark_kept_elsewhere_finds_a_log_that_was_written_anew(audit: Audit) -> None:
+    mark = audit.verify().last
+    os.unlink(audit.path)
+    os.unlink(audit.path + ".head")
+    for number in range(1, 6):
+        audit.append([entry(number, decision="deny")])
+    assert audit.verify().faults == []
+    assert audit.verify([mark]).faults == [Fault(5, "entry 5 is another than it was")]
+
+
+def test_a_line_that_a_crash_tore_is_taken_away_before_the_next(audit: Audit) -> None:
+    with open(audit.path, "a") as file:
+        file.write('{"seq":6,"who":"cod')
+    assert audit.append([entry(6)]).seq == 6
+    assert audit.verify().faults == []
+    assert len(lines(audit)) == 6
+
+
+def test_a_log_without_any_entry_is_not_continued(tmp_path: Path) -> None:
+    log = Audit(str(tmp_path / "log"))
+    Path(log.path).write_text("something else\n")
+    with pytest.raises(Damaged, match="move it away"):
+        log.append([entry(1)])
+    assert Path(log.path).read_text() == "something else\n"
+
+
+def test_very_long_entries_are_continued(tmp_path: Path) -> None:
+    log = Audit(str(tmp_path / "log"), durable=False)
+    log.append([entry(1, resource="x" * 300_000)])
+    assert log.append([entry(2), entry(3)]) == log.verify().last
+    assert log.verify().last.seq == 3
+
+
+def _append(path: str, name: str) -> None:
+    log = Audit(path, durable=False)
+    for number in range(50):
+        log.append([entry(number, session=name)])
+
+
+def test_several_processes_make_one_chain(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_append, args=(path, name)) for name in "xyz"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    checked = Audit(path).verify()
+    assert (checked.entries, checked.faults) == (150, [])
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "log").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError):
+        Audit(str(tmp_path / "log")).append([entry(1)])
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_marks_are_numbers_and_seals(audit: Audit) -> None:
+    assert audit.verify().last == Mark(5, json.loads(lines(audit)[-1])["hash"])
