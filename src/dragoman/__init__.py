@@ -26,10 +26,18 @@ if TYPE_CHECKING:
     from dragoman.roles.lending import Question as Question
     from dragoman.roles.proxy import Forward as Forward
     from dragoman.roles.proxy import Proxy as Proxy
+    from dragoman.roles.recovery import Recovery as Recovery
+    from dragoman.roles.recovery import Trouble as Trouble
     from dragoman.roles.sessions import Session as Session
+    from dragoman.roles.signin import SignIn as SignIn
+    from dragoman.roles.signin import in_this_terminal as in_this_terminal
     from dragoman.roles.tool import Tool as Tool
     from dragoman.roles.turn import Answer as Answer
     from dragoman.roles.turn import Turn as Turn
+    from dragoman.session.message import Message as Message
+    from dragoman.session.minutes import Minutes as Minutes
+    from dragoman.session.place import Place as Place
+    from dragoman.session.toolcall import ToolCall as ToolCall
 
 __version__ = "0.1.0"
 
@@ -44,18 +52,26 @@ _HOMES = {
     "Forward": "roles.proxy",
     "Kind": "errors",
     "Lending": "roles.lending",
+    "Message": "session.message",
+    "Minutes": "session.minutes",
     "Overloaded": "errors",
+    "Place": "session.place",
     "ProtocolError": "errors",
     "Proxy": "roles.proxy",
     "Question": "roles.lending",
+    "Recovery": "roles.recovery",
     "RemoteAgent": "roles.client",
     "Session": "roles.sessions",
+    "SignIn": "roles.signin",
     "StartFailed": "errors",
     "Tool": "roles.tool",
+    "ToolCall": "session.toolcall",
     "TransportClosed": "errors",
+    "Trouble": "roles.recovery",
     "Turn": "roles.turn",
     "WriteStalled": "errors",
     "connect": "roles.connect",
+    "in_this_terminal": "roles.signin",
 }
 
 __all__ = [
@@ -69,18 +85,26 @@ __all__ = [
     "Forward",
     "Kind",
     "Lending",
+    "Message",
+    "Minutes",
     "Overloaded",
+    "Place",
     "ProtocolError",
     "Proxy",
     "Question",
+    "Recovery",
     "RemoteAgent",
     "Session",
+    "SignIn",
     "StartFailed",
     "Tool",
+    "ToolCall",
     "TransportClosed",
+    "Trouble",
     "Turn",
     "WriteStalled",
     "connect",
+    "in_this_terminal",
 ]
 
 
