@@ -481,7 +481,7 @@ def test_our_agent_walks_through_the_drawn_turn() -> None:
             text = await turn.files.read(path)
             await call.text(f"Read {len(text.splitlines())} lines")
         await turn.say("Done.")
-        turn.usage = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
+        turn.spent = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
 
     async def work() -> None:
         async with serving(agent) as client:

@@ -301,7 +301,7 @@ def test_our_agent_tells_why_the_turn_ended_and_what_it_cost(reason: str) -> Non
     """The stop reasons that an agent can give by itself, `error` included, with usage; `cancelled` is 004-14."""
 
     async def spend(turn: Turn) -> str:
-        turn.usage = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
+        turn.spent = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
         return reason
 
     async def work() -> None:

@@ -231,7 +231,7 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
         await turn.update(ToolCallProgress(tool_call_id="tc_002", status="completed", content=[change]))
         last = TextContent(text=said[6]["content"])
         await turn.update(AgentMessageChunk(content=last, meta=side(index=1, final=True)))
-        turn.usage = Usage(total_tokens=870, input_tokens=350, output_tokens=520, meta=side(inferred=["totalTokens"]))
+        turn.spent = Usage(total_tokens=870, input_tokens=350, output_tokens=520, meta=side(inferred=["totalTokens"]))
 
     as_agent(DRAFT, agent, minted=("sessionId", "createdAt"))
 

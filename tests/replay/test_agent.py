@@ -109,7 +109,7 @@ class Replay:
                 if isinstance(act, str):
                     return act
                 if isinstance(act, Usage):
-                    turn.usage = act
+                    turn.spent = act
                 elif isinstance(act, Step):
                     row = find(Side.CLIENT, act.method)
                     params = read(row.params if row else None, self.ours(act.params))

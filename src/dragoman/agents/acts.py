@@ -24,8 +24,8 @@ from dragoman.schema.content import (
     TextContent,
 )
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus
-from dragoman.schema.prompt import StopReason, Usage
-from dragoman.schema.update import AgentMessageChunk, Cost, SessionInfoUpdate, UsageUpdate
+from dragoman.schema.prompt import StopReason
+from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate, UsageUpdate
 
 # Characters that only a shell understands: a line with one of them is given to a shell, others are run as they are.
 _FOR_A_SHELL = frozenset("|&;<>()$`\\*?[]{}#~=!\n")
@@ -244,8 +244,7 @@ async def title(turn: Turn, text: str) -> None:
 
 async def usage(turn: Turn, _: str) -> None:
     """Tell how full the context is, and what the turn cost."""
-    await turn.update(UsageUpdate(used=1500, size=8000, cost=Cost(amount=0.25, currency="USD")))
-    turn.usage = Usage(total_tokens=15, input_tokens=10, output_tokens=5)
+    await turn.usage(input=10, output=5, used=1500, size=8000, cost=0.25)
     await turn.say("15 tokens in this turn, 1500 of 8000 in the context.")
 
 

@@ -17,6 +17,7 @@ from dragoman.dialect.shape import SIDE
 from dragoman.engine.connection import Connection
 from dragoman.engine.outbox import Form
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.audience import told
 from dragoman.roles.lent import LentFiles, LentTerminals
 from dragoman.roles.option import as_choice, changed, value_of
 from dragoman.schema.config import SessionConfigOption, SessionModeState
@@ -29,17 +30,9 @@ from dragoman.schema.update import (
     AgentThoughtChunk,
     AvailableCommand,
     AvailableCommandsUpdate,
-    CompactionSummaryChunk,
-    CompactionUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
-    Notice,
-    PlanRemoved,
-    PlanUpdate,
     SessionInfoUpdate,
-    SessionMessage,
-    SessionMessageChunk,
-    SubagentUpdate,
     UpdateParams,
 )
 from dragoman.session.transcript import Transcript
@@ -51,18 +44,6 @@ if TYPE_CHECKING:
 # Stands in a chunk's frame where its text will; nothing else in the frame can read like it.
 _GAP = "\x00the text\x00"
 
-
-# Kinds of updates that a client must ask for, and the capability by which it does (reference 1.8).
-GATES: dict[type, str] = {
-    Notice: "client.session.notices",
-    CompactionUpdate: "client.session.compaction",
-    CompactionSummaryChunk: "client.session.compaction",
-    PlanUpdate: "client.plan",
-    PlanRemoved: "client.plan",
-    SubagentUpdate: "client.subagents",
-    SessionMessage: "client.subagents",
-    SessionMessageChunk: "client.subagents",
-}
 
 # The dialects in which a client must ask for options that are switches, and how it does (reference 1.3, seed 003).
 OFFICIAL = ("v1", "banjo")
@@ -202,10 +183,12 @@ class Session:
         """Send an update and keep it in the history; a kind that a client must ask for is sent to those who did."""
         self.finish_message()
         self.transcript.add(update)
-        gate = GATES.get(type(update))
-        if gate is not None and not self.connection.offers(gate):
-            return
-        self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
+        self._tell(update)
+
+    def _tell(self, update: Any) -> None:
+        heard = told(self.connection, update)
+        if heard is not None:
+            self.connection.notify("session/update", UpdateParams(session_id=self.id, update=heard))
 
     @property
     def should_wait(self) -> bool:
@@ -219,9 +202,7 @@ class Session:
     def replay(self) -> None:
         """Send the whole history again, in order."""
         for update in self.transcript:
-            gate = GATES.get(type(update))
-            if gate is None or self.connection.offers(gate):
-                self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
+            self._tell(update)
 
     # --- what it is set to ------------------------------------------------------------------------------------
 

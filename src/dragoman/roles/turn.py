@@ -31,10 +31,22 @@ from dragoman.schema.permission import (
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import PromptResult, StopReason, Usage
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
-from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Plan, SessionUpdate
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommand,
+    Cost,
+    Notice,
+    NoticeSeverity,
+    SessionUpdate,
+    UsageUpdate,
+)
 
 if TYPE_CHECKING:
+    from dragoman.roles.compaction import Compaction
+    from dragoman.roles.elicit import Elicited, Form
     from dragoman.roles.lent import LentFiles, LentTerminals
+    from dragoman.roles.plan import TurnPlan
     from dragoman.roles.sessions import Session
 
 OPTIONS: tuple[PermissionOption, ...] = (
@@ -68,10 +80,11 @@ class Turn:
         self.open_tools: dict[str, Tool] = {}
         self.cancelled = False
         self.cancel_reason: str | None = None  # as far as the client told it
-        self.usage: Usage | None = None
+        self.spent: Usage | None = None  # tokens, told with the end of the turn
         self.stop_reason: str = StopReason.END_TURN
         self._tools = 0
         self._questions = 0
+        self._compactions = 0
 
     @property
     def text(self) -> str:
@@ -100,13 +113,19 @@ class Turn:
         if self.session.say(AgentThoughtChunk, text):
             await self.session.flow_control()
 
-    async def plan(self, *entries: str | PlanEntry) -> None:
-        """Show the whole plan as it stands now."""
-        made = [
-            PlanEntry(content=entry, priority="medium", status="pending") if isinstance(entry, str) else entry
-            for entry in entries
-        ]
-        await self.update(Plan(entries=made))
+    async def merged(self) -> str:
+        """The prompt as one text for a model: context joined, links read through the client, the rest described."""
+        from dragoman.roles.merging import merged
+
+        return await merged(self.session, self.prompt)
+
+    async def plan(self, *entries: str | PlanEntry, name: str | None = None) -> TurnPlan:
+        """Show a plan; what is given back tells how it goes: `await plan.start(0)`, `await plan.done(0)`."""
+        from dragoman.roles.plan import TurnPlan
+
+        plan = TurnPlan(self, entries, name)
+        await plan.show()
+        return plan
 
     def tool(
         self,
@@ -169,6 +188,69 @@ class Turn:
         if not await self.ask(question, kind=kind):
             raise ProtocolError(Kind.PERMISSION_DENIED, f"the user refused: {question}")
 
+    async def elicit(
+        self, message: str, *, form: Form | None = None, url: str | None = None, tool: Tool | None = None
+    ) -> Elicited:
+        """Ask the user to fill in a form (`form={"branch": str}`) or to follow a link; true when accepted."""
+        from dragoman.roles.elicit import elicit
+
+        self._questions += 1
+        id = f"elicitation_{self.session.turns}_{self._questions}"
+        about = tool.id if tool is not None else None
+        return await elicit(self.session, message, form=form, url=url, tool_call_id=about, id=id)
+
+    # --- the session ------------------------------------------------------------------------------------------
+
+    async def usage(
+        self,
+        *,
+        input: int | None = None,
+        output: int | None = None,
+        thought: int | None = None,
+        used: int | None = None,
+        size: int | None = None,
+        cost: float | None = None,
+        currency: str = "USD",
+    ) -> None:
+        """Tell what the turn took: tokens in and out (told at its end), and how full the context is (told now)."""
+        if input is not None or output is not None:
+            spent = Usage(total_tokens=0, input_tokens=input or 0, output_tokens=output or 0)
+            spent.thought_tokens = UNSET if thought is None else thought
+            spent.total_tokens = spent.input_tokens + spent.output_tokens + (thought or 0)
+            self.spent = spent
+        if used is not None and size is not None:
+            paid = UNSET if cost is None else Cost(amount=cost, currency=currency)
+            await self.update(UsageUpdate(used=used, size=size, cost=paid))
+
+    async def title(self, title: str) -> None:
+        """Name the session."""
+        self.session.set_title(title)
+
+    async def mode(self, mode_id: str, reason: str = "") -> None:
+        """Change the mode of the session, and tell the client."""
+        self.session.set_mode(mode_id, tell=False)
+        self.session.tell_mode(reason)
+
+    async def option(self, config_id: str, value: Any) -> None:
+        """Change a config option of the session, and tell the client."""
+        self.session.set_option(config_id, value)
+
+    async def commands(self, *commands: AvailableCommand) -> None:
+        """Change which slash commands there are in the session, and tell the client."""
+        self.session.commands = list(commands)
+        self.session.tell_commands()
+
+    async def notice(self, title: str, description: str = "", *, severity: str = NoticeSeverity.INFO) -> None:
+        """Tell the user something beside the conversation; only clients that asked for notices hear it."""
+        await self.update(Notice(severity=severity, title=title, description=description or UNSET))
+
+    def compaction(self) -> Compaction:
+        """Shorten the history: `async with turn.compaction() as work: await work.summary("...")`."""
+        from dragoman.roles.compaction import Compaction
+
+        self._compactions += 1
+        return Compaction(self, f"compaction_{self.session.turns}_{self._compactions}")
+
     async def update(self, update: SessionUpdate) -> None:
         """Send any session update."""
         self.session.push(update)
@@ -178,7 +260,7 @@ class Turn:
     def result(self) -> PromptResult:
         """What the prompt is answered with."""
         reason = StopReason.CANCELLED if self.cancelled else self.stop_reason
-        return PromptResult(stop_reason=reason, usage=self.usage or UNSET)
+        return PromptResult(stop_reason=reason, usage=self.spent or UNSET)
 
 
 def _readable(block: ContentBlock) -> str:

@@ -1,0 +1,131 @@
+"""Questions to the user beyond leave: a form to fill in, or a link to follow (reference 1.13).
+
+Made by `turn.elicit`. Each way is asked for only of clients that announced it; an answer to a form is checked against
+the form. Never ask for a secret in a form: that is what links are for. Above is the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.elicitation import (
+    BooleanProperty,
+    CompleteElicitationParams,
+    CreateElicitationParams,
+    ElicitationAction,
+    ElicitationMode,
+    ElicitationProperty,
+    ElicitationSchema,
+    IntegerProperty,
+    MultiSelectProperty,
+    NumberProperty,
+    StringProperty,
+)
+
+if TYPE_CHECKING:
+    from dragoman.roles.sessions import Session
+
+# A field of a form: a Python type, a list of choices, or the whole property.
+Field = type[str] | type[bool] | type[int] | type[float] | Sequence[str] | ElicitationProperty
+Form = Mapping[str, Field] | ElicitationSchema
+
+_FIELDS: dict[Any, Any] = {str: StringProperty, bool: BooleanProperty, int: IntegerProperty, float: NumberProperty}
+
+
+class Elicited:
+    """What the user did with a question; true when it was accepted."""
+
+    def __init__(self, session: Session, action: str, content: dict[str, Any], id: str = "") -> None:
+        self._session = session
+        self.action = action  # accept | decline | cancel
+        self.content = content  # what was filled in
+        self.id = id  # of a link
+
+    def __bool__(self) -> bool:
+        return self.action == ElicitationAction.ACCEPT
+
+    def __getitem__(self, field: str) -> Any:
+        return self.content[field]
+
+    def complete(self) -> None:
+        """Tell the client that what the link led to has been done: it need not wait any longer."""
+        self._session.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
+
+
+async def elicit(
+    session: Session, message: str, *, form: Form | None, url: str | None, tool_call_id: str | None, id: str
+) -> Elicited:
+    """Ask, and give the answer."""
+    if (form is None) == (url is None):
+        raise ValueError("a question is a form or a link: give form= or url=")
+    mode = ElicitationMode.FORM if url is None else ElicitationMode.URL
+    if not session.connection.offers(f"client.elicitation.{mode}"):
+        raise ProtocolError(
+            Kind.CAPABILITY_UNSUPPORTED,
+            f"the client does not take questions of the kind {mode}",
+            {"method": "elicitation/create", "capability": f"elicitation.{mode}"},
+        )
+    schema = None if form is None else form if isinstance(form, ElicitationSchema) else schema_of(form)
+    params = CreateElicitationParams(
+        message=message,
+        mode=mode,
+        session_id=session.id,
+        tool_call_id=tool_call_id or UNSET,
+        requested_schema=schema or UNSET,
+        url=url or UNSET,
+        elicitation_id=id if url is not None else UNSET,
+    )
+    result = await session.request("elicitation/create", params)
+    content = dict(result.content or {})
+    if schema is not None and result.action == ElicitationAction.ACCEPT:
+        check(schema, content)
+    return Elicited(session, result.action, content, id if url is not None else "")
+
+
+def schema_of(form: Mapping[str, Field]) -> ElicitationSchema:
+    """A form from its fields; all of them must be filled in, but those with a default."""
+    properties = {name: _property(name, field) for name, field in form.items()}
+    required = [name for name, field in properties.items() if getattr(field, "default", UNSET) is UNSET]
+    return ElicitationSchema(type="object", properties=properties, required=required or UNSET)
+
+
+def _property(name: str, field: Any) -> Any:
+    if isinstance(field, type) and field in _FIELDS:
+        return _FIELDS[field](title=name.replace("_", " ").capitalize())
+    if isinstance(field, msgspec.Struct):
+        return field
+    if isinstance(field, str) or not isinstance(field, Sequence):
+        raise ValueError(f"field {name!r} is none of str, bool, int, float, a list of choices or a property")
+    return StringProperty(title=name.replace("_", " ").capitalize(), enum=list(field))
+
+
+def check(schema: ElicitationSchema, content: dict[str, Any]) -> None:
+    """Raise unless what was filled in is what the form asked for."""
+    wrong = [name for name in schema.required or () if name not in content]
+    properties: dict[str, Any] = schema.properties or {}
+    wrong += [name for name, value in content.items() if name in properties and not _fits(properties[name], value)]
+    if wrong:
+        raise ProtocolError(
+            Kind.INTERNAL_ERROR, f"the client's answer does not fit the form: {', '.join(wrong)}", {"fields": wrong}
+        )
+
+
+def _fits(field: Any, value: Any) -> bool:
+    match field:
+        case StringProperty():
+            choices = [*(field.enum or ()), *(option.const for option in field.one_of or ())]
+            return isinstance(value, str) and (not choices or value in choices)
+        case BooleanProperty():
+            return isinstance(value, bool)
+        case IntegerProperty():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case NumberProperty():
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case MultiSelectProperty():
+            return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return True
