@@ -18,7 +18,7 @@ EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)
 SDK := tests/interop/node_modules/.made
 
 # Folders that come with a later step of the work are checked as soon as there is something in them.
-CODE := src tests $(foreach folder,bench examples docs/generate,$(if $(wildcard $(folder)/*.py),$(folder)))
+CODE := src tests $(foreach folder,bench examples docs/examples docs/generate,$(if $(wildcard $(folder)/*.py),$(folder)))
 
 # No test may take longer; a hang ends as a failure with a traceback, not as a CI that never answers.
 PATIENCE := 300

@@ -1,0 +1,25 @@
+"""Go where the agent goes, and show what it looks at: `follow.py COMMAND...`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from dragoman import Place, connect
+
+
+def show(place: Place) -> None:
+    """Open the file and mark the range: an editor would scroll there."""
+    print(f"{Path(place.path).name}, line {place.line or 1}")
+    first, last = place.line or 1, place.end_line or place.line or 1
+    for number, line in enumerate(Path(place.path).read_text().splitlines(), start=1):
+        print(f"{'>' if first <= number <= last else ' '} {number} {line}")
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command) as agent:
+        session = await agent.open(cwd=".")
+        session.on_location = show
+        await session.ask("look around")
+
+
+asyncio.run(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""An agent that works only for those who signed in: started with --login, it lets one do so."""
+
+import sys
+from pathlib import Path
+
+from dragoman import Agent, Kind, ProtocolError, Session, Turn
+from dragoman.schema.auth import AuthMethod
+
+TOKEN = Path("token.txt")
+
+if "--login" in sys.argv:
+    print("Welcome! You are signed in.")
+    TOKEN.write_text("secret")
+    sys.exit(0)
+
+method = AuthMethod(id="terminal", name="In a terminal", type="terminal", args=["--login"])
+agent = Agent("guarded", version="0.1", auth_methods=[method])
+
+
+@agent.opened
+def check(session: Session) -> None:
+    if not TOKEN.exists():
+        raise ProtocolError(Kind.AUTH_REQUIRED, "sign in first")
+
+
+@agent.prompt
+async def answer(turn: Turn) -> None:
+    await turn.say("At your service.")
+
+
+agent.run()

@@ -1,0 +1,19 @@
+"""Give up a turn in which nothing is heard: `patience.py COMMAND...`."""
+
+import asyncio
+import sys
+
+from dragoman import Kind, ProtocolError, connect
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command) as agent:
+        session = await agent.open(cwd=".")
+        try:
+            await session.ask("/slow 600", idle_timeout=0.5)
+        except ProtocolError as error:
+            print(f"{error.kind == Kind.TIMEOUT}: {error.message}")
+        print((await session.ask("/echo still there")).strip())
+
+
+asyncio.run(main(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""Permission by a policy: an object that is asked like a function. `policy.py COMMAND...`."""
+
+import asyncio
+import sys
+
+from dragoman import Lending, connect
+from dragoman.schema.permission import RequestPermissionParams
+
+
+class OnlyNotes:
+    """Lets an agent write notes.md, once at a time, and nothing else."""
+
+    def __call__(self, question: RequestPermissionParams) -> str | None:
+        paths = [place.path for place in question.tool_call.locations or ()]
+        is_fine = bool(paths) and all(path.endswith("/notes.md") for path in paths)
+        wanted = "allow_once" if is_fine else "reject_once"
+        print(f"{question.tool_call.title}: {wanted}")
+        return next((option.option_id for option in question.options if option.kind == wanted), None)
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command, permission=OnlyNotes(), lend=Lending()) as agent:
+        session = await agent.open(cwd=".")
+        await session.ask("/write notes.md remember")
+        await session.ask("/write other.md forget")
+
+
+asyncio.run(main(sys.argv[1:]))

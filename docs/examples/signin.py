@@ -1,0 +1,23 @@
+"""Sign in at an agent in this terminal: `signin.py COMMAND...`."""
+
+import asyncio
+import sys
+
+from dragoman import Kind, ProtocolError, connect, in_this_terminal
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command, sign_in=in_this_terminal) as agent:
+        try:
+            session = await agent.open(cwd=".")
+        except ProtocolError as error:
+            if error.kind != Kind.AUTH_REQUIRED:
+                raise
+            method = (agent.introduction.auth_methods or [])[0]
+            print(f"Signing in: {method.name}", flush=True)
+            await agent.authenticate(method.id)  # and the agent is started again
+            session = await agent.open(cwd=".")
+        print(await session.ask("hello"))
+
+
+asyncio.run(main(sys.argv[1:]))
