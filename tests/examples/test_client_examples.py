@@ -64,7 +64,6 @@ def test_many_sessions_of_two_agents_work_at_once(command: tuple[str, ...], tmp_
     assert heard == [*(f"from session {number}" for number in range(4)), "4 sessions"]
 
 
-@pytest.mark.item("003-12")
 @pytest.mark.parametrize("command", [EVERYTHING, behind("draft"), behind("banjo")], ids=["v1", "draft", "banjo"])
 def test_a_policy_lets_one_file_be_written_and_no_other(command: tuple[str, ...], tmp_path: Path) -> None:
     run("policy", *command, cwd=tmp_path)

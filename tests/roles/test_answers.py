@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -42,6 +43,40 @@ def asker() -> Agent:
     return agent
 
 
+QUESTION = {
+    "sessionId": "s",
+    "toolCall": {"toolCallId": "c1", "title": "Write a", "kind": "edit"},
+    "options": [{"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in OPTIONS],
+}
+
+
+async def with_banjo_agent(
+    script: Callable[[ScriptedPeer], Awaitable[None]], cancel: asyncio.Event | None = None, **options: Any
+) -> None:
+    """Let our client prompt a scripted banjo agent, and cancel the turn when told to."""
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def play() -> None:
+        heard = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"protocolVersion": 1}})
+        heard = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"sessionId": "s"}})
+        prompt = await peer.expect(method="session/prompt")
+        await script(peer)
+        reason = "cancelled" if cancel else "end_turn"
+        peer.send({"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": reason}})
+
+    playing = asyncio.create_task(play())
+    async with connect(ours, dialect="banjo", **options) as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("go") as turn:
+            if cancel is not None:
+                await cancel.wait()
+                turn.cancel()
+            await playing
+
+
 class Policy:
     """Allows what is done to one file, and remembers what it was asked."""
 
@@ -56,7 +91,6 @@ class Policy:
         return next(option.option_id for option in question.options if option.kind == wanted)
 
 
-@pytest.mark.item("003-12")
 @pytest.mark.parametrize("kind", range(4))
 def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> None:
     async def main() -> None:
@@ -69,6 +103,70 @@ def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> None:
             session = await remote.open(CWD)
             assert await session.ask("go") == f"{OPTIONS[kind].kind} {OPTIONS[kind].option_id}"
             assert session.tool_calls["c1"].status == ("completed" if kind < 2 else "failed")
+
+    run(main())
+
+
+@pytest.mark.item("003-12")
+@pytest.mark.parametrize("kind", range(4))
+def test_a_question_of_banjo_is_answered_with_what_was_selected(kind: int) -> None:
+    async def choose(question: RequestPermissionParams) -> str | None:
+        return question.options[kind].option_id
+
+    async def script(peer: ScriptedPeer) -> None:
+        answer = await peer.request(7, "session/request_permission", QUESTION)
+        assert answer["result"] == {"outcome": {"outcome": "selected", "optionId": f"o{kind}"}}
+
+    run(with_banjo_agent(script, permission=choose))
+
+
+@pytest.mark.item("003-12")
+def test_a_question_of_banjo_that_is_open_when_the_turn_is_cancelled_is_answered_so() -> None:
+    asked = asyncio.Event()
+
+    async def never(_: RequestPermissionParams) -> str | None:
+        asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    async def script(peer: ScriptedPeer) -> None:
+        answer = await peer.request(7, "session/request_permission", QUESTION)
+        assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
+        assert peer.heard[-2]["method"] == "session/cancel"
+
+    run(with_banjo_agent(script, asked, permission=never))
+
+
+@pytest.mark.item("003-12")
+def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_four_kinds() -> None:
+    async def main() -> None:
+        agent = asker()
+        agent.dialect = "banjo"
+        ours, theirs = pair()
+        serving = agent.attach(theirs)
+        client = ScriptedPeer(ours)
+        info = {"protocolVersion": 1, "clientCapabilities": {}}
+        await client.request(1, "initialize", info)
+        made = await client.request(2, "session/new", {"cwd": CWD, "mcpServers": []})
+        session = made["result"]["sessionId"]
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+        client.send({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt})
+        heard = await client.receive()
+        while heard.get("method") != "session/request_permission":
+            heard = await client.receive()
+        params = heard["params"]
+        assert params["sessionId"] == session
+        assert (params["toolCall"]["toolCallId"], params["toolCall"]["title"]) == ("c1", "Write a")
+        assert params["options"] == [
+            {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in OPTIONS
+        ]
+        chosen = {"outcome": {"outcome": "selected", "optionId": "o3"}}
+        client.send({"jsonrpc": "2.0", "id": heard["id"], "result": chosen})
+        while heard.get("id") != 3:
+            heard = await client.receive()
+        said = [one["params"]["update"] for one in client.heard if one.get("method") == "session/update"]
+        assert said[-1]["content"]["text"] == "reject_always o3"
+        await serving.close()
 
     run(main())
 
