@@ -97,6 +97,27 @@ def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
     run(main())
 
 
+def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothing_is_held_up() -> None:
+    async def main() -> None:
+        ours, theirs = pair()
+        connection = waiting_agent().attach(ours, report=lambda _: None)
+        peer = ScriptedPeer(theirs)
+        await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
+        session = opened["result"]["sessionId"]
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+        peer.send(note("session/prompt", prompt))
+        await peer.expect(method="session/update")
+        await peer.request(3, "session/list", {})
+        peer.send(note("session/cancel", {"sessionId": session}))
+        await peer.request(4, "session/delete", {"sessionId": session})
+        await peer.request(5, "session/list", {})
+        assert [heard.get("id") for heard in peer.heard[-3:]] == [3, 4, 5]
+        await connection.close()
+
+    run(main())
+
+
 def test_a_prompt_and_its_cancel_in_one_read_end_the_turn() -> None:
     """The client may change its mind before the agent has run at all."""
 

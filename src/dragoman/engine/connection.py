@@ -307,12 +307,16 @@ class Connection:
         return self.speech
 
     def handle(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned."""
+        """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned.
+
+        Which of the two a method is its row says: a prompt without an id must not hold up its own cancel.
+        """
         is_request = incoming.id is not UNSET
+        has_task = is_request if incoming.row is None else incoming.row.request
         if incoming.method == "initialize" and is_request and self.we is Side.AGENT and not self.peer.is_made:
             self.met(incoming.values)
         handler = self.handlers.get(incoming.method) or self._unlisted(incoming.method)
-        if is_request and self.inbound.is_full:
+        if has_task and self.inbound.is_full:
             done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are under way; wait for some to end"))
             return None
         try:
@@ -322,14 +326,11 @@ class Connection:
             if is_request:
                 done(None, as_error(error))
             return None
-        if is_request and incoming.row is not None and not incoming.row.request:
-            return acknowledged(work, done)
-        if work is None:
+        if has_task:
+            if work is not None:
+                self.inbound.start(incoming, work, done)
             return None
-        if not is_request:
-            return work
-        self.inbound.start(incoming, work, done)
-        return None
+        return acknowledged(work, done) if is_request else work
 
     def _unlisted(self, method: str) -> Handler:
         """The handler of a method that nobody put into the table: cancelling needs nothing but the connection."""
