@@ -434,7 +434,8 @@ def test_every_update_of_the_everything_agent_is_valid(tmp_path: Path) -> None:
     prompts = [
         "hello", "/echo x", "/think x", "/plan", "/read a.txt", "/read missing", "/write b.txt new",
         "/edit a.txt one 1", "/run echo hi", "/ask", "/stream 3", "/image", "/audio", "/resource", "/title x",
-        "/usage", "/mode code", "/option model loud", "/option verbose true", "/late", "/tour", "/help", "/error timeout",
+        "/usage", "/mode code", "/option model loud", "/option verbose true", "/late", "/tour", "/help",
+        "/error timeout",
     ]  # fmt: skip
 
     async def work() -> None:
