@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -133,31 +134,47 @@ class RemoteAgent:
     ) -> Conversation:
         """Open a new session in this folder; in a mode of the agent's, where it has such a mode."""
         place = os.path.abspath(cwd)
-        connection, result = await self._new(place, mcp_servers, directories, mode)
-        session = self._enter(result.session_id, place, directories, result, connection, mcp_servers)
+        entered: list[Conversation] = []
+
+        def enter(connection: Connection, result: Any) -> None:
+            entered.append(self._enter(result.session_id, place, directories, result, connection, mcp_servers))
+
+        await self._new(place, mcp_servers, directories, mode, enter)
+        session = entered[0]
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
         return session
 
     async def _new(
-        self, place: str, mcp_servers: Sequence[McpServer], directories: Sequence[str], mode: str | None
-    ) -> tuple[Connection, Any]:
+        self,
+        place: str,
+        mcp_servers: Sequence[McpServer],
+        directories: Sequence[str],
+        mode: str | None,
+        enter: Callable[[Connection, Any], None],
+    ) -> None:
+        """Ask for a session and enter it at once: the agent's next message may need it."""
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
         params = _without_empty(params)
         if mode is not None and self.dialect in _OPENS_IN_MODE:
             params = noted(params, initialMode=mode)
         dialled = await self._dial.at(place)
         self._bind(dialled)
-        return dialled.connection, await dialled.connection.request("session/new", params, timeout=self._terms.timeout)
+        connection = dialled.connection
+        first = partial(enter, connection)
+        await connection.request("session/new", params, timeout=self._terms.timeout, first=first)
 
     async def _renew(self, session: Conversation) -> None:
         """The agent forgot this session: it goes on under another id, in the same folder and the same mode."""
         mode = session.mode
-        connection, result = await self._new(session.cwd, session.mcp_servers, session.directories, mode)
-        if self._conversations.get(session.id) is session:
-            del self._conversations[session.id]
-        session.connection, session.id = connection, result.session_id
-        self._admit(session, result)
+
+        def enter(connection: Connection, result: Any) -> None:
+            if self._conversations.get(session.id) is session:
+                del self._conversations[session.id]
+            session.connection, session.id = connection, result.session_id
+            self._admit(session, result)
+
+        await self._new(session.cwd, session.mcp_servers, session.directories, mode, enter)
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
 

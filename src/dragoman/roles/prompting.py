@@ -33,7 +33,7 @@ class Prompting:
     async def prompt(self, params: PromptParams) -> PromptResult:
         """session/prompt: the author's function, from its start to its end."""
         reception = self._reception
-        session = reception.find(params.session_id)
+        session = reception.active(params.session_id)
         self._check_content(params)
         if session.turn is not None:
             raise ProtocolError(Kind.INVALID_STATE, "a turn is already running in this session")
@@ -123,7 +123,7 @@ class Prompting:
 
     async def set_mode(self, params: Any) -> SetModeResult:
         """session/set_mode: the author hears of it before the client is answered."""
-        session = self._reception.find(params.session_id)
+        session = self._reception.active(params.session_id)
         before = session.mode
         session.set_mode(params.mode_id, tell=False)
         try:
@@ -137,7 +137,7 @@ class Prompting:
 
     async def set_config_option(self, params: Any) -> SetConfigOptionResult:
         """session/set_config_option: the author hears of it before the client is answered."""
-        session = self._reception.find(params.session_id)
+        session = self._reception.active(params.session_id)
         before = list(session.options)
         session.set_option(params.config_id, side_data(params).get("value", params.value), tell=False)
         try:

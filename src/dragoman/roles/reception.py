@@ -92,6 +92,17 @@ class Reception:
         speech = self.connection.speech
         return speech.dialect.name if speech is not None else "v1"
 
+    def active(self, session_id: str) -> Session:
+        """The session with that id, which this client must have opened."""
+        session = self.find(session_id)
+        if session_id not in self.lifecycle.sessions:
+            raise ProtocolError(
+                Kind.INVALID_STATE,
+                f"session {session_id!r} is not open on this connection; load or resume it first",
+                {"sessionId": session_id},
+            )
+        return session
+
     def find(self, session_id: str) -> Session:
         """The session of this agent with that id."""
         session = self.agent.sessions.get(session_id)

@@ -25,7 +25,7 @@ from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
 
 # What a workspace can tell of files and terminals to those who ask (the draft), and nobody asks for here.
-_UNASKED = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid")
+_UNASKED = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid", "killed", "timedOut")
 
 # Said once for all sessions; what differs for one of them was refused or reported.
 _AT_INITIALIZE = ("cwd", "mcpServers")
@@ -175,7 +175,7 @@ class AgentLedger(Ledger):
         return _bare(result)
 
     def _terminal(self, params: Any) -> Flow:
-        return (yield Pass(self._placed(params, UNSET)))
+        return _bare((yield Pass(self._placed(params, UNSET))))
 
     def _release(self, params: Any) -> Flow:
         result = yield Pass(self._placed(params, UNSET))
