@@ -1,0 +1,169 @@
+"""Both ends of the wire in the hands of a test: a client or an agent that is only frames, and our commands.
+
+What a frame holds is for the tests to say. Nothing here knows a dialect beyond how a connection is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dragoman import Agent, RemoteAgent, Turn, connect
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import pair
+
+T = TypeVar("T")
+Json = Any
+Part = Callable[[ScriptedPeer], Awaitable[None]]
+
+# No test takes longer unless it hangs; processes on a busy machine need some seconds to start.
+BOUND = 60.0
+
+DRAGOMAN = [sys.executable, "-m", "dragoman"]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a test's coroutine, within bounds."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(BOUND):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def call(id: Json, method: str, params: Json) -> dict[str, Json]:
+    """A request."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def note(method: str, params: Json) -> dict[str, Json]:
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def result(asked: Json, value: Json) -> dict[str, Json]:
+    """The answer to a request that was heard, or to the one with this id."""
+    return {"jsonrpc": "2.0", "id": asked["id"] if isinstance(asked, dict) else asked, "result": value}
+
+
+def error(asked: dict[str, Json], code: int, message: str) -> dict[str, Json]:
+    """The refusal of a request that was heard."""
+    return {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": code, "message": message}}
+
+
+def acting(**acts: Callable[[Turn], Awaitable[str | None]]) -> Callable[[Turn], Awaitable[str | None]]:
+    """A prompt function that does the act which the prompt names."""
+
+    async def act(turn: Turn) -> str | None:
+        return await acts[turn.text](turn)
+
+    return act
+
+
+@asynccontextmanager
+async def client_of(agent: Agent) -> AsyncIterator[ScriptedPeer]:
+    """A client that is only frames, at an agent of ours; nothing has been said yet."""
+    ours, theirs = pair()
+    connection = agent.attach(theirs)
+    try:
+        yield ScriptedPeer(ours)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def agent_played(part: Part, **options: Any) -> AsyncIterator[RemoteAgent]:
+    """Our client at an agent that is only frames, which must come to the end of its part."""
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def play() -> None:
+        try:
+            await part(peer)
+        except BaseException as fault:  # our client must not wait for somebody who left
+            await theirs.close(repr(fault))
+            raise
+
+    playing = asyncio.ensure_future(play())
+    try:
+        async with connect(ours, **options) as agent:
+            yield agent
+            await playing
+    finally:
+        if not playing.done():
+            playing.cancel()
+        elif (fault := playing.exception()) is not None:
+            raise fault
+
+
+async def serve(peer: ScriptedPeer, method: str, value: Json) -> dict[str, Json]:
+    """Expect a request and answer it; gives what was asked."""
+    asked = await peer.expect(method=method)
+    peer.send(result(asked, value))
+    return asked
+
+
+class Child:
+    """One of our commands as a process of its own, spoken to in lines. Stderr is kept."""
+
+    def __init__(self, *words: str, cwd: Path | None = None) -> None:
+        self._command: Sequence[str] = [*DRAGOMAN, *words]
+        self._cwd = cwd
+        self.lines: list[bytes] = []
+        self.heard: list[dict[str, Json]] = []
+
+    async def __aenter__(self) -> Child:
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self._cwd, limit=1 << 24
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    def send(self, message: dict[str, Json] | bytes) -> None:
+        """One line."""
+        assert self._process.stdin is not None
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self._process.stdin.write(line + b"\n")
+
+    async def receive(self) -> dict[str, Json]:
+        """The next line, which must be whole and a message."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        assert line.endswith(b"\n"), f"{line!r} is no line"
+        self.lines.append(line)
+        message: dict[str, Json] = json.loads(line)
+        self.heard.append(message)
+        return message
+
+    async def until(self, id: Json) -> list[dict[str, Json]]:
+        """Everything up to the answer to this request, which is the last of what is given."""
+        heard = [await self.receive()]
+        while "method" in heard[-1] or heard[-1].get("id") != id:
+            heard.append(await self.receive())
+        return heard
+
+    async def request(self, id: Json, method: str, params: Json) -> dict[str, Json]:
+        """Ask and give the answer; what else is said meanwhile is in `heard`."""
+        self.send(call(id, method, params))
+        return (await self.until(id))[-1]
+
+    async def end(self) -> tuple[int | None, str, str]:
+        """Close its input and wait: its exit status, the rest of its output, its stderr."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        rest, aside = await self._process.communicate()
+        return self._process.returncode, rest.decode(), aside.decode()
