@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from dragoman.roles.client_turn import ClientTurn as ClientTurn
     from dragoman.roles.connect import connect as connect
     from dragoman.roles.conversation import Conversation as Conversation
+    from dragoman.roles.elicit import Elicited as Elicited
     from dragoman.roles.lending import Lending as Lending
     from dragoman.roles.lending import Question as Question
+    from dragoman.roles.option import Option as Option
     from dragoman.roles.proxy import Forward as Forward
     from dragoman.roles.proxy import Proxy as Proxy
     from dragoman.roles.recovery import Recovery as Recovery
@@ -49,11 +51,13 @@ _HOMES = {
     "ConnectionFailed": "errors",
     "Conversation": "roles.conversation",
     "DragomanError": "errors",
+    "Elicited": "roles.elicit",
     "Forward": "roles.proxy",
     "Kind": "errors",
     "Lending": "roles.lending",
     "Message": "session.message",
     "Minutes": "session.minutes",
+    "Option": "roles.option",
     "Overloaded": "errors",
     "Place": "session.place",
     "ProtocolError": "errors",
@@ -82,11 +86,13 @@ __all__ = [
     "ConnectionFailed",
     "Conversation",
     "DragomanError",
+    "Elicited",
     "Forward",
     "Kind",
     "Lending",
     "Message",
     "Minutes",
+    "Option",
     "Overloaded",
     "Place",
     "ProtocolError",

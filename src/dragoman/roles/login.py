@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from dragoman.roles.hooks import Verdict
     from dragoman.roles.reception import Reception
 
+
+def clock() -> datetime:
+    """The time now, by which logins end."""
+    return datetime.now(UTC)
+
+
 # Session calls that need no login: they only let go.
 FREE = frozenset({"session/cancel", "session/close"})
 
@@ -52,7 +58,7 @@ class Login:
 
     @property
     def _is_over(self) -> bool:
-        return self._until is not None and self._until <= datetime.now(UTC)
+        return self._until is not None and self._until <= clock()
 
     async def require(self) -> None:
         """Raise auth_required unless somebody is logged in, here or by a login that the agent has stored."""
@@ -82,7 +88,7 @@ class Login:
             if verdict:
                 self._is_in, self._until = True, None
             return bool(verdict)
-        until = datetime.now(UTC) + verdict if isinstance(verdict, timedelta) else verdict
+        until = clock() + verdict if isinstance(verdict, timedelta) else verdict
         # Wherever no zone is given, the machine's own is meant.
         self._is_in, self._until = True, until.astimezone(UTC)
         return not self._is_over
