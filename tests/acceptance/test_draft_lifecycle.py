@@ -323,7 +323,16 @@ def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> None:
         async def part(agent: Raw) -> None:
             seen.extend(agent.heard)
 
-        async with playing(part, name="MyEditor", version="1.0", lend=Lending()) as remote:
+        plain = Lending(
+            binary=False,
+            listing=False,
+            folders=False,
+            watching=False,
+            batches=False,
+            interactive=False,
+            max_terminals=None,
+        )
+        async with playing(part, name="MyEditor", version="1.0", lend=plain) as remote:
             assert remote.info is not None
             assert (remote.info.name, remote.info.version) == ("Claude Agent", "1.0.0")
             assert remote.capabilities.load_session is True

@@ -64,20 +64,21 @@ class RemoteAgent:
         terms: Terms,
     ) -> None:
         self._dial = dial
-        self._lend = lend
+        self._loan = (
+            None if lend is None else lend.to(lambda: self.connection, self._roots, lambda: [*self._conversations])
+        )
         self._runner = sign_in
-        self._terms = msgspec.structs.replace(terms, renew=self._renew)
+        self._terms = msgspec.structs.replace(terms, renew=self._renew, over=self._over)
         self._conversations: dict[str, Conversation] = {}
         self._early: dict[str, deque[Any]] = {}
         self._closing = False
         self._dialled: Dialled
         self._handlers: dict[str, Handler] = {
             "session/update": lambda incoming, _: self._update(incoming.params),
-            "$/cancel_request": self._cancel_request,
             **answers.handlers(self._conversations.get),
         }
-        if lend is not None:
-            self._handlers.update(lend.handlers(self._roots))
+        if self._loan is not None:
+            self._handlers.update(self._loan.handlers())
         self._handlers.update({method: answering(function) for method, function in on.items()})
 
     async def start(self, introduction: InitializeParams) -> None:
@@ -86,8 +87,8 @@ class RemoteAgent:
 
     def _bind(self, dialled: Dialled) -> None:
         self._dialled = dialled
-        if self._lend is not None:
-            self._lend.missing_file_is_empty = missing_file_is_empty(self.info)
+        if self._loan is not None:
+            self._loan.files.missing_file_is_empty = missing_file_is_empty(self.info)
         connection = dialled.connection
         connection.on_close = lambda error: self._lost(connection, error)
         connection.sinks["session/update"] = self._update
@@ -248,6 +249,11 @@ class RemoteAgent:
         if session is not None:
             self._conversations.pop(session.id, None)
             session.end()
+        await self._over(params.session_id)
+
+    async def _over(self, session_id: str) -> None:
+        if self._loan is not None:
+            await self._loan.end(session_id)
 
     async def authenticate(self, method_id: str, credentials: Mapping[str, str] | None = None) -> None:
         """Authenticate by one of the methods the agent offers; some dialects take credentials along.
@@ -291,8 +297,8 @@ class RemoteAgent:
         """End the agent and everything it started."""
         if not self._closing:
             self._closing = True
-            if self._lend is not None:
-                await self._lend.close()
+            if self._loan is not None:
+                await self._loan.close()
             await self._dial.close()
 
     # --- what it says -----------------------------------------------------------------------------------------
@@ -339,15 +345,14 @@ class RemoteAgent:
             what = f"this client does not serve {incoming.method}"
             done(None, ProtocolError(kind, what, {"method": incoming.method}))
 
-    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
-        self.connection.inbound.cancel(incoming.params.request_id)
-
     def _lost(self, connection: Connection, error: BaseException) -> None:
         """A process is gone, and with it its sessions; those of others (2025.1 has one for each folder) live on."""
         reason = error if isinstance(error, ConnectionFailed) else ConnectionFailed(str(error))
         for session in self._conversations.values():
             if session.connection is connection:
                 session.lost(reason)
+        if self._loan is not None and connection is self.connection:
+            self._loan.lost()
 
 
 def _without_empty(params: Any) -> Any:

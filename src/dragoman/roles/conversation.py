@@ -62,6 +62,7 @@ class Terms(msgspec.Struct, frozen=True):
     timeout: float | None = None  # for every answer but that to a prompt
     idle_timeout: float | None = None  # for turns in which nothing is heard
     renew: Callable[[Conversation], Awaitable[None]] | None = None  # opens it anew, in the same folder
+    over: Callable[[str], Awaitable[None]] | None = None  # ends what it was lent
 
 
 class Conversation:
@@ -243,6 +244,8 @@ class Conversation:
         """End the session's work and free what it holds."""
         await self.request("session/close", CloseSessionParams(session_id=self.id))
         self.end()
+        if self._terms.over is not None:
+            await self._terms.over(self.id)
 
     # --- what the agent says ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from dragoman.dialect import detect
 from dragoman.dialect.beside import noted
 from dragoman.dialect.registry import NAMES
 from dragoman.dialect.registry import dialect as find_dialect
-from dragoman.dialect.shape import side_of
+from dragoman.dialect.shape import ABSENT, side_of
 from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler
@@ -38,6 +38,9 @@ LADDER = ("draft", "crow", "2025.1")
 
 # Answers that mean "I do not understand this initialize", not "something is wrong with me".
 NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIMEOUT})
+
+# Dialects without words for file calls beyond text: offering these would only be noise.
+_NO_FILE_CALLS = frozenset({"2025.1", "crow"})
 
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
@@ -229,6 +232,10 @@ class Dial:
             introduction = noted(introduction, mcpServers=[values(server) for server in self._servers])
         if self._shows is not None and connection.speech is not None and connection.speech.plain:
             offered = msgspec.structs.replace(introduction.client_capabilities, session=self._shows)
+            introduction = msgspec.structs.replace(introduction, client_capabilities=offered)
+        spoken = connection.speech.dialect.name if connection.speech is not None else ""
+        if spoken in _NO_FILE_CALLS and introduction.client_capabilities:
+            offered = noted(introduction.client_capabilities, fs=ABSENT, terminal=ABSENT)
             introduction = msgspec.structs.replace(introduction, client_capabilities=offered)
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 

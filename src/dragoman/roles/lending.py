@@ -1,32 +1,25 @@
 """What a client lends an agent: files and terminals in the session's folders, each use approved.
 
-Turns fs and terminal calls into uses of the workspace. Every use is a Question first; whoever built the client says yes
-or no. Above is the client; below is the workspace, which confines. What a command does once started is not confined.
+Lending says what is lent and who approves; a Loan is what one agent has of it, and ends with the connection. Every use
+is a Question first; whoever built the client says yes or no. Above is the client; below are the calls and the
+workspace, which confines. What a command does once started is not confined.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
 
 from dragoman.dialect.shape import SIDE
+from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler, answering
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.fs import ReadTextFileResult, WriteTextFileResult
+from dragoman.roles.file_calls import FileCalls
+from dragoman.roles.terminal_calls import MAX_TERMINALS, TerminalCalls
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
-from dragoman.schema.terminal import (
-    CreateTerminalResult,
-    KillTerminalResult,
-    ReleaseTerminalResult,
-    TerminalExitStatus,
-    TerminalOutputResult,
-    WaitForExitResult,
-)
 
 if TYPE_CHECKING:
     from dragoman.workspace.terminal import Terminal
@@ -44,6 +37,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None  # what is to be written
     env: dict[str, str] = {}  # what is set for the command besides our own environment
     named: str = ""  # the path as the agent gave it
+    data: bytes | None = None  # what is to be written, where that is no text
+    call: str = ""  # the method, for what the operation does not tell: fs/list_directory is a read
 
 
 Approve = Callable[[Question], Awaitable[bool] | bool]
@@ -55,185 +50,135 @@ def allow_all(_: Question) -> bool:
 
 
 class Lending:
-    """Files and terminals that a client lends, and who approves their use."""
+    """Files and terminals that a client lends, and who approves their use.
+
+    `files` are all file calls; the others single out the parts of them that official v1 does not know. `extra_roots`
+    are folders that every session has besides its own, for files only. `protected` gives, for a session's folders,
+    what in them is never written. `max_terminals` is told to the agent; None leaves it untold, not unbounded.
+    """
 
     def __init__(
         self,
         *,
         files: bool = True,
         terminals: bool = True,
+        binary: bool = True,
+        listing: bool = True,
+        folders: bool = True,
+        watching: bool = True,
+        batches: bool = True,
+        interactive: bool = True,
         approve: Approve = allow_all,
         protected: Callable[[list[str]], list[str]] = lambda _: [],
+        extra_roots: Sequence[str] = (),
+        max_terminals: int | None = MAX_TERMINALS,
     ) -> None:
-        self._lends_files = files
-        self._lends_terminals = terminals
-        self._approve = approve
-        self._protected = protected  # what is never written among a session's folders
-        self._files: dict[str, Any] = {}
-        self._terminals: dict[str, Any] = {}
-        self._shown: dict[str, Terminal] = {}
-        self._roots: Callable[[str], list[str]] = lambda _: []
-        self.missing_file_is_empty = False  # for agents that cannot bear to be told otherwise
+        self.lends_files = files
+        self.lends_terminals = terminals
+        self.beyond = {  # by the draft's names
+            "binary": files and binary,
+            "list": files and listing,
+            "createDirectory": files and folders,
+            "watch": files and watching,
+            "atomic": files and batches,
+        }
+        self.interactive = interactive
+        self.approve = approve
+        self.protected = protected
+        self.extra_roots = tuple(extra_roots)
+        self.max_terminals = max_terminals
+        self.shown: dict[str, Terminal] = {}
 
     def capabilities(self) -> ClientCapabilities:
         """What the agent is told."""
+        side: dict[str, Any] = {}
+        if self.lends_files:
+            side["fs"] = {name: True for name, is_lent in self.beyond.items() if is_lent}
+        if self.lends_terminals:
+            side["terminal"] = {"interactive": True} if self.interactive else {}
+            if self.max_terminals is not None:
+                side["terminal"]["maxConcurrent"] = self.max_terminals
+        side = {name: told for name, told in side.items() if told}
         return ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=self._lends_files, write_text_file=self._lends_files),
-            terminal=self._lends_terminals,
+            fs=FileSystemCapabilities(read_text_file=self.lends_files, write_text_file=self.lends_files),
+            terminal=self.lends_terminals,
+            meta={SIDE: side} if side else msgspec.UNSET,
         )
 
-    def handlers(self, roots: Callable[[str], list[str]]) -> dict[str, Handler]:
-        """The handlers of what is lent; `roots` gives a session's folders."""
-        self._roots = roots
-        served: dict[str, Callable[[Any], Any]] = {}
-        if self._lends_files:
-            served |= {"fs/read_text_file": self._read, "fs/write_text_file": self._write}
-        if self._lends_terminals:
-            served |= {
-                "terminal/create": self._create,
-                "terminal/output": self._output,
-                "terminal/wait_for_exit": self._wait,
-                "terminal/kill": self._kill,
-                "terminal/release": self._release,
-            }
-        return {method: answering(function) for method, function in served.items()}
+    def to(
+        self,
+        connection: Callable[[], Connection],
+        roots: Callable[[str], list[str]],
+        sessions: Callable[[], Sequence[str]] = lambda: (),
+    ) -> Loan:
+        """Lend to one agent; `roots` gives a session's folders, `sessions` the ids of those that are open."""
+        return Loan(self, connection, roots, sessions)
 
     def terminal(self, id: str) -> Terminal | None:
         """A terminal by its id, to show what it wrote; also for a while after the agent released it."""
-        return self._shown.get(id)
+        return self.shown.get(id)
+
+    def show(self, terminal: Terminal) -> None:
+        """Remember a terminal, to be shown."""
+        self.shown[terminal.id] = terminal
+        if len(self.shown) > SHOWN:
+            del self.shown[next(iter(self.shown))]
+
+
+class Loan:
+    """What one agent has borrowed: the files, watches and terminals of its sessions."""
+
+    def __init__(
+        self,
+        lending: Lending,
+        connection: Callable[[], Connection],
+        roots: Callable[[str], list[str]],
+        sessions: Callable[[], Sequence[str]],
+    ) -> None:
+        self.lending = lending
+        self.connection = connection
+        self.roots = roots
+        self._sessions = sessions
+        self.files = FileCalls(self)
+        self.terminals = TerminalCalls(self)
+
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of what is lent."""
+        served: dict[str, Callable[[Any], Any]] = {}
+        if self.lending.lends_files:
+            served |= self.files.served(self.lending.beyond)
+        if self.lending.lends_terminals:
+            served |= self.terminals.served()
+        return {method: answering(function) for method, function in served.items()}
+
+    def session_of(self, params: Any) -> str:
+        """The session that a call is for; it may go unsaid while only one is open."""
+        if isinstance(params.session_id, str) and params.session_id:
+            return params.session_id
+        known = self._sessions()
+        if len(known) != 1:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, f"{len(known)} sessions are open: the call must name its sessionId"
+            )
+        return known[0]
+
+    async def ask(self, operation: str, resource: str, session_id: str, **more: Any) -> None:
+        """Have a use approved, or raise permission_denied."""
+        question = Question(operation=operation, resource=resource, session_id=session_id, **more)
+        approved = self.lending.approve(question)
+        if not (await approved if isinstance(approved, Awaitable) else approved):
+            raise ProtocolError(Kind.PERMISSION_DENIED, f"the user did not allow to {operation} {resource}")
+
+    async def end(self, session_id: str) -> None:
+        """A session is over: its watches and terminals end."""
+        self.files.end(session_id)
+        await self.terminals.end(session_id)
+
+    def lost(self) -> None:
+        """The agent is gone: there is nobody to tell of changes."""
+        self.files.close()
 
     async def close(self) -> None:
-        """End every terminal."""
-        await asyncio.gather(*(terminals.close() for terminals in self._terminals.values()))
-
-    async def _leave_for(self, question: Question) -> None:
-        approved = self._approve(question)
-        if not (await approved if isinstance(approved, Awaitable) else approved):
-            raise ProtocolError(
-                Kind.PERMISSION_DENIED, f"the user did not allow to {question.operation} {question.resource}"
-            )
-
-    # --- files ------------------------------------------------------------------------------------------------
-
-    def _open_files(self, session_id: str) -> Any:
-        if session_id not in self._files:
-            from dragoman.workspace.files import Files
-
-            roots = self._roots(session_id)
-            self._files[session_id] = Files(roots, protected=self._protected(roots))
-        return self._files[session_id]
-
-    async def _read(self, params: Any) -> ReadTextFileResult:
-        files = self._open_files(params.session_id)
-        where = files.resolve(params.path)
-        await self._leave_for(
-            Question(operation="read", resource=where, session_id=params.session_id, named=params.path)
-        )
-        encoding = _side(params).get("encoding", "utf-8")
-        try:
-            page = await asyncio.to_thread(
-                files.read_page, params.path, params.line or None, _number(params.limit), encoding
-            )
-        except ProtocolError as error:
-            if self.missing_file_is_empty and error.kind == Kind.RESOURCE_NOT_FOUND:
-                return ReadTextFileResult(content="")
-            raise
-        side = {"encoding": encoding, "totalLines": page.total_lines, "truncated": page.truncated}
-        return ReadTextFileResult(content=page.text, meta=_noted(params, side))
-
-    async def _write(self, params: Any) -> WriteTextFileResult:
-        files = self._open_files(params.session_id)
-        where = files.resolve(params.path)
-        await self._leave_for(
-            Question(
-                operation="write",
-                resource=where,
-                session_id=params.session_id,
-                text=params.content,
-                named=params.path,
-            )
-        )
-        side = _side(params)
-        written = await asyncio.to_thread(
-            files.write_text,
-            params.path,
-            params.content,
-            side.get("encoding", "utf-8"),
-            create_directories=side.get("createDirectories", False),
-            overwrite=side.get("overwrite", True),
-        )
-        told = {"bytesWritten": written.bytes_written, "created": written.created}
-        return WriteTextFileResult(meta=_noted(params, told))
-
-    # --- terminals --------------------------------------------------------------------------------------------
-
-    def _open_terminals(self, session_id: str) -> Any:
-        if session_id not in self._terminals:
-            from dragoman.workspace.terminals import Terminals
-
-            self._terminals[session_id] = Terminals(self._roots(session_id))
-        return self._terminals[session_id]
-
-    async def _create(self, params: Any) -> CreateTerminalResult:
-        line = shlex.join([params.command, *(params.args or ())]) if params.args else params.command
-        terminals = self._open_terminals(params.session_id)
-        env = {pair.name: pair.value for pair in params.env or ()}
-        await self._leave_for(Question(operation="execute", resource=line, session_id=params.session_id, env=env))
-        side = _side(params)
-        timeout = side.get("timeout")
-        terminal = await terminals.create(
-            params.command,
-            params.args or (),
-            params.cwd or None,
-            env,
-            _number(params.output_byte_limit),
-            timeout / 1000 if isinstance(timeout, int | float) else None,
-            apart=side.get("streams") is True,
-        )
-        self._shown[terminal.id] = terminal
-        if len(self._shown) > SHOWN:
-            del self._shown[next(iter(self._shown))]
-        return CreateTerminalResult(terminal_id=terminal.id, meta=_noted(params, {"pid": terminal.pid}))
-
-    def _terminal(self, params: Any) -> Any:
-        return self._open_terminals(params.session_id).get(params.terminal_id)
-
-    def _output(self, params: Any) -> TerminalOutputResult:
-        terminal = self._terminal(params)
-        text, truncated, ended = terminal.output()
-        status: Any = UNSET
-        if ended is not None:
-            status = TerminalExitStatus(exit_code=ended.code, signal=ended.signal)
-        streams = terminal.streams()
-        apart = {SIDE: {"streams": streams}} if streams else UNSET
-        return TerminalOutputResult(output=text, truncated=truncated, exit_status=status, meta=apart)
-
-    async def _wait(self, params: Any) -> WaitForExitResult:
-        terminal = self._terminal(params)
-        ended = await terminal.wait()
-        late = _noted(params, {"timedOut": True}) if terminal.timed_out else UNSET
-        return WaitForExitResult(exit_code=ended.code, signal=ended.signal, meta=late)
-
-    def _kill(self, params: Any) -> KillTerminalResult:
-        side = _side(params)
-        killed = self._terminal(params).kill(side.get("signal", "SIGTERM"), bool(side.get("force", False)))
-        return KillTerminalResult(meta=UNSET if killed else _noted(params, {"killed": False}))
-
-    async def _release(self, params: Any) -> ReleaseTerminalResult:
-        await self._terminal(params).release()
-        return ReleaseTerminalResult()
-
-
-def _side(params: Any) -> dict[str, Any]:
-    meta = params.meta or {}
-    side = meta.get(SIDE)
-    return side if isinstance(side, dict) else {}
-
-
-def _noted(params: Any, told: dict[str, Any]) -> Any:
-    """Side data for a peer whose dialect wants it; official answers stay official."""
-    return {SIDE: told} if _side(params) else UNSET
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
+        """Take everything back."""
+        self.files.close()
+        await asyncio.shield(self.terminals.close())
