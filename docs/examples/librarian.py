@@ -1,0 +1,32 @@
+"""An agent that follows its sessions through their life, and takes instructions for each of them."""
+
+from dragoman import Agent, Session, Turn
+
+agent = Agent("librarian", version="1.0", system_prompt="override", unstable=True)
+
+
+@agent.opened
+async def opened(session: Session) -> None:
+    session.state["pages"] = []
+
+
+@agent.forked
+async def forked(session: Session, origin: Session) -> None:
+    session.state["pages"] = list(origin.state["pages"])
+
+
+@agent.deleted
+def deleted(session: Session) -> None:
+    session.state.clear()
+
+
+@agent.prompt
+async def answer(turn: Turn) -> None:
+    pages = turn.session.state["pages"]
+    pages.append(turn.text)
+    instructed = turn.session.system_prompt or "none"
+    await turn.say(f"{len(pages)} pages in {len(turn.session.roots)} folders; instructions: {instructed}")
+
+
+if __name__ == "__main__":
+    agent.run()
