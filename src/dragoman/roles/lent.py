@@ -1,4 +1,4 @@
-"""Files and terminals as an agent uses them: the client's when it lends them, the agent's own when it does not.
+"""Terminals as an agent uses them: the client's when it lends them, the agent's own when it does not.
 
 The agent's own are confined to the session's folders exactly as a client would confine them. Above are turns; below
 are the connection and the workspace.
@@ -6,16 +6,16 @@ are the connection and the workspace.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.fs import ReadTextFileParams, WriteTextFileParams
+from dragoman.roles.lent_files import LentFiles as LentFiles
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
     CreateTerminalParams,
@@ -27,44 +27,6 @@ from dragoman.schema.terminal import (
 
 # Some clients never answer a wait for a command that was killed (peers.md 30); its output then says how it ended.
 KILLED = 5.0
-
-
-class LentFiles:
-    """Reading and writing text files in the session's folders."""
-
-    def __init__(self, connection: Connection, session_id: str, roots: Sequence[str]) -> None:
-        self._connection = connection
-        self._session = session_id
-        self._roots = list(roots)
-        self._own: Any = None
-
-    async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
-        """The text of a file, or `limit` lines from `line` (1-based) on."""
-        if not self._connection.offers("client.fs.readTextFile"):
-            return await asyncio.to_thread(self._files().read_text, path, line, limit)
-        params = ReadTextFileParams(
-            session_id=self._session,
-            path=path,
-            line=UNSET if line is None else line,
-            limit=UNSET if limit is None else limit,
-        )
-        result = await self._connection.request("fs/read_text_file", params)
-        return str(result.content)
-
-    async def write(self, path: str, text: str) -> None:
-        """Make the file hold exactly this text; it is created when missing."""
-        if not self._connection.offers("client.fs.writeTextFile"):
-            await asyncio.to_thread(self._files().write_text, path, text)
-            return
-        params = WriteTextFileParams(session_id=self._session, path=path, content=text)
-        await self._connection.request("fs/write_text_file", params)
-
-    def _files(self) -> Any:
-        if self._own is None:
-            from dragoman.workspace.files import Files
-
-            self._own = Files(self._roots)
-        return self._own
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +60,15 @@ class LentTerminals:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         limit: int | None = None,
+        size: tuple[int, int] | None = None,
     ) -> LentTerminal:
-        """Start a command; release the terminal when done with it (`async with` does)."""
+        """Start a command; release the terminal when done with it (`async with` does).
+
+        With a `size` (rows, columns) it runs in a real terminal, which a client must offer and its dialect can say.
+        """
         if not self.lent:
-            own = await self._terminals().create(command, args, cwd, env, limit)
+            real: dict[str, Any] = {} if size is None else {"pty": True, "rows": size[0], "columns": size[1]}
+            own = await self._terminals().create(command, args, cwd, env, limit, **real)
             return LentTerminal(own.id, None, self._session, own)
         params = CreateTerminalParams(
             session_id=self._session,
@@ -111,8 +78,23 @@ class LentTerminals:
             env=[NameValue(name=name, value=value) for name, value in (env or {}).items()] or UNSET,
             output_byte_limit=UNSET if limit is None else limit,
         )
+        if size is not None:
+            params = self._interactive(params, *size)
         result = await self._connection.request("terminal/create", params)
         return LentTerminal(result.terminal_id, self._connection, self._session, None)
+
+    def _interactive(self, params: CreateTerminalParams, rows: int, columns: int) -> CreateTerminalParams:
+        """The same with a real terminal; what a peer says beside official v1 is not believed, so only in the draft."""
+        speech = self._connection.speech
+        said = speech is not None and speech.dialect.name == "draft"
+        if not said or not self._connection.offers("client._meta.dragoman.terminal.interactive"):
+            raise ProtocolError(
+                Kind.CAPABILITY_UNSUPPORTED,
+                "the client has no interactive terminals to lend",
+                {"capability": "terminal.interactive"},
+            )
+        told: CreateTerminalParams = noted(params, interactive=True, rows=rows, columns=columns)
+        return told
 
     async def run(self, command: str, args: Sequence[str] = (), **options: Any) -> Finished:
         """Run a command to its end and give what it printed."""

@@ -191,6 +191,14 @@ class AgentLedger(Ledger):
         """A call without a session, passed on with it."""
         return (yield Pass(self._placed(params)))
 
+    def write_files(self, params: Any) -> Flow:
+        """fs/write_files: every one of its paths may be relative."""
+        params = self._placed(params)
+        page = self.book.find(params.session_id)
+        cwd = page.cwd if page is not None else self.settings.cwd
+        files = [msgspec.structs.replace(file, path=posixpath.join(cwd, file.path)) for file in params.files]
+        return (yield Pass(msgspec.structs.replace(params, files=files)))
+
     def write(self, params: Any) -> Flow:
         """fs/write_text_file: `overwrite: false` is a read first; the draft wants to hear what was written (24)."""
         params = self._placed(params)
@@ -314,6 +322,7 @@ class AgentLedger(Ledger):
         "fs/list_directory": placed,
         "fs/create_directory": placed,
         "fs/watch": placed,
+        "fs/write_files": write_files,
         "terminal/create": create_terminal,
         "terminal/output": placed,
         "terminal/wait_for_exit": wait,

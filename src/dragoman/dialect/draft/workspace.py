@@ -18,7 +18,10 @@ READ: Final = Row(names={"startLine": "line"}, side=("encoding",), inferred=_NO_
 READ_RESULT: Final = Row(side=("encoding", "totalLines", "truncated"), defaults={"encoding": "utf-8"})
 WRITE: Final = Row(side=("encoding", "createDirectories", "overwrite"), inferred=_NO_SESSION, unsaid=("sessionId",))
 WRITTEN: Final = Row(side=("bytesWritten", "created"))
-CREATE: Final = Row(side=("timeout",), inferred=_NO_SESSION, unsaid=("sessionId", "outputByteLimit"))
+# Section 10.2 has interactive terminals and no word to ask for one: `interactive`, `rows` and `columns` are ours.
+CREATE: Final = Row(
+    side=("timeout", "interactive", "rows", "columns"), inferred=_NO_SESSION, unsaid=("sessionId", "outputByteLimit")
+)
 CREATED: Final = Row(side=("pid",))
 PUSH: Final = Row(inferred=_NO_SESSION, unsaid=("sessionId",))
 POLL: Final = Row(inferred=_NO_SESSION)  # v1's own call: a session that was said stays

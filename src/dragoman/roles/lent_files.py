@@ -1,0 +1,166 @@
+"""Files as an agent uses them: the client's, call by call as far as it lends them, the agent's own otherwise.
+
+The agent's own are confined to the session's folders exactly as a client would confine them. Text, bytes, listings,
+folders, watches, several files at once. Above are turns; below are the connection and the workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from dragoman.engine.connection import Connection
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.lent_watch import LentWatch
+from dragoman.schema.fs import (
+    CreateDirectoryParams,
+    FileToWrite,
+    ListDirectoryParams,
+    ReadBinaryFileParams,
+    ReadTextFileParams,
+    WriteBinaryFileParams,
+    WriteFilesParams,
+    WriteTextFileParams,
+)
+from dragoman.workspace.listing import Entry, Listing
+
+if TYPE_CHECKING:
+    from dragoman.workspace.files import Files
+
+# What a client offers beyond text is named here, in every dialect (reference 5.17).
+BEYOND = "client._meta.dragoman.fs."
+
+
+class LentFiles:
+    """The files in the session's folders."""
+
+    def __init__(self, connection: Connection, session_id: str, roots: Sequence[str]) -> None:
+        self._connection = connection
+        self._session = session_id
+        self._roots = list(roots)
+        self._own: Files | None = None
+
+    async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
+        """The text of a file, or `limit` lines from `line` (1-based) on."""
+        if not self._connection.offers("client.fs.readTextFile"):
+            return await asyncio.to_thread(self._files().read_text, path, line, limit)
+        params = ReadTextFileParams(
+            session_id=self._session,
+            path=path,
+            line=UNSET if line is None else line,
+            limit=UNSET if limit is None else limit,
+        )
+        result = await self._connection.request("fs/read_text_file", params)
+        return str(result.content)
+
+    async def write(self, path: str, text: str) -> None:
+        """Make the file hold exactly this text; it is created when missing."""
+        if not self._connection.offers("client.fs.writeTextFile"):
+            await asyncio.to_thread(self._files().write_text, path, text)
+            return
+        params = WriteTextFileParams(session_id=self._session, path=path, content=text)
+        await self._connection.request("fs/write_text_file", params)
+
+    async def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file from `offset` on: `length` of them, or all; large files come in several pieces."""
+        found = bytearray()
+        while True:
+            wanted = None if length is None else length - len(found)
+            data, is_more = await self._read_piece(path, offset + len(found), wanted)
+            found += data
+            if not is_more or not data or (length is not None and len(found) >= length):
+                return bytes(found)
+
+    async def _read_piece(self, path: str, offset: int, length: int | None) -> tuple[bytes, bool]:
+        if not self._connection.offers(BEYOND + "binary"):
+            data, _, is_more = await asyncio.to_thread(self._files().read_bytes, path, offset, length)
+            return data, is_more
+        params = ReadBinaryFileParams(
+            session_id=self._session, path=path, offset=offset or UNSET, length=UNSET if length is None else length
+        )
+        result = await self._connection.request("fs/read_binary_file", params)
+        try:
+            return base64.b64decode(result.data, validate=True), result.truncated is True
+        except (binascii.Error, ValueError):
+            raise ProtocolError(Kind.INTERNAL_ERROR, f"the client sent {path} as something that is no base64") from None
+
+    async def write_bytes(
+        self, path: str, data: bytes, *, create_directories: bool = False, overwrite: bool = True
+    ) -> bool:
+        """Make the file hold exactly these bytes; whether it is new."""
+        if not self._connection.offers(BEYOND + "binary"):
+            written = await asyncio.to_thread(
+                self._files().write_bytes, path, data, create_directories=create_directories, overwrite=overwrite
+            )
+            return written.created
+        params = WriteBinaryFileParams(
+            session_id=self._session,
+            path=path,
+            data=base64.b64encode(data).decode("ascii"),
+            create_directories=create_directories or UNSET,
+            overwrite=UNSET if overwrite else False,
+        )
+        result = await self._connection.request("fs/write_binary_file", params)
+        return bool(result.created)
+
+    async def list(self, path: str, *, recursive: bool = False, limit: int | None = None) -> Listing:
+        """What lies in a folder, and with `recursive` below it."""
+        if not self._connection.offers(BEYOND + "list"):
+            return await asyncio.to_thread(self._files().list, path, recursive, limit)
+        params = ListDirectoryParams(
+            session_id=self._session,
+            path=path,
+            recursive=recursive or UNSET,
+            limit=UNSET if limit is None else limit,
+        )
+        result = await self._connection.request("fs/list_directory", params)
+        return Listing([_entry(entry) for entry in result.entries], result.truncated is True)
+
+    async def make_directory(self, path: str, *, parents: bool = False) -> bool:
+        """Make a folder, and those before it with `parents`; False when it was there."""
+        if not self._connection.offers(BEYOND + "createDirectory"):
+            return await asyncio.to_thread(self._files().make_directory, path, parents=parents)
+        params = CreateDirectoryParams(session_id=self._session, path=path, parents=parents or UNSET)
+        result = await self._connection.request("fs/create_directory", params)
+        return bool(result.created)
+
+    async def write_many(self, files: Mapping[str, str | bytes], *, create_directories: bool = False) -> int:
+        """Write all these files or none; gives the number of bytes."""
+        if not self._connection.offers(BEYOND + "atomic"):
+            own, wanted = self._files(), list(files.items())
+            return await asyncio.to_thread(own.write_many, wanted, create_directories=create_directories)
+        params = WriteFilesParams(
+            session_id=self._session,
+            files=[_file(path, content) for path, content in files.items()],
+            create_directories=create_directories or UNSET,
+        )
+        result = await self._connection.request("fs/write_files", params)
+        return int(result.bytes_written)
+
+    def watch(self, path: str, *, recursive: bool = False) -> LentWatch:
+        """Watch a folder or file: `async with turn.files.watch(path) as watch: async for changes in watch: ...`."""
+        own = None if self._connection.offers(BEYOND + "watch") else self._files()
+        return LentWatch(self._connection, self._session, path, recursive, own)
+
+    def _files(self) -> Files:
+        if self._own is None:
+            from dragoman.workspace.files import Files
+
+            self._own = Files(self._roots)
+        return self._own
+
+
+def _entry(entry: Any) -> Entry:
+    size = entry.size if isinstance(entry.size, int) else None
+    return Entry(entry.name, entry.type, size, entry.modified_at if isinstance(entry.modified_at, str) else "")
+
+
+def _file(path: str, content: str | bytes) -> FileToWrite:
+    if isinstance(content, str):
+        return FileToWrite(path=path, content=content)
+    return FileToWrite(path=path, data=base64.b64encode(content).decode("ascii"))
