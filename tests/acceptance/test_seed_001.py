@@ -1,0 +1,752 @@
+"""What the overview of official v1 asks for, item by item: raw frames of both ends, and commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, Lending, ProtocolError, Turn
+from dragoman.schema.auth import AuthMethod
+from dragoman.schema.config import SessionMode
+from dragoman.schema.initialize import AgentCapabilities, ClientCapabilities
+from dragoman.schema.plan import PlanEntry
+from dragoman.schema.update import AgentMessageChunk, AvailableCommand
+from dragoman.testing import ScriptedPeer
+from tests.acceptance.official import (
+    ALL,
+    CWD,
+    SESSION,
+    begin,
+    hello,
+    hold,
+    introduction,
+    open_session,
+    prompt,
+    said,
+    text,
+)
+from tests.acceptance.wire import Child, Json, acting, agent_played, call, client_of, note, result, run, serve
+
+MODES = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
+
+
+async def greet(turn: Turn) -> None:
+    await turn.say("Hello!")
+
+
+@pytest.mark.item("001-01")
+def test_requests_are_answered_under_their_id_and_notifications_are_not() -> None:
+    """Ids come back as they were, whatever they are; what has no id gets no answer; both ends send both kinds."""
+    agent = Agent("a", version="1")
+
+    async def read(turn: Turn) -> None:
+        await turn.say(await turn.files.read(f"{CWD}/a"))
+
+    agent.prompt(acting(read=read))
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            answer = await peer.request(0, "initialize", hello())
+            assert set(answer) == {"jsonrpc", "id", "result"}
+            opened = await peer.request("a text", "session/new", {"cwd": CWD, "mcpServers": []})
+            session = opened["result"]["sessionId"]
+            peer.send(note("session/cancel", {"sessionId": session}))
+            peer.send(note("_example/unknown", {}))
+            peer.send(call(7, "session/prompt", prompt(session, "read")))
+            asked = await peer.receive()  # the next thing said is no answer to a notification
+            assert set(asked) == {"jsonrpc", "id", "method", "params"}
+            assert asked["method"] == "fs/read_text_file"
+            peer.send(result(asked, {"content": "text"}))
+            update = await peer.receive()
+            assert set(update) == {"jsonrpc", "method", "params"}
+            assert await peer.receive() == result(7, {"stopReason": "end_turn"})
+            assert {frame["jsonrpc"] for frame in peer.heard} == {"2.0"}
+
+    run(talk())
+
+
+@pytest.mark.item("001-02")
+def test_the_whole_flow_runs_from_initialize_to_the_stop_reason(tmp_path: Path) -> None:
+    """One process: initialize, authenticate, new session, a turn with updates, a question and a file, cancel, load."""
+
+    async def talk() -> None:
+        async with Child("agent", "everything") as agent:
+            await agent.request(1, "initialize", hello())
+            assert await agent.request(2, "authenticate", {"methodId": "any"}) == result(2, {})
+            session = (await agent.request(3, "session/new", {"cwd": str(tmp_path), "mcpServers": []}))["result"][
+                "sessionId"
+            ]
+            agent.send(call(4, "session/prompt", prompt(session, "/write note.txt hello")))
+            seen: list[str] = []
+            while True:
+                frame = await agent.receive()
+                seen.append(frame.get("method", "answer"))
+                if frame.get("method") == "session/request_permission":
+                    chosen = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+                    agent.send(result(frame, chosen))
+                elif frame.get("method") == "fs/write_text_file":
+                    assert frame["params"] == {
+                        "sessionId": session,
+                        "path": str(tmp_path / "note.txt"),
+                        "content": "hello",
+                    }
+                    agent.send(result(frame, {}))
+                elif frame.get("method") == "fs/read_text_file":
+                    agent.send({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32002, "message": "none"}})
+                elif "method" not in frame:
+                    break
+            assert frame == result(4, {"stopReason": "end_turn"})
+            assert seen.index("session/update") < seen.index("session/request_permission")
+            assert seen.index("session/request_permission") < seen.index("fs/write_text_file")
+            agent.send(call(5, "session/prompt", prompt(session, "/slow 300")))
+            await agent.receive()
+            agent.send(note("session/cancel", {"sessionId": session}))
+            assert (await agent.until(5))[-1] == result(5, {"stopReason": "cancelled"})
+            agent.send(call(6, "session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}))
+            *told, answer = await agent.until(6)
+            kinds = [frame["params"]["update"]["sessionUpdate"] for frame in told]
+            assert kinds[0] == "user_message_chunk"
+            assert "tool_call" in kinds
+            assert "result" in answer
+
+    run(talk())
+
+
+@pytest.mark.item("001-03")
+def test_the_plainest_agent_has_the_four_methods_that_every_agent_has() -> None:
+    """An author who wrote nothing but the prompt function serves initialize, authenticate, session/new and prompt."""
+    agent = Agent("a")
+    agent.prompt(greet)
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            introduced = (await peer.request(1, "initialize", hello()))["result"]
+            assert introduced["protocolVersion"] == 1
+            assert await peer.request(2, "authenticate", {"methodId": "any"}) == result(2, {})
+            opened = await peer.request(3, "session/new", {"cwd": CWD, "mcpServers": []})
+            assert set(opened["result"]) == {"sessionId"}
+            answer = await peer.request(4, "session/prompt", prompt(opened["result"]["sessionId"], "hi"))
+            assert answer == result(4, {"stopReason": "end_turn"})
+
+    run(talk())
+
+
+@pytest.mark.item("001-04")
+@pytest.mark.parametrize("is_open", [True, False])
+def test_session_load_exists_where_it_was_announced(is_open: bool) -> None:
+    """Our agent serves it, or answers that there is no such method; our client sends it, or refuses to."""
+    agent = Agent("a", version="1", capabilities=None if is_open else AgentCapabilities(load_session=False))
+    agent.prompt(greet)
+    params = {"sessionId": SESSION, "cwd": CWD, "mcpServers": []}
+
+    async def serving() -> None:
+        async with client_of(agent) as peer:
+            told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+            assert told.get("loadSession", False) is is_open
+            session = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": []}))["result"]["sessionId"]
+            answer = await peer.request(3, "session/load", {**params, "sessionId": session})
+            assert answer.get("error", {}).get("code") == (None if is_open else -32601)
+
+    async def part(peer: ScriptedPeer) -> None:
+        await serve(peer, "initialize", introduction(loadSession=is_open))
+        if is_open:
+            assert (await serve(peer, "session/load", {}))["params"] == params
+        assert await peer.expect(method="_done")  # had anything else been sent, it would come first
+
+    async def connecting() -> None:
+        async with agent_played(part) as remote:
+            if is_open:
+                await remote.load(SESSION, CWD)
+            else:
+                with pytest.raises(ProtocolError) as caught:
+                    await remote.load(SESSION, CWD)
+                assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+            remote.notify("_done", {})
+
+    run(serving())
+    run(connecting())
+
+
+@pytest.mark.item("001-04")
+@pytest.mark.parametrize("modes", [MODES, []])
+def test_session_set_mode_exists_where_there_are_modes(modes: list[SessionMode]) -> None:
+    """The answer is {} and the mode another; without modes there is no such method, and unknown modes are refused."""
+    agent = Agent("a", version="1", modes=modes)
+
+    async def tell(turn: Turn) -> None:
+        await turn.say(str(turn.session.mode))
+
+    agent.prompt(acting(tell=tell))
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            session = await begin(peer)
+            told = peer.heard[-1]["result"].get("modes")
+            answer = await peer.request(3, "session/set_mode", {"sessionId": session, "modeId": "code"})
+            if not modes:
+                assert told is None
+                assert answer["error"]["code"] == -32601
+                return
+            assert told == {
+                "currentModeId": "ask",
+                "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
+            }
+            assert answer == result(3, {})
+            assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "code"
+            unknown = await peer.request(4, "session/set_mode", {"sessionId": session, "modeId": "fly"})
+            assert unknown["error"]["code"] == -32602
+
+    run(talk())
+
+
+@pytest.mark.item("001-05")
+def test_our_client_cancels_by_a_notification_and_expects_no_answer() -> None:
+    """The frame has no id; the turn ends with the answer to its prompt."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await open_session(peer)
+        asked = await peer.expect(method="session/prompt")
+        assert await peer.receive() == note("session/cancel", {"sessionId": SESSION})
+        peer.send(result(asked, {"stopReason": "cancelled"}))
+
+    async def talk() -> None:
+        async with agent_played(part) as remote:
+            session = await remote.open(CWD)
+            async with session.prompt("go") as turn:
+                turn.cancel()
+            assert turn.stop_reason == "cancelled"
+
+    run(talk())
+
+
+OPTIONS = [
+    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+]
+
+
+@pytest.mark.item("001-06")
+@pytest.mark.parametrize(("permission", "chosen"), [("deny", "no"), ("allow", "yes"), (lambda _: "yes", "yes")])
+def test_every_client_answers_requests_for_permission(permission: Any, chosen: str) -> None:
+    """Also one that was told nothing about it, which answers no; the outcome names the option."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await open_session(peer)
+        asked = await peer.expect(method="session/prompt")
+        params = {"sessionId": SESSION, "toolCall": {"toolCallId": "t", "title": "Do it"}, "options": OPTIONS}
+        answer = await peer.request(9, "session/request_permission", params)
+        assert answer == result(9, {"outcome": {"outcome": "selected", "optionId": chosen}})
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def talk() -> None:
+        options = {} if permission == "deny" else {"permission": permission}
+        async with agent_played(part, **options) as remote:
+            await (await remote.open(CWD)).ask("go")
+
+    run(talk())
+
+
+LENT: dict[str, tuple[Json, str, Json]] = {
+    "read": ({"fs": {"readTextFile": True}}, "fs/read_text_file", {"content": "x"}),
+    "write": ({"fs": {"writeTextFile": True}}, "fs/write_text_file", {}),
+    "terminal": ({"terminal": True}, "terminal/create", {"terminalId": "t"}),
+}
+TERMINAL = ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release")
+
+
+@pytest.mark.item("001-07")
+@pytest.mark.parametrize("only", LENT)
+def test_files_and_terminals_are_each_behind_the_capability_that_announces_them(only: str) -> None:
+    """Of a client that lends one of three, our agent asks that one; where it is not lent nothing is sent."""
+    params = {"path": f"{CWD}/a", "content": "x", "command": "ls", "terminalId": "t"}
+
+    async def try_all(turn: Turn) -> None:
+        for method in (*(method for _, method, _ in LENT.values()), *TERMINAL):
+            try:
+                await turn.session.request(method, {"sessionId": turn.session.id, **params})
+            except ProtocolError as refusal:
+                await turn.say(f"{method} {refusal.kind}")
+
+    agent = Agent("a", version="1")
+    agent.prompt(acting(try_all=try_all))
+    capabilities, method, answer = LENT[only]
+    lent = [method, *TERMINAL] if only == "terminal" else [method]
+    answers: Json = {method: answer, "terminal/output": {"output": "", "truncated": False}}
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            session = await begin(peer, capabilities)
+            peer.send(call(3, "session/prompt", prompt(session, "try_all")))
+            asked, refused = [], []
+            while "result" not in (frame := await peer.receive()):
+                if "id" in frame:
+                    asked.append(frame["method"])
+                    peer.send(result(frame, answers.get(frame["method"], {})))
+                else:
+                    refused.append(frame["params"]["update"]["content"]["text"])
+            everything = {method for _, method, _ in LENT.values()} | set(TERMINAL)
+            assert asked == lent
+            assert set(refused) == {f"{name} capability_unsupported" for name in everything - set(lent)}
+
+    run(talk())
+
+
+@pytest.mark.item("001-07")
+@pytest.mark.parametrize("lends", [True, False])
+def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_path: Path, lends: bool) -> None:
+    """All seven calls work where they were announced; where they were not there is no such method."""
+    (tmp_path / "a").write_text("one\ntwo\n")
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await serve(peer, "initialize", introduction())
+        told = asked["params"]["clientCapabilities"]
+        assert told["fs"] == {"readTextFile": lends, "writeTextFile": lends}
+        assert told["terminal"] is lends
+        await serve(peer, "session/new", {"sessionId": SESSION})
+        path, answers = str(tmp_path / "a"), []
+        calls: list[tuple[str, Json]] = [
+            ("fs/read_text_file", {"path": path, "line": 2, "limit": 1}),
+            ("fs/write_text_file", {"path": path, "content": "new"}),
+            ("terminal/create", {"command": "printf", "args": ["%s", "out"], "cwd": str(tmp_path)}),
+        ]
+        for method, params in calls:
+            answers.append(await peer.request(method, method, {"sessionId": SESSION, **params}))
+        handle = {"sessionId": SESSION, **answers[-1].get("result", {"terminalId": "t"})}
+        for method in ("wait_for_exit", "output", "kill", "release"):
+            answers.append(await peer.request(method, f"terminal/{method}", handle))
+        if not lends:
+            assert {answer["error"]["code"] for answer in answers} == {-32601}
+            return
+        results = [answer["result"] for answer in answers]
+        assert results[0] == {"content": "two"}
+        assert results[1] == {}
+        assert results[3] == {"exitCode": 0, "signal": None}
+        assert results[4] == {
+            "output": "out",
+            "truncated": False,
+            "exitStatus": {"exitCode": 0, "signal": None},
+        }
+        assert results[5:] == [{}, {}]
+
+    async def talk() -> None:
+        async with agent_played(part, lend=Lending() if lends else None) as remote:
+            await remote.open(str(tmp_path))
+
+    run(talk())
+    assert (tmp_path / "a").read_text() == ("new" if lends else "one\ntwo\n")
+
+
+@pytest.mark.item("001-08")
+def test_session_update_carries_every_kind_the_overview_names() -> None:
+    """The three chunks, tool calls and their changes, plans, commands and modes, as our agent says them."""
+    commands = [AvailableCommand(name="plan", description="Make a plan")]
+    agent = Agent("a", version="1", modes=MODES, commands=commands)
+
+    async def all_(turn: Turn) -> None:
+        await turn.think("Hm.")
+        await turn.say("Hello")
+        await turn.plan(PlanEntry(content="Look", priority="high", status="in_progress"))
+        async with turn.tool("Read a", kind="read", input={"path": "/a"}, paths=["/a"], id="call_1") as tool:
+            await tool.text("text")
+        await turn.mode("code")
+
+    agent.prompt(acting(all=all_))
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            session = await begin(peer)
+            update = (await peer.expect(method="session/update"))["params"]["update"]
+            assert update == {
+                "sessionUpdate": "available_commands_update",
+                "availableCommands": [{"name": "plan", "description": "Make a plan"}],
+            }
+            updates, _ = await said(peer, session, "all")
+            assert updates == [
+                {"sessionUpdate": "agent_thought_chunk", "content": text("Hm.")},
+                {"sessionUpdate": "agent_message_chunk", "content": text("Hello")},
+                {
+                    "sessionUpdate": "plan",
+                    "entries": [{"content": "Look", "priority": "high", "status": "in_progress"}],
+                },
+                {
+                    "sessionUpdate": "tool_call",
+                    "toolCallId": "call_1",
+                    "title": "Read a",
+                    "kind": "read",
+                    "status": "pending",
+                    "locations": [{"path": "/a"}],
+                    "rawInput": {"path": "/a"},
+                },
+                {
+                    "sessionUpdate": "tool_call_update",
+                    "toolCallId": "call_1",
+                    "status": "in_progress",
+                    "content": [{"type": "content", "content": text("text")}],
+                },
+                {"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed"},
+                {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
+            ]
+            start = len(peer.heard)
+            await peer.request(5, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
+            first = peer.heard[start]["params"]["update"]
+            assert first == {"sessionUpdate": "user_message_chunk", "content": text("all")}
+
+    run(talk())
+
+
+@pytest.mark.item("001-09")
+def test_paths_are_absolute_and_lines_count_from_one_on_the_wire(tmp_path: Path) -> None:
+    """A relative path or folder is refused at either end, and so is a line before the first."""
+    (tmp_path / "a").write_text("one\ntwo\n")
+
+    async def part(peer: ScriptedPeer) -> None:
+        await open_session(peer)
+
+        async def ask(method: str, **params: Json) -> Json:
+            return await peer.request(9, method, {"sessionId": SESSION, **params})
+
+        path = str(tmp_path / "a")
+        assert (await ask("fs/read_text_file", path=path, line=1, limit=1))["result"] == {"content": "one"}
+        for method, params in (
+            ("fs/read_text_file", {"path": "a"}),
+            ("fs/write_text_file", {"path": "./a", "content": "x"}),
+            ("terminal/create", {"command": "true", "cwd": "."}),
+            ("fs/read_text_file", {"path": path, "line": -1}),
+        ):
+            assert (await ask(method, **params))["error"]["code"] == -32602, (method, params)
+
+    async def connecting() -> None:
+        async with agent_played(part, lend=Lending()) as remote:
+            await remote.open(str(tmp_path))
+
+    agent = Agent("a", version="1")
+    agent.prompt(greet)
+
+    async def serving() -> None:
+        async with client_of(agent) as peer:
+            session = await begin(peer)
+            for method, params in (
+                ("session/new", {"cwd": "project"}),
+                ("session/new", {"cwd": CWD, "additionalDirectories": ["../other"]}),
+                ("session/load", {"cwd": ".", "sessionId": session}),
+                ("session/resume", {"cwd": "~", "sessionId": session}),
+            ):
+                answer = await peer.request(3, method, {"mcpServers": [], **params})
+                assert answer["error"]["code"] == -32602, (method, params)
+
+    run(connecting())
+    run(serving())
+
+
+@pytest.mark.item("001-10")
+def test_a_request_gets_a_result_or_an_error_and_a_notification_never_anything() -> None:
+    """Wrong requests get code and message; wrong notifications, known or not, get silence; the connection lives."""
+
+    async def talk() -> None:
+        async with Child("agent", "everything") as agent:
+            await agent.request(1, "initialize", hello())
+            for id, method, params in (
+                (2, "session/prompt", {"sessionId": 5}),
+                (3, "session/prompt", prompt("nobody", "hi")),
+                (4, "no/such/method", None),
+                (5, "session/new", []),
+            ):
+                answer = await agent.request(id, method, params)
+                assert set(answer) == {"jsonrpc", "id", "error"}
+                assert isinstance(answer["error"]["code"], int)
+                assert answer["error"]["message"]
+            heard = len(agent.heard)
+            for method, params in (
+                ("session/cancel", {"sessionId": "nobody"}),
+                ("session/cancel", {"sessionId": 5}),
+                ("session/cancel", None),
+                ("no/such/method", {}),
+                ("session/new", {"cwd": "/", "mcpServers": []}),
+            ):
+                agent.send(note(method, params))
+            answer = await agent.request(6, "session/list", {})
+            assert answer["id"] == 6
+            assert [frame for frame in agent.heard[heard:] if "method" not in frame] == [answer]
+
+    run(talk())
+
+
+@pytest.mark.item("001-11")
+def test_meta_underscored_methods_and_own_capabilities_pass_both_ways() -> None:
+    """Our agent reads and says all three; an extension nobody knows is -32601, a notification of one is ignored."""
+    agent = Agent("a", version="1", capabilities=AgentCapabilities(meta={"example.org": {"search": True}}))
+    heard: list[Any] = []
+
+    @agent.on("_example.org/search")
+    async def search(params: Any) -> Any:
+        return {"found": params["words"], "_meta": {"took": 3}}
+
+    @agent.on("_example.org/noted")
+    def noted(params: Any) -> None:
+        heard.append(params)
+
+    @agent.prompt
+    async def work(turn: Turn) -> None:
+        is_known = turn.session.connection.offers("client._meta.example.ask")
+        block = turn.prompt[0]
+        answer = await turn.session.request("_example.org/ask", {"about": block.meta})  # type: ignore[union-attr]
+        await turn.say(f"{is_known} {answer}")
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            capabilities = {**ALL, "_meta": {"example": {"ask": True}}}
+            told = await peer.request(1, "initialize", hello(capabilities, _meta={"traceparent": "00-1-2-01"}))
+            assert told["result"]["agentCapabilities"] == {"_meta": {"example.org": {"search": True}}}
+            params = {"cwd": CWD, "mcpServers": [], "_meta": {"mine": 1}}
+            session = (await peer.request(2, "session/new", params))["result"]["sessionId"]
+            assert await peer.request(3, "_example.org/search", {"words": ["a"]}) == result(
+                3, {"found": ["a"], "_meta": {"took": 3}}
+            )
+            peer.send(note("_example.org/noted", {"n": 1}))
+            peer.send(note("_example.org/unknown", {"n": 2}))
+            assert (await peer.request(4, "_example.org/unknown", {}))["error"]["code"] == -32601
+            assert heard == [{"n": 1}]
+            block = {**text("go"), "_meta": {"colour": "red"}}
+            peer.send(call(5, "session/prompt", {"sessionId": session, "prompt": [block]}))
+            asked = await peer.receive()
+            assert asked == call(asked["id"], "_example.org/ask", {"about": {"colour": "red"}})
+            peer.send(result(asked, {"yes": True}))
+            update = (await peer.receive())["params"]["update"]
+            assert update["content"]["text"] == "True {'yes': True}"
+            await peer.expect(id=5)
+
+    run(talk())
+
+
+@pytest.mark.item("001-11")
+def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
+    """It announces capabilities of its own, answers underscored methods it knows, and keeps _meta."""
+    offered = ClientCapabilities(meta={"example.org": {"ask": True}})
+
+    async def part(peer: ScriptedPeer) -> None:
+        asked = await serve(peer, "initialize", introduction(_meta={"example.org": {"search": True}}))
+        assert asked["params"]["clientCapabilities"]["_meta"] == {"example.org": {"ask": True}}
+        asked = await peer.expect(method="session/new")
+        assert await peer.request(8, "_example.org/ask", {"n": 1}) == result(8, {"n": 2})
+        assert (await peer.request(9, "_example.org/other", {}))["error"]["code"] == -32601
+        peer.send(result(asked, {"sessionId": SESSION}))
+        assert (await serve(peer, "_example.org/search", {"found": []}))["params"] == {"words": []}
+        asked = await peer.expect(method="session/prompt")
+        update = {"sessionUpdate": "agent_message_chunk", "content": text("hi"), "_meta": {"colour": "red"}}
+        peer.send(note("session/update", {"sessionId": SESSION, "update": update}))
+        peer.send(result(asked, {"stopReason": "end_turn"}))
+
+    async def talk() -> None:
+        serves = {"_example.org/ask": lambda params: {"n": params["n"] + 1}}
+        async with agent_played(part, capabilities=offered, on=serves) as remote:
+            assert remote.capabilities.meta == {"example.org": {"search": True}}
+            session = await remote.open(CWD)
+            assert await remote.request("_example.org/search", {"words": []}) == {"found": []}
+            async with session.prompt("go") as turn:
+                (update,) = [update async for update in turn]
+            assert isinstance(update, AgentMessageChunk)
+            assert update.meta == {"colour": "red"}
+
+    run(talk())
+
+
+@pytest.mark.item("001-12")
+def test_our_client_starts_the_agent_and_ends_it_by_closing_its_streams(tmp_path: Path) -> None:
+    """`dragoman run` starts a command, speaks to it over its standard streams, and nothing of it is left."""
+
+    async def talk() -> None:
+        command = ["agent", "everything"]
+        async with Child("run", "--prompt", "/echo over the streams", "--", *Child()._command, *command) as ran:
+            status, out, _ = await ran.end()
+        assert status == 0
+        assert "over the streams" in out
+
+    run(talk())
+
+
+@pytest.mark.item("001-13")
+def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
+    """-32000 until authenticate names an advertised method; a terminal one cannot be named (reference 1.4)."""
+    methods = [AuthMethod(id="in-terminal", name="Terminal", type="terminal", args=["login"])]
+    agent = Agent("a", version="1", auth_required=True, auth_methods=methods)
+    agent.prompt(greet)
+
+    @agent.authenticate("account", "Account")
+    def check(_: Any) -> None: ...
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            told = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
+            assert told["authMethods"] == [
+                {"id": "in-terminal", "name": "Terminal", "type": "terminal", "args": ["login"]},
+                {"id": "account", "name": "Account"},
+            ]
+            new = {"cwd": CWD, "mcpServers": []}
+            assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
+            for wrong in ("in-terminal", "unheard-of"):
+                assert (await peer.request(3, "authenticate", {"methodId": wrong}))["error"]["code"] == -32602
+            assert await peer.request(4, "authenticate", {"methodId": "account"}) == result(4, {})
+            assert "result" in await peer.request(5, "session/new", new)
+
+    run(talk())
+
+
+@pytest.mark.item("001-13")
+@pytest.mark.parametrize("version", [0, 1, 2, 65535])
+def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None:
+    """Whatever version a client offers, it hears the newest one that we speak (reference 1.3)."""
+
+    async def talk() -> None:
+        async with client_of(Agent("a", dialect="v1")) as peer:
+            answer = await peer.request(1, "initialize", {**hello(), "protocolVersion": version})
+            assert answer["result"]["protocolVersion"] == 1
+
+    run(talk())
+
+
+@pytest.mark.item("001-13")
+def test_only_what_prompt_capabilities_announce_may_be_in_a_prompt() -> None:
+    """Text and links always; images, sounds and embedded resources where they were announced (reference 1.7)."""
+    blocks = {
+        "image": {"type": "image", "data": "aWE=", "mimeType": "image/png"},
+        "audio": {"type": "audio", "data": "aWE=", "mimeType": "audio/wav"},
+        "embeddedContext": {"type": "resource", "resource": {"uri": "file:///a", "text": "t"}},
+    }
+
+    async def talk(name: str, is_open: bool) -> None:
+        offered = {"image": False, "audio": False, "embeddedContext": False, name: is_open}
+        agent = Agent("a", image=offered["image"], audio=offered["audio"], embedded_context=offered["embeddedContext"])
+        agent.prompt(greet)
+        async with client_of(agent) as peer:
+            told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]["promptCapabilities"]
+            assert told == offered
+            session = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": []}))["result"]["sessionId"]
+            link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+            params = {"sessionId": session, "prompt": [text("look"), link, blocks[name]]}
+            answer = await peer.request(3, "session/prompt", params)
+            assert ("result" in answer) is is_open
+            params["prompt"].pop()
+            assert "result" in await peer.request(4, "session/prompt", params)
+
+    for name in blocks:
+        for is_open in (True, False):
+            run(talk(name, is_open))
+
+
+@pytest.mark.item("001-13")
+def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
+    """Open questions get the outcome cancelled, open tool calls an end, the prompt `cancelled` (reference 1.7)."""
+    agent = Agent("a", version="1")
+
+    async def ask(turn: Turn) -> None:
+        async with turn.tool("Delete", kind="delete") as tool:
+            await tool.ask()
+
+    agent.prompt(acting(ask=ask, hold=hold))
+
+    async def serving() -> None:
+        async with client_of(agent) as peer:
+            session = await begin(peer)
+            peer.send(call(3, "session/prompt", prompt(session, "ask")))
+            while (frame := await peer.receive()).get("method") != "session/request_permission":
+                pass
+            peer.send(note("session/cancel", {"sessionId": session}))
+            peer.send(result(frame, {"outcome": {"outcome": "cancelled"}}))
+            heard = [await peer.receive()]
+            while heard[-1].get("id") != 3:
+                heard.append(await peer.receive())
+            assert heard[-1] == result(3, {"stopReason": "cancelled"})
+            ends = [frame["params"]["update"] for frame in heard if frame.get("method") == "session/update"]
+            assert ends[-1]["status"] == "failed"  # official v1 has no word for a cancelled call
+
+    async def part(peer: ScriptedPeer) -> None:
+        await open_session(peer)
+        asked = await peer.expect(method="session/prompt")
+        params = {"sessionId": SESSION, "toolCall": {"toolCallId": "t", "title": "Do it"}, "options": OPTIONS}
+        peer.send(call(9, "session/request_permission", params))
+        frames = [await peer.receive(), await peer.receive()]
+        assert note("session/cancel", {"sessionId": SESSION}) in frames
+        assert result(9, {"outcome": {"outcome": "cancelled"}}) in frames
+        peer.send(result(asked, {"stopReason": "cancelled"}))
+
+    async def connecting() -> None:
+        holder: list[Any] = []
+
+        async def never(_: Any) -> str | None:
+            holder[0].cancel()
+            return None
+
+        async with agent_played(part, permission=never) as remote:
+            session = await remote.open(CWD)
+            holder.append(session)
+            async with session.prompt("go") as turn:
+                await turn.wait()
+            assert turn.stop_reason == "cancelled"
+
+    run(serving())
+    run(connecting())
+
+
+@pytest.mark.item("001-13")
+def test_load_tells_the_history_before_its_answer_and_resume_tells_none() -> None:
+    """And both want the folder of the session, whose extra folders are never restored (reference 1.5)."""
+    agent = Agent("a", version="1")
+
+    async def roots(turn: Turn) -> None:
+        await turn.say(" ".join(turn.session.roots))
+
+    agent.prompt(acting(roots=roots))
+
+    async def talk() -> None:
+        async with client_of(agent) as peer:
+            session = await begin(peer, additionalDirectories=["/other"])
+            assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /other"
+        for method, told in (("session/load", 2), ("session/resume", 0)):
+            async with client_of(agent) as peer:
+                await peer.request(1, "initialize", hello())
+                params = {"sessionId": session, "cwd": CWD, "mcpServers": []}
+                wrong = await peer.request(2, method, {**params, "cwd": "/elsewhere"})
+                assert wrong["error"]["code"] == -32602
+                start = len(peer.heard)
+                assert "result" in await peer.request(3, method, params)
+                assert len(peer.heard) - start - 1 == told
+                unknown = await peer.request(4, method, {**params, "sessionId": "nobody"})
+                assert (unknown["error"]["code"], unknown["error"]["data"]["sessionId"]) == (-32002, "nobody")
+        async with client_of(agent) as peer:
+            await peer.request(1, "initialize", hello())
+            await peer.request(2, "session/resume", {"sessionId": session, "cwd": CWD, "mcpServers": []})
+            assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == CWD
+
+    run(talk())
+
+
+@pytest.mark.item("001-13")
+def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_path: Path) -> None:
+    """outputByteLimit cuts from the start, between characters; a killed terminal stays until it is released."""
+
+    async def part(peer: ScriptedPeer) -> None:
+        await open_session(peer)
+        base = {"sessionId": SESSION}
+        env = [{"name": "WORD", "value": "ää"}]
+        params = {"command": "printenv", "args": ["WORD"], "env": env, "outputByteLimit": 4, "cwd": str(tmp_path)}
+        handle = {**base, **(await peer.request(1, "terminal/create", {**base, **params}))["result"]}
+        await peer.request(2, "terminal/wait_for_exit", handle)
+        told = (await peer.request(3, "terminal/output", handle))["result"]
+        assert (told["output"], told["truncated"]) == ("ä\n", True)  # 5 bytes, of which one is half a character
+        slow = {**base, "command": "sleep", "args": ["300"]}
+        handle = {**base, **(await peer.request(4, "terminal/create", slow))["result"]}
+        running = (await peer.request(5, "terminal/output", handle))["result"]
+        assert "exitStatus" not in running
+        assert (await peer.request(6, "terminal/kill", handle))["result"] == {}
+        assert (await peer.request(7, "terminal/wait_for_exit", handle))["result"]["signal"] == "SIGTERM"
+        assert (await peer.request(8, "terminal/output", handle))["result"]["exitStatus"]["signal"] == "SIGTERM"
+        assert (await peer.request(9, "terminal/release", handle))["result"] == {}
+        assert (await peer.request(10, "terminal/output", handle))["error"]["code"] == -32002
+
+    async def talk() -> None:
+        async with agent_played(part, lend=Lending()) as remote:
+            await remote.open(str(tmp_path))
+
+    run(talk())
