@@ -1,0 +1,72 @@
+"""What a guard asks its user, and what the user can answer.
+
+Values only: who shows the question, and how, is whoever built the client. Above is the guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.policy.decision import DENY, Decision, Verdict
+from dragoman.policy.grants import Scope
+from dragoman.policy.options import meaning
+from dragoman.policy.question import ON_FILES, Operation, Question
+from dragoman.schema.permission import PermissionOption
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user is asked: all that is wanted at once, why policy asks, and what the agent offers as answers."""
+
+    questions: tuple[Question, ...]
+    decision: Decision
+    options: tuple[PermissionOption, ...] = ()  # none for the use of something lent
+    call: Any = None  # the tool call as far as it was told
+    reason: str = ""  # the agent's own
+    text: str | None = None  # what is to be written
+    env: Mapping[str, str] = {}
+
+    @property
+    def lines(self) -> list[str]:
+        """The question in plain words, one line for each thing; not yet made visible for a terminal."""
+        said = [f"{each.operation.replace('_', ' ')}: {thing(each)}" for each in self.questions]
+        return [
+            *said,
+            *(f"with {name}={value}" for name, value in self.env.items()),
+            f"asked by {self.decision.reason}",
+        ]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What the user answers: a verdict and how far it reaches, or one of the agent's own options."""
+
+    verdict: Verdict = DENY
+    scope: str = Scope.ONCE
+    option_id: str | None = None
+    life: float | None = None  # seconds after which it is forgotten
+
+
+# None is no answer: the question was closed.
+AskUser = Callable[[Asked], Awaitable[Choice | None] | Choice | None]
+
+
+def understood(options: Sequence[PermissionOption], choice: Choice) -> Choice:
+    """An option of the agent's as what it means to us; one that was never offered is a no."""
+    if choice.option_id is None:
+        return choice
+    for option in options:
+        if option.option_id == choice.option_id:
+            verdict, scope = meaning(option) or (choice.verdict, Scope.ONCE)
+            return Choice(verdict, scope, option.option_id, choice.life)
+    return Choice(DENY)
+
+
+def thing(question: Question) -> str:
+    """What a question is about, in one line."""
+    if question.operation in ON_FILES or question.operation == Operation.TERMINAL_EXECUTE:
+        return question.resource or question.title
+    name = "/".join(part for part in (question.server, question.tool) if part)
+    about = question.resource or question.title
+    return about if not name or about == name else ": ".join(part for part in (name, about) if part)

@@ -1,0 +1,356 @@
+"""The guard at a client's door: answers every question of an agent by policy, asks the user where policy says so.
+
+Both kinds of questions go through the same pure decision: session/request_permission (`guard.ask`), and each use of
+what is lent (`guard.approve`). All of it is audited. Above are people's clients; below are policy, grants and audit.
+
+    guard = Guard(policy, grants=grants, audit=audit, ask=callback)
+    async with connect(command, permission=guard.ask, lend=guard.lend()) as agent:
+        guard.attend(agent)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from dragoman.config.grants import Grants
+from dragoman.dialect.beside import side
+from dragoman.errors import ConfigFault
+from dragoman.policy.commands import HARMLESS, canonical
+from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
+from dragoman.policy.grants import Grant, Scope, granted
+from dragoman.policy.guard import Policy, decide, decide_all
+from dragoman.policy.modes import mode as mode_of
+from dragoman.policy.options import choose
+from dragoman.policy.question import Operation, Question
+from dragoman.policy.secrets import Redaction, from_environment, from_servers
+from dragoman.policy.toolcall import questions
+from dragoman.roles.asking import Asked, AskUser, Choice, understood
+from dragoman.roles.journal import Journal, entries, now, of_grant, of_use
+from dragoman.schema.permission import RequestPermissionParams
+from dragoman.session.toolcall import merge
+from dragoman.store.audit import Audit, Entry, What
+
+if TYPE_CHECKING:
+    from dragoman.config.places import Places
+    from dragoman.roles.client import RemoteAgent
+    from dragoman.roles.conversation import Conversation
+    from dragoman.roles.guarded import GuardedLending
+    from dragoman.roles.lending import Question as Use
+    from dragoman.schema.mcp import McpServer
+
+# Longer than a coffee, shorter than a forgotten terminal: then the answer is no. Seconds.
+PATIENCE = 600.0
+
+# What is done with something lent -> the operation it is.
+USES: dict[str, str] = {
+    "read": Operation.FILE_READ,
+    "list": Operation.FILE_READ,
+    "watch": Operation.FILE_READ,
+    "write": Operation.FILE_WRITE,
+    "create": Operation.FILE_WRITE,
+    "delete": Operation.FILE_DELETE,
+    "execute": Operation.TERMINAL_EXECUTE,
+}
+
+
+class Guard:
+    """Decides for one user what agents may do."""
+
+    def __init__(
+        self,
+        policy: Policy | Callable[[tuple[str, ...]], Policy] = Policy(),  # noqa: B008  (immutable)
+        *,
+        grants: Grants | None = None,
+        audit: Audit | None = None,
+        ask: AskUser | None = None,
+        mode: str | None = None,
+        agent: str = "",
+        patience: float = PATIENCE,
+        secrets: Iterable[str] = (),
+        protected: Callable[[list[str]], list[str]] = lambda _: [],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.run = uuid4().hex
+        self.redaction = Redaction(secrets)
+        self.protected = protected
+        self._policy = policy if callable(policy) else lambda _: policy
+        self._grants = grants
+        self._journal = Journal(audit, self.redaction)
+        self._ask_user = ask
+        self._mode = None if mode is None else mode_of(mode).name
+        # By session, not by its id: a session that the agent forgot goes on under another.
+        self._modes: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
+        self._agent = agent
+        self._patience = patience
+        self._clock = clock
+        self._kept: list[Grant] = []  # what is remembered and not stored
+        self._once: list[tuple[Grant, Any]] = []  # answers that cover one use, each with its turn
+        self._one_at_a_time: dict[str, asyncio.Lock] = {}
+        self._roots: Callable[[str], Sequence[str]] = lambda _: ()
+        self._find: Callable[[str], Conversation | None] = lambda _: None
+
+    @classmethod
+    def of_user(cls, places: Places, *, environ: Mapping[str, str] = os.environ, **options: Any) -> Guard:
+        """A guard by the policy, grants and audit of this user, whose secrets are those of the environment."""
+        from dragoman.config.policy import Policies
+
+        return cls(
+            Policies(places),
+            grants=Grants(places.grants),
+            audit=Audit(places.audit),
+            secrets=from_environment(environ),
+            protected=places.protected,
+            **options,
+        )
+
+    # --- who it guards ----------------------------------------------------------------------------------------
+
+    def attend(self, agent: RemoteAgent) -> None:
+        """Know this agent by its name, and its sessions: their folders, modes, tool calls and turns."""
+        self._find = agent._conversations.get
+        if not self._agent and agent.info is not None:
+            self._agent = agent.info.name
+
+    def lend(self, **options: Any) -> GuardedLending:
+        """A Lending under this guard: each use approved and audited, what is ours never written."""
+        from dragoman.roles.guarded import GuardedLending
+
+        return GuardedLending(self, **options)
+
+    def know_roots(self, roots: Callable[[str], Sequence[str]]) -> None:
+        """How the folders of a session are found."""
+        self._roots = roots
+
+    def mode(self, session_id: str = "") -> str:
+        """The policy mode of a session."""
+        session = self._find(session_id)
+        chosen = self._mode if session is None else self._modes.get(session, self._mode)
+        return chosen or self._policy(self._folders(session_id)).mode
+
+    async def switch(self, session: Conversation, mode: str) -> None:
+        """The user wants this session in another mode: ours at once, and the agent's where it has one of that name."""
+        before = self.mode(session.id)
+        self._modes[session] = mode_of(mode).name
+        detail = {"before": before}
+        await self._journal.write(
+            Entry(who="user", what=What.MODE, time=now(), session=session.id, mode=mode, detail=detail)
+        )
+        if session.offers_mode(mode) and session.mode != mode:
+            await session.set_mode(mode)
+
+    async def close(self) -> None:
+        """Nothing is guarded any more: what was granted for sessions is forgotten."""
+        await self._journal.flush()
+        if self._grants is not None:
+            await asyncio.to_thread(self._grants.end_run, self.run)
+        self._kept.clear()
+        self._once.clear()
+
+    # --- the questions ----------------------------------------------------------------------------------------
+
+    async def ask(self, params: RequestPermissionParams) -> str | None:
+        """session/request_permission: the id of one of the offered options, None for cancelled."""
+        session = self._find(params.session_id)
+        call = session.tool_calls.get(params.tool_call.tool_call_id) if session is not None else None
+        call = call or merge(None, params.tool_call)
+        beside = side(params.tool_call)
+        found = questions(call, beside, self._resolver(params.session_id), self._absolute(params.session_id))
+        wanted = [self._placed(question, params.session_id) for question in found]
+        reason = beside.get("reason")
+        asked = Asked(
+            questions=tuple(wanted),
+            decision=Decision(ASK, Source.MODE, ""),
+            options=tuple(params.options),
+            call=call,
+            reason=reason if isinstance(reason, str) else "",
+        )
+        decision, choice = await self._decided(asked, session)
+        if choice is not None and choice.option_id is not None:
+            return choice.option_id
+        if decision.source == Source.CANCELLED:
+            return None
+        return choose(params.options, decision.verdict, choice.scope if choice else Scope.ONCE)
+
+    async def approve(self, use: Use) -> bool:
+        """The use of a file or a terminal that is lent."""
+        operation = USES.get(use.operation, Operation.OTHER)
+        resource = canonical(use.resource) if operation == Operation.TERMINAL_EXECUTE else use.resource
+        named = self._absolute(use.session_id)(use.named) if use.named else ""
+        question = Question(
+            operation=operation,
+            resource=resource,
+            named=named if named != resource else "",
+            env=tuple(sorted(set(use.env) - HARMLESS)),
+        )
+        placed = self._placed(question, use.session_id)
+        asked = Asked(questions=(placed,), decision=Decision(ASK, Source.MODE, ""), text=use.text, env=use.env)
+        decision, _ = await self._decided(asked, self._find(use.session_id), is_use=True)
+        return decision.allows
+
+    async def servers(self, servers: Iterable[McpServer], cwd: str = ".") -> list[McpServer]:
+        """Those of the MCP servers that may be started or reached; their credentials are secrets from now on."""
+        given = list(servers)
+        self.redaction.add(from_servers(given))
+        allowed = []
+        for server in given:
+            words = " ".join([server.command, *(server.args or ())]) if server.command else server.url or ""
+            question = Question(
+                operation=Operation.MCP_START,
+                resource=words,
+                server=server.name,
+                agent=self._agent,
+                roots=(os.path.realpath(cwd),),
+                mode=self.mode(),
+            )
+            asked = Asked(questions=(question,), decision=Decision(ASK, Source.MODE, ""))
+            decision, _ = await self._decided(asked, None)
+            if decision.allows:
+                allowed.append(server)
+        return allowed
+
+    async def done(self, method: str, params: Any, error: BaseException | None, result: Any = None) -> None:
+        """What was lent was used, or failed: for the audit."""
+        await self._journal.write(of_use(self._agent, method, params, error, result), durable=False)
+
+    # --- deciding ---------------------------------------------------------------------------------------------
+
+    async def _decided(
+        self, asked: Asked, session: Conversation | None, *, is_use: bool = False
+    ) -> tuple[Decision, Choice | None]:
+        """The decision and, where the user was asked, the answer; both are in the audit before they take effect."""
+        choice = None
+        decision = self._weighed(asked.questions, is_use)
+        if decision.verdict is ASK:
+            key = asked.questions[0].session
+            async with self._one_at_a_time.setdefault(key, asyncio.Lock()):
+                # Whoever waited here may find that the answer to the question before covers this one too.
+                decision = self._weighed(asked.questions, is_use)
+                if decision.verdict is ASK:
+                    asked = msgspec.structs.replace(asked, decision=decision)
+                    decision, choice = await self._answered(asked, session, is_use)
+        try:
+            await self._journal.write(*entries(What.DECIDED, asked, decision, choice))
+        except OSError as error:
+            return Decision(DENY, Source.FAULT, f"the audit log cannot be written: {error}"), None
+        return decision, choice
+
+    def _weighed(self, wanted: Sequence[Question], is_use: bool) -> Decision:
+        try:
+            policy = self._policy(wanted[0].roots)
+            grants = [*(self._grants.current() if self._grants is not None else ()), *self._kept]
+        except ConfigFault as fault:
+            return Decision(DENY, Source.FAULT, str(fault))
+        decision = decide_all(policy, wanted, grants, now=self._clock(), run=self.run)
+        if is_use and decision.verdict is ASK:
+            return self._use_up(wanted[0]) or decision
+        return decision
+
+    def _use_up(self, question: Question) -> Decision | None:
+        """An answer to the tool call covers the first use that it was about, in the same turn."""
+        session = self._find(question.session)
+        turn = session.turn if session is not None else None
+        for index, (grant, of_turn) in enumerate(self._once):
+            if of_turn is turn and grant.covers(question, self._clock(), self.run):
+                del self._once[index]
+                verdict = ALLOW if grant.verdict == ALLOW.word else DENY
+                return Decision(verdict, Source.USER, f"the user said {grant.verdict} to the tool call")
+        return None
+
+    async def _answered(
+        self, asked: Asked, session: Conversation | None, is_use: bool
+    ) -> tuple[Decision, Choice | None]:
+        if self._ask_user is None:
+            return Decision(DENY, Source.NOBODY, f"{asked.decision.reason}; there is nobody to ask"), None
+        await self._journal.write(*entries(What.ASKED, asked, asked.decision, None), durable=False)
+        try:
+            answer = self._asking(asked)
+            # The answers to a tool call's question are watched over by the client itself.
+            choice = await (session.unless_cancelled(answer) if is_use and session is not None else answer)
+        except TimeoutError:
+            return Decision(DENY, Source.TIMEOUT, f"nobody answered within {self._patience:g} seconds"), None
+        except asyncio.CancelledError:
+            gone = Decision(DENY, Source.CANCELLED, "the turn was cancelled while the question was open")
+            await self._journal.write(*entries(What.DECIDED, asked, gone, None))
+            raise
+        if choice is None:
+            return Decision(DENY, Source.CANCELLED, "the question was closed without an answer"), None
+        choice = understood(asked.options, choice)
+        await self._remember(asked.questions, choice, session, is_use)
+        return Decision(choice.verdict, Source.USER, f"the user said {choice.verdict.word} ({choice.scope})"), choice
+
+    async def _asking(self, asked: Asked) -> Any:
+        assert self._ask_user is not None
+        async with asyncio.timeout(self._patience):
+            answer = self._ask_user(asked)
+            return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _remember(
+        self, wanted: Sequence[Question], choice: Choice, session: Conversation | None, is_use: bool
+    ) -> None:
+        stored = []
+        for question in wanted:
+            grant = granted(
+                question,
+                choice.verdict,
+                choice.scope,
+                id=uuid4().hex[:8],
+                now=self._clock(),
+                run=self.run,
+                life=choice.life,
+            )
+            if grant is None or decide(self._policy(question.roots), question).verdict is not ASK:
+                continue
+            if grant.scope == Scope.ONCE:
+                if not is_use:
+                    self._once.append((grant, session.turn if session is not None else None))
+            elif self._grants is None or self.redaction.text(grant.resource) != grant.resource:
+                self._kept.append(grant)  # a command with a secret in it is not written down
+            else:
+                stored.append(grant)
+        if self._grants is not None and stored:
+            await asyncio.to_thread(self._grants.add, stored, now=self._clock())
+            await self._journal.write(*(of_grant(grant) for grant in stored), durable=False)
+
+    # --- what is known of a session ---------------------------------------------------------------------------
+
+    def _placed(self, question: Question, session_id: str) -> Question:
+        session = self._find(session_id)
+        return msgspec.structs.replace(
+            question,
+            agent=self._agent,
+            session=session_id,
+            roots=self._folders(session_id),
+            mode=self.mode(session_id),
+            agent_mode=(session.mode or "") if session is not None else "",
+        )
+
+    def _folders(self, session_id: str) -> tuple[str, ...]:
+        session = self._find(session_id)
+        try:
+            roots = session.roots if session is not None else self._roots(session_id)
+        except Exception:  # a session that nobody knows, of a subagent say (peers.md 45)
+            roots = ()
+        return tuple(map(os.path.realpath, roots))
+
+    def _absolute(self, session_id: str) -> Callable[[str], str]:
+        base = next(iter(self._folders(session_id)), "/")
+        return lambda path: os.path.normpath(os.path.join(base, path))
+
+    def _resolver(self, session_id: str) -> Callable[[str], str]:
+        base = next(iter(self._folders(session_id)), "/")
+
+        def resolve(path: str) -> str:
+            try:
+                return os.path.realpath(os.path.join(base, path))
+            except (OSError, ValueError):
+                return path
+
+        return resolve

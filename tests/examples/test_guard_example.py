@@ -1,0 +1,42 @@
+"""The example of a guarded client, run as a reader would run it, directly and through two translated dialects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.examples.test_client_examples import EVERYTHING, EXAMPLES, PATIENCE, behind
+
+
+@pytest.mark.parametrize("command", [EVERYTHING, behind("draft"), behind("crow")], ids=["v1", "draft", "crow"])
+@pytest.mark.parametrize(("typed", "is_written"), [("y\n", True), ("n\n", False), ("s\n", True)])
+def test_the_user_decides_and_it_is_written_down(
+    command: tuple[str, ...], typed: str, is_written: bool, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "guard.py"), "/write note.txt hello", *command],
+        cwd=work,
+        env=environ,
+        input=typed * 3,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    asked = next(line for line in done.stderr.splitlines() if line.startswith("file write: "))
+    assert asked.endswith("note.txt")  # crow has a title only
+    assert (work / "note.txt").exists() is is_written
+    log = (tmp_path / "dragoman" / "audit" / "audit.jsonl").read_text().splitlines()
+    decided = [entry for entry in map(json.loads, log) if entry["what"] == "decided"]
+    assert {entry["decision"] for entry in decided if entry["operation"] == "file_write"} == {
+        "allow" if is_written else "deny"
+    }
