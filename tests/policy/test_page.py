@@ -1,0 +1,54 @@
+"""The page about policy tells the truth: its example is a file that is read, its table is THE table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dragoman.policy.guard import Policy, decide
+from dragoman.policy.modes import MODES
+from dragoman.policy.parse import _MEMBERS, parse, rule_file
+from dragoman.policy.question import OPERATIONS, Question
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "policy.md").read_text(encoding="utf-8")
+EXAMPLE = (DOCS / "policy.toml").read_text(encoding="utf-8")
+
+
+def test_the_example_is_the_file_and_can_be_read() -> None:
+    assert f"```toml\n{EXAMPLE}```" in PAGE
+    parsed = parse(EXAMPLE, "policy.toml")
+    assert (parsed.mode, len(parsed.rules)) == ("default", 10)
+
+
+def test_the_example_does_what_it_says() -> None:
+    policy = Policy(files=(rule_file(EXAMPLE, "policy.toml", home="/home/me"),))
+
+    def verdict(operation: str, resource: str, **more: str) -> str:
+        question = Question(operation=operation, resource=resource, roots=("/w",), **more)  # type: ignore[arg-type]
+        return decide(policy, question).verdict.word
+
+    assert verdict("file_read", "/w/a/.env") == "deny"
+    assert verdict("file_read", "/home/me/.ssh/id_ed25519") == "deny"
+    assert verdict("file_write", "/w/src/a", agent="coder") == "allow"
+    assert verdict("file_write", "/w/src/a", agent="other") == "ask"
+    assert verdict("terminal_execute", "git push --force") == "deny"
+    assert verdict("terminal_execute", "sudo rm -rf /") == "deny"
+    assert verdict("terminal_execute", "git log --oneline") == "allow"
+    assert verdict("terminal_execute", "npm run test:unit") == "allow"
+    assert verdict("network_access", "https://pip.readthedocs.io/en") == "allow"
+    assert verdict("mcp_tool", "", server="docs", tool="search_all") == "allow"
+    assert verdict("mcp_tool", "", server="docs", tool="delete_all") == "ask"
+
+
+def test_the_table_of_modes_is_the_table() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ((?:allow|ask|deny)(?: \| \w+)*) \|$", PAGE, re.M)
+    assert {name: cells.split(" | ") for name, cells in rows} == {
+        name: [mode.cells[operation].word for operation in OPERATIONS] for name, mode in MODES.items()
+    }
+
+
+def test_every_member_of_a_rule_and_every_operation_is_documented() -> None:
+    told = set(re.findall(r"`(\w+)`", PAGE))
+    assert {"decision", *_MEMBERS} <= told
+    assert set(OPERATIONS) <= told
