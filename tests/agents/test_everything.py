@@ -19,14 +19,18 @@ from dragoman.agents.everything import COMMANDS, everything
 from dragoman.agents.samples import chunk
 from dragoman.errors import KINDS
 from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from dragoman.schema.elicitation import CreateElicitationParams
+from dragoman.schema.initialize import ClientCapabilities
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
     AvailableCommandsUpdate,
+    CompactionUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
+    Notice,
     Plan,
     SessionInfoUpdate,
     ToolCallProgress,
@@ -334,6 +338,45 @@ async def test_resources_come_as_text_bytes_and_link(tmp_path: Path) -> None:
     assert blob.resource.form == "blob"
     assert isinstance(link, ResourceLink)
     assert link.uri == f"file://{tmp_path}"
+
+
+# --- beside the conversation ----------------------------------------------------------------------------------
+
+
+async def test_a_form_is_asked_for_and_its_values_are_said(tmp_path: Path) -> None:
+    values = {"name": "Ada", "age": 36, "height": 1.6, "awake": True, "colour": "green"}
+    said = await say(tmp_path, "/form", elicit={"form": lambda _: values})
+    assert said.text == "".join(f"- {name}: `{value}`\n" for name, value in values.items())
+    assert (await say(tmp_path, "/form", elicit={"form": lambda _: False})).text == "You declined."
+    assert "does not take questions" in (await say(tmp_path, "/form")).text
+
+
+async def test_a_link_is_shown_and_done_with(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    def agree(question: CreateElicitationParams) -> bool:
+        shown.append(str(question.url))
+        return True
+
+    said = await say(tmp_path, "/link", elicit={"url": agree})
+    assert said.text == "You were there, I take it."
+    assert shown[0].startswith("https://example.org/everything?session=")
+
+
+async def test_a_notice_and_a_compaction_are_told_to_clients_that_show_them(tmp_path: Path) -> None:
+    (notice,) = (await say(tmp_path, "/notice mind the step")).only(Notice)
+    assert (notice.title, notice.severity) == ("mind the step", "info")
+    said = await say(tmp_path, "/compact")
+    assert [update.status for update in said.only(CompactionUpdate)] == ["in_progress", "completed"]
+    assert not (await say(tmp_path, "/compact", capabilities=ClientCapabilities())).only(CompactionUpdate)
+
+
+async def test_the_merged_prompt_has_what_it_links_to(tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text("one\ntwo\n")
+    async with talking(tmp_path) as (_, session):
+        link = ResourceLink(uri=f"file://{tmp_path}/poem.txt#L2", name="poem.txt")
+        text = await session.ask([TextContent(text="/merge"), link])
+        assert text == f"/merge\n\n[context: {link.uri}]\ntwo\n[end of context]"
 
 
 # --- the session ----------------------------------------------------------------------------------------------

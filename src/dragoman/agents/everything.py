@@ -14,7 +14,7 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from dragoman import Agent, ProtocolError, Session, Turn
-from dragoman.agents import acts
+from dragoman.agents import acts, asides
 from dragoman.engine.connection import Connection
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import TextContent
@@ -67,6 +67,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("image", "Send a picture", "", acts.image),
     Command("audio", "Send a sound", "", acts.audio),
     Command("resource", "Send a text, some bytes and a link", "", acts.resource),
+    Command("merge", "Say the whole prompt as one text, with what it links to", "[TEXT]", asides.merge),
+    Command("form", "Ask you to fill in a form", "", asides.form),
+    Command("link", "Ask you to follow a link", "", asides.link),
+    Command("notice", "Show a notice", "[TEXT]", asides.notice),
+    Command("compact", "Tell how the history is shortened", "", asides.compact),
     Command("title", "Give this session a title", "TEXT", acts.title),
     Command("usage", "Tell what this turn cost", "", acts.usage),
     Command("mode", "Change the mode: ask or code", "ID", acts.mode),
