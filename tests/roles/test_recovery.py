@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dragoman import Agent, ConnectionFailed, Kind, ProtocolError, Turn
+from dragoman import Agent, ConnectionFailed, Kind, Lending, ProtocolError, Turn
 from dragoman.roles.recovery import STRATEGIES, Recovery, Strategy, Trouble, strategy_of
 from dragoman.schema.config import SessionMode
 from dragoman.testing import joined
@@ -238,6 +239,31 @@ def test_a_session_that_the_agent_forgot_goes_on_as_a_new_one() -> None:
             assert "without its memory" in told[0].explanation
             assert await session.ask("three") == "well done"
             assert [one.text for one in session.transcript.messages if one.role == "agent"] == ["well done"] * 3
+
+    run(main())
+
+
+def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_anew(tmp_path: Path) -> None:
+    async def main() -> None:
+        agent = Agent("runner", version="1")
+        opened: list[Any] = []
+
+        @agent.prompt
+        async def start(turn: Turn) -> None:
+            opened.append(await turn.terminals.create("sleep", ["600"]))
+            await turn.say(opened[-1].id)
+
+        lending = Lending()
+        async with joined(agent, lend=lending) as remote:
+            session = await remote.open(str(tmp_path))
+            first = await session.ask("one")
+            agent.sessions.clear()
+            second = await session.ask("two", recover=Recovery())
+            ended, running = lending.terminal(first), lending.terminal(second)
+            assert ended is not None
+            assert ended.output()[2] is not None
+            assert running is not None
+            assert running.output()[2] is None
 
     run(main())
 

@@ -167,7 +167,7 @@ class RemoteAgent:
 
     async def _renew(self, session: Conversation) -> None:
         """The agent forgot this session: it goes on under another id, in the same folder and the same mode."""
-        mode = session.mode
+        before, mode = session.id, session.mode
 
         def enter(connection: Connection, result: Any) -> None:
             if self._conversations.get(session.id) is session:
@@ -176,6 +176,7 @@ class RemoteAgent:
             self._admit(session, result)
 
         await self._new(session.cwd, session.mcp_servers, session.directories, mode, enter)
+        await self._over(before)
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
 
