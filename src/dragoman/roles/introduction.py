@@ -71,20 +71,28 @@ def offered(agent: Agent, spoken: str) -> AgentCapabilities:
         side |= {"streaming": agent.streaming, "audio": agent.audio}
         if agent.tools is not None:
             side["tools"] = agent.tools
-    prompt_side = {"streaming": False, "cancellation": True, "attachments": True}
     return AgentCapabilities(
         load_session=True,
         prompt_capabilities=PromptCapabilities(
             image=agent.image,
             audio=agent.audio,
             embedded_context=agent.embedded_context,
-            meta=UNSET if spoken != "draft" or agent.streaming else {"dragoman": prompt_side},
+            meta=_prompt_words(agent, spoken),
         ),
         mcp_capabilities=McpCapabilities(http=False, sse=False),
         session_capabilities=_session_capabilities(agent, is_official),
         auth=_auth_capabilities(agent),
         meta=UNSET if is_official else {"dragoman": side},
     )
+
+
+def _prompt_words(agent: Agent, spoken: str) -> Any:
+    """What some dialects say of prompts that goes without saying elsewhere: text in crow, streaming in the draft."""
+    if spoken == "crow":
+        return {"dragoman": {"text": True}}
+    if spoken == "draft" and not agent.streaming:
+        return {"dragoman": {"streaming": False, "cancellation": True, "attachments": True}}
+    return UNSET
 
 
 def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilities:

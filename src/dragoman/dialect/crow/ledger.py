@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from dragoman.dialect.beside import member
+from dragoman.dialect.beside import changed, member, noted, side
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Wait, Wake
 from dragoman.errors import ProtocolError
 from dragoman.schema.permission import (
@@ -65,7 +65,7 @@ class ClientLedger(_Questions):
         question = (params.session_id, params.tool_call.tool_call_id)
         if not (yield from self._begin(question)):
             return RequestPermissionResult(outcome=CancelledOutcome())
-        yield Send(_ASK, params)
+        yield Send(_ASK, changed(params, options=_with_primary(params.options)))
         chosen = yield Wait(_key("permission", question))
         yield from self._end(question)
         if chosen is not None and any(option.option_id == chosen for option in params.options):
@@ -147,6 +147,13 @@ def _rejecting(options: list[PermissionOption]) -> str:
             if option.kind == kind:
                 return option.option_id
     return _REJECT
+
+
+def _with_primary(options: list[PermissionOption]) -> list[PermissionOption]:
+    """The first option is the primary one unless somebody said which is (5.14-8)."""
+    if not options or any("primary" in side(option) for option in options):
+        return options
+    return [noted(options[0], primary=True), *options[1:]]
 
 
 def _key(what: str, question: Question) -> str:
