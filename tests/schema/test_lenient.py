@@ -245,9 +245,7 @@ LEAVES = (
     | st.sampled_from(["text", "plan", "tool_call", "selected", "stdio", "diff"])
 )
 WORDS = st.sampled_from([*KEYS, "type", "update", "sessionUpdate", "outcome"]) | st.text(max_size=3)
-JSON = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5)
-)
+JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5))
 
 
 def _near(kind: Any) -> st.SearchStrategy[Any]:

@@ -89,9 +89,7 @@ def _update() -> Method:
     return row
 
 
-CHUNK = (
-    b'{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}'
-)
+CHUNK = b'{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}'
 
 
 def test_strict_decoding_gives_the_typed_update() -> None:
@@ -144,9 +142,7 @@ def test_the_table_comes_without_the_second_pass() -> None:
     )
     bare = "import sys, msgspec; print([m for m in ('json', 'inspect', 'dataclasses') if m in sys.modules])"
     said = [
-        subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
+        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True).stdout
         for text in (code, bare)
     ]
     assert said[0] == said[1]

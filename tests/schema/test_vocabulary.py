@@ -119,11 +119,7 @@ def ours(official: str) -> Any:
     for end, our_end in (("Request", "Params"), ("Notification", "Params"), ("Response", "Result")):
         if name == official and name.endswith(end):
             name = name.removesuffix(end) + our_end
-    if (
-        name not in NAMES
-        and official.endswith("Capabilities")
-        and set(OFFICIAL["objects"][official]) <= {"_meta"}
-    ):
+    if name not in NAMES and official.endswith("Capabilities") and set(OFFICIAL["objects"][official]) <= {"_meta"}:
         name = "Marker"
     return NAMES[name]
 

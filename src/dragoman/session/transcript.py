@@ -1,7 +1,7 @@
 """The history of a session in memory: updates in order, with runs of text kept as one.
 
-Takes updates, gives back updates for `session/load` to replay. Consecutive text chunks of one speaker and one message
-are joined, so that a long answer costs what its text costs. Updates that are not history (notices, settings) are left out.
+Takes updates, gives back updates for `session/load` to replay. Consecutive text chunks of one speaker and message
+are joined, so that a long answer costs what its text costs. What is no history (notices, settings) is left out.
 """
 
 from __future__ import annotations
