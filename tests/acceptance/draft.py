@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from dragoman import Agent, ClientTurn, Conversation, RemoteAgent, connect
+from dragoman import Agent, ClientTurn, Conversation, ProtocolError, RemoteAgent, connect
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
 
@@ -47,6 +47,15 @@ def run(work: Awaitable[Any]) -> Any:
             return await work
 
     return asyncio.run(bounded())
+
+
+async def kind_of(work: Awaitable[Any]) -> str:
+    """The kind of error that something fails with, "" when it does not: for code that runs inside an agent."""
+    try:
+        await work
+    except ProtocolError as error:
+        return error.kind
+    return ""
 
 
 class Raw(ScriptedPeer):
