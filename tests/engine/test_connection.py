@@ -336,6 +336,24 @@ def test_a_request_of_ours_ends_with_what_the_peer_answers(answer: dict[str, Any
     run(main())
 
 
+def test_a_result_that_is_taken_first_is_taken_before_the_next_message_and_its_fault_is_told() -> None:
+    async def main() -> None:
+        order: list[str] = []
+
+        async with talking({"_told": lambda _: order.append("told")}) as talk:
+            for first in (lambda _: order.append("first"), lambda _: 1 / 0):
+                asking = asyncio.create_task(talk.connection.request("_ask", {}, first=first))
+                asked = await talk.peer.expect(method="_ask")
+                talk.peer.send(result(asked["id"], {}))
+                talk.peer.send(note("_told", {}))
+                await asyncio.wait({asking})
+            assert order == ["first", "told", "told"]
+            assert isinstance(asking.exception(), ZeroDivisionError)
+            assert await talk.answers() == []
+
+    run(main())
+
+
 def test_answers_nobody_waits_for_are_reported_and_harmless() -> None:
     async def main() -> None:
         async with talking() as talk:

@@ -36,7 +36,7 @@ BURST = 50
 INTRODUCTIONS = 25
 
 # Waiting longer for an answer means that it never comes.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class Surfaced(logging.Handler):

@@ -543,9 +543,12 @@ class Connection:
             if future.done():
                 return
             if error is None:
-                if first is not None:
-                    first(result)
-                future.set_result(result)
+                try:
+                    if first is not None:
+                        first(result)
+                    future.set_result(result)
+                except Exception as fault:  # of `first`: for who waits, not for the reader
+                    future.set_exception(fault)
             else:  # who waits is told that the connection failed, not that the peer answered an error
                 failed = isinstance(error.__cause__, ConnectionFailed)
                 future.set_exception(error.__cause__ if failed and error.__cause__ else error)
