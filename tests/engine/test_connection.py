@@ -341,7 +341,8 @@ def test_a_result_that_is_taken_first_is_taken_before_the_next_message_and_its_f
         order: list[str] = []
 
         async with talking({"_told": lambda _: order.append("told")}) as talk:
-            for first in (lambda _: order.append("first"), lambda _: 1 / 0):
+            takers: list[Any] = [lambda _: order.append("first"), lambda _: 1 / 0]
+            for first in takers:
                 asking = asyncio.create_task(talk.connection.request("_ask", {}, first=first))
                 asked = await talk.peer.expect(method="_ask")
                 talk.peer.send(result(asked["id"], {}))
