@@ -252,6 +252,22 @@ def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(tmp_pa
     assert asked.count("write") == 4
 
 
+@pytest.mark.item("004-64")
+def test_a_client_is_ready_as_soon_as_a_session_is_answered_for(tmp_path: Path) -> None:
+    """An agent that looks around in the very moment it has opened the session gets what it asks for."""
+    (tmp_path / "AGENTS.md").write_text("rules")
+
+    async def work() -> None:
+        async def part(agent: Raw) -> None:
+            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+            assert (await agent.result("fs/read_text_file", {"path": "AGENTS.md"}))["content"] == "rules"
+
+        async with playing(part, lend=Lending()) as remote:
+            await remote.open(str(tmp_path))
+
+    run(work())
+
+
 # --- 16.2 for agent developers --------------------------------------------------------------------------------
 
 
