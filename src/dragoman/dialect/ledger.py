@@ -97,6 +97,7 @@ class Ledger:
 
     incoming: ClassVar[Mapping[str, FlowMaker]] = {}
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {}
+    unannounced: ClassVar[frozenset[str]] = frozenset()  # gates that are open without the peer having said so
 
     def __init__(self, peer: Side, settings: Settings) -> None:
         self.peer = peer

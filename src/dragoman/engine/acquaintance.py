@@ -24,6 +24,7 @@ class Acquaintance:
     def __init__(self, we: Side) -> None:
         self._we = we
         self._gates: dict[str, bool] = {}
+        self._unannounced: frozenset[str] = frozenset()
         self.capabilities: Any = None
         self.is_made = False  # once it is, nobody changes what was offered
 
@@ -48,6 +49,7 @@ class Acquaintance:
         if self._we is Side.CLIENT:
             self._remember(result.agent_capabilities)
         if ledger is not None:
+            self._unannounced = ledger.unannounced
             ledger.introduced(result)
 
     def _remember(self, capabilities: Any) -> None:
@@ -60,7 +62,7 @@ class Acquaintance:
         if known is None:
             # A capability of ours opens what we say (the draft's pushed output): only the peer's can be missing.
             ours = gate.startswith(f"{self._we.value}.")
-            known = self._gates[gate] = ours or offers(gate, self.capabilities)
+            known = self._gates[gate] = ours or gate in self._unannounced or offers(gate, self.capabilities)
         return known
 
     def refusal(self, row: Method | None) -> ProtocolError | None:
