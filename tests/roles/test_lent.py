@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from dragoman import Agent, Conversation, Lending, ProtocolError, Question, RemoteAgent, Turn, connect
+from dragoman.dialect.beside import noted
 from dragoman.errors import Kind
 from dragoman.roles import file_calls
 from dragoman.roles.dial import Dial
@@ -300,7 +301,7 @@ def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tu
 
 @pytest.mark.item("004-40")
 def test_what_is_lent_is_advertised_in_both_spellings() -> None:
-    async def introduced(dialect: str, lend: Lending) -> Any:
+    async def introduced(dialect: str, lend: Lending, **options: Any) -> Any:
         ours, theirs = pair()
         peer = ScriptedPeer(theirs)
 
@@ -312,7 +313,7 @@ def test_what_is_lent_is_advertised_in_both_spellings() -> None:
             return frame["params"]
 
         hearing = asyncio.create_task(answer())
-        async with connect(ours, dialect=dialect, lend=lend):
+        async with connect(ours, dialect=dialect, lend=lend, **options):
             return await hearing
 
     async def main() -> None:
@@ -320,6 +321,14 @@ def test_what_is_lent_is_advertised_in_both_spellings() -> None:
         assert params["capabilities"] == {
             "fs": {"read": True, "write": True, **ALL},
             "terminal": {"create": True, "interactive": True, "maxConcurrent": 5},
+        }
+        lend = Lending(max_terminals=5, interactive=False, binary=False, listing=False, folders=False, batches=False)
+        ui = {"permissionDialogs": True, "diffViewer": True, "codeNavigation": False}
+        params = await introduced("draft", lend, capabilities=noted(lend.capabilities(), ui=ui))
+        assert params["capabilities"] == {
+            "fs": {"read": True, "write": True, "watch": True},
+            "terminal": {"create": True, "maxConcurrent": 5},
+            "ui": ui,
         }
         params = await introduced("v1", Lending(max_terminals=5, watching=False, binary=False))
         told = params["clientCapabilities"]

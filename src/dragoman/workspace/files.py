@@ -88,7 +88,8 @@ class Files:
         from dragoman.workspace.listing import list_folder
 
         _check_count("limit", limit)
-        with find(self._roots, path.rstrip("/") + "/", base=self._base) as spot, faults_of(spot.asked):
+        folder = path.rstrip("/") + "/" if path else path
+        with find(self._roots, folder, base=self._base) as spot, faults_of(spot.asked):
             return list_folder(spot.directory, recursive, limit)
 
     async def watch(self, path: str, recursive: bool = False, *, interval: float | None = None) -> Watch:
