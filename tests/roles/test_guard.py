@@ -469,6 +469,33 @@ def test_a_lender_refuses_what_is_protected_though_somebody_approved_it(tmp_path
     run(main())
 
 
+def test_a_folder_that_is_reached_by_a_link_is_still_the_sessions_own(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", NO) as scene:
+            (tmp_path / "link").symlink_to(scene.folder)
+            (scene.folder / "a").write_text("hello")
+            (scene.folder / "out").symlink_to("/etc")
+            session = await scene.agent.open(str(tmp_path / "link"))
+            path = str(tmp_path / "link" / "a")
+            steps = [{"do": "read", "path": path}, {"do": "ask", "kind": "read", "paths": [path, "a"]}]
+            assert (await session.ask(json.dumps(steps))).split() == ["hello", "allow_once"]
+            assert scene.user.asked == []
+            outside = {"do": "ask", "kind": "read", "paths": ["out/passwd"]}
+            await session.ask(json.dumps([outside]))
+            assert [each.resource for each in scene.user.asked[0].questions] == ["/etc/passwd"]
+
+    run(main())
+
+
+def test_words_of_the_agent_stand_in_quotes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", NO) as scene:
+            await scene.do_one(do="ask", kind="edit", title="/w/harmless")
+            assert scene.user.asked[0].lines[0] == 'file write: "/w/harmless"'
+
+    run(main())
+
+
 def test_a_session_that_nobody_knows_is_asked_about(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded(tmp_path, "v1", YES) as scene:

@@ -59,18 +59,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             or not _any(self.agents, question.agent)
         ):
             return Match.NO
-        found = Match.YES
-        for wanted, looked_at in (
-            (self.paths, self._path(question, bases, home)),
-            (self.commands, self._command(question)),
-            (self.hosts, self._host(question)),
-        ):
-            if wanted:
-                found = min(found, looked_at, key=lambda match: match.value)
-        return found
+        # A rule has one of these at most: no operation can meet two of them.
+        if self.paths:
+            return self._path(question, bases, home)
+        if self.commands:
+            return self._command(question)
+        if self.hosts:
+            return self._host(question)
+        return Match.YES
 
     def _path(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
-        if not self.paths or question.operation not in ON_FILES:
+        if question.operation not in ON_FILES:
             return Match.NO
         if not question.resource:
             return Match.PERHAPS
@@ -80,7 +79,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return Match.YES if is_meant else Match.NO
 
     def _command(self, question: Question) -> Match:
-        if not self.commands or question.operation != Operation.TERMINAL_EXECUTE:
+        if question.operation != Operation.TERMINAL_EXECUTE:
             return Match.NO
         if not question.resource:
             return Match.PERHAPS
@@ -98,7 +97,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return any(pattern.allows(words, is_wild=is_wild) for pattern in self.commands)
 
     def _host(self, question: Question) -> Match:
-        if not self.hosts or question.operation != Operation.NETWORK_ACCESS:
+        if question.operation != Operation.NETWORK_ACCESS:
             return Match.NO
         host = host_of(question.resource)
         if host is None:

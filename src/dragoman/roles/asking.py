@@ -64,9 +64,10 @@ def understood(options: Sequence[PermissionOption], choice: Choice) -> Choice:
 
 
 def thing(question: Question) -> str:
-    """What a question is about, in one line."""
+    """What a question is about, in one line; in quotes where only the agent's own words tell."""
+    said = f'"{question.title}"' if question.title else ""
     if question.operation in ON_FILES or question.operation == Operation.TERMINAL_EXECUTE:
-        return question.resource or question.title
+        return question.resource or said
     name = "/".join(part for part in (question.server, question.tool) if part)
-    about = question.resource or question.title
+    about = question.resource or said
     return about if not name or about == name else ": ".join(part for part in (name, about) if part)

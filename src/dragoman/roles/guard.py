@@ -22,14 +22,14 @@ import msgspec
 
 from dragoman.config.grants import Grants
 from dragoman.dialect.beside import side
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, ProtocolError
 from dragoman.policy.commands import HARMLESS, canonical
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import Grant, Scope, granted
 from dragoman.policy.guard import Policy, decide, decide_all
 from dragoman.policy.modes import mode as mode_of
 from dragoman.policy.options import choose
-from dragoman.policy.question import Operation, Question
+from dragoman.policy.question import Operation, Question, is_under
 from dragoman.policy.secrets import Redaction, from_environment, from_servers
 from dragoman.policy.toolcall import questions
 from dragoman.roles.asking import Asked, AskUser, Choice, understood
@@ -333,16 +333,27 @@ class Guard:
         )
 
     def _folders(self, session_id: str) -> tuple[str, ...]:
+        return tuple(map(os.path.realpath, self._spelled(session_id)))
+
+    def _spelled(self, session_id: str) -> Sequence[str]:
         session = self._find(session_id)
         try:
-            roots = session.roots if session is not None else self._roots(session_id)
-        except Exception:  # a session that nobody knows, of a subagent say (peers.md 45)
-            roots = ()
-        return tuple(map(os.path.realpath, roots))
+            return session.roots if session is not None else self._roots(session_id)
+        except ProtocolError:  # a session that nobody knows, of a subagent say (peers.md 45)
+            return ()
 
     def _absolute(self, session_id: str) -> Callable[[str], str]:
-        base = next(iter(self._folders(session_id)), "/")
-        return lambda path: os.path.normpath(os.path.join(base, path))
+        """Paths as the agent spells them, but with the session's folders resolved: those links are the user's own."""
+        spelled = [os.path.normpath(root) for root in self._spelled(session_id)]
+
+        def absolute(path: str) -> str:
+            full = os.path.normpath(os.path.join(spelled[0] if spelled else "/", path))
+            for root in spelled:
+                if is_under(full, (root,)):
+                    return os.path.normpath(os.path.join(os.path.realpath(root), os.path.relpath(full, root)))
+            return full
+
+        return absolute
 
     def _resolver(self, session_id: str) -> Callable[[str], str]:
         base = next(iter(self._folders(session_id)), "/")

@@ -40,6 +40,7 @@ class Journal:
         self._redaction = redaction
         self._open = _Batch()
         self._turn = asyncio.Lock()
+        self._writing: set[asyncio.Future[Any]] = set()
 
     async def write(self, *entries: Entry, durable: bool = True) -> None:
         """Keep entries, in order; those of several tasks share one write. OSError when they cannot be kept."""
@@ -57,16 +58,22 @@ class Journal:
             raise batch.fault
 
     async def flush(self) -> None:
-        """Keep what tasks left behind that were ended before their turn came."""
+        """Wait for all that is being written, and keep what tasks left behind that were ended before their turn."""
         if self._audit is not None and self._open.entries:
             async with self._turn:
                 batch, self._open = self._open, _Batch()
                 batch.is_taken = True
                 await self._keep(self._audit, batch)
+        if self._writing:
+            await asyncio.wait(self._writing)
 
     async def _keep(self, audit: Audit, batch: _Batch) -> None:
+        # Shielded: a task that is cancelled meanwhile has still decided.
+        writing = asyncio.ensure_future(asyncio.to_thread(audit.append, batch.entries, durable=batch.durable))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
         try:
-            await asyncio.shield(asyncio.to_thread(audit.append, batch.entries, durable=batch.durable))
+            await asyncio.shield(writing)
         except OSError as error:
             batch.fault = error
 

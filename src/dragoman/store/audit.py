@@ -85,6 +85,8 @@ class Audit:
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self._path = path
         self._durable = durable
+        # What the log looked like after our own last write: while it still does, its end need not be read.
+        self._last: tuple[int, int, Mark] | None = None
 
     @property
     def path(self) -> str:
@@ -106,6 +108,8 @@ class Audit:
             if durable and self._durable:
                 os.fdatasync(fd)
             self._keep(mark)
+            after = os.fstat(fd)
+            self._last = (after.st_ino, after.st_size, mark)
             return mark
         finally:
             os.close(fd)
@@ -160,7 +164,10 @@ class Audit:
 
     def _end(self, fd: int) -> Mark:
         """The last entry. A line that a crash tore was never promised to anybody: it is taken away."""
-        size = os.fstat(fd).st_size
+        status = os.fstat(fd)
+        if self._last is not None and self._last[:2] == (status.st_ino, status.st_size):
+            return self._last[2]
+        size = status.st_size
         reach = _TAIL
         while True:
             start = max(0, size - reach)
