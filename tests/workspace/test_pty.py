@@ -91,7 +91,8 @@ def test_what_is_typed_is_read_and_the_size_can_change(tmp_path: Path) -> None:
 def test_a_key_interrupts_as_it_does_for_a_user(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as terminals:
-            terminal = await terminals.create("/bin/sh", ["-c", "echo up; sleep 1000"], pty=True)
+            # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
+            terminal = await terminals.create("/bin/sh", ["-c", "echo up; exec sleep 1000"], pty=True)
             await until(lambda: "up" in terminal.output().text)
             terminal.type("\x03")
             assert await terminal.wait() == Exit(None, "SIGINT")

@@ -16,7 +16,6 @@ from msgspec import UNSET
 
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.lent_watch import LentWatch
 from dragoman.schema.fs import (
     CreateDirectoryParams,
     FileToWrite,
@@ -27,10 +26,11 @@ from dragoman.schema.fs import (
     WriteFilesParams,
     WriteTextFileParams,
 )
-from dragoman.workspace.listing import Entry, Listing
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded when used: an agent that never lists or watches starts without them
+    from dragoman.roles.lent_watch import LentWatch
     from dragoman.workspace.files import Files
+    from dragoman.workspace.listing import Entry, Listing
 
 # What a client offers beyond text is named here, in every dialect (reference 5.17).
 BEYOND = "client._meta.dragoman.fs."
@@ -119,6 +119,8 @@ class LentFiles:
             limit=UNSET if limit is None else limit,
         )
         result = await self._connection.request("fs/list_directory", params)
+        from dragoman.workspace.listing import Listing
+
         return Listing([_entry(entry) for entry in result.entries], result.truncated is True)
 
     async def make_directory(self, path: str, *, parents: bool = False) -> bool:
@@ -144,6 +146,8 @@ class LentFiles:
 
     def watch(self, path: str, *, recursive: bool = False) -> LentWatch:
         """Watch a folder or file: `async with turn.files.watch(path) as watch: async for changes in watch: ...`."""
+        from dragoman.roles.lent_watch import LentWatch
+
         own = None if self._connection.offers(BEYOND + "watch") else self._files()
         return LentWatch(self._connection, self._session, path, recursive, own)
 
@@ -156,6 +160,8 @@ class LentFiles:
 
 
 def _entry(entry: Any) -> Entry:
+    from dragoman.workspace.listing import Entry
+
     size = entry.size if isinstance(entry.size, int) else None
     return Entry(entry.name, entry.type, size, entry.modified_at if isinstance(entry.modified_at, str) else "")
 
