@@ -518,12 +518,19 @@ def test_a_damaged_file_of_grants_denies(tmp_path: Path) -> None:
     run(main())
 
 
-def test_what_cannot_be_audited_is_denied(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["bypassPermissions", "default"])
+@pytest.mark.parametrize("fault", ["no file", "no log"])
+def test_what_cannot_be_audited_is_denied(tmp_path: Path, mode: str, fault: str) -> None:
     async def main() -> None:
-        async with guarded(tmp_path, "v1", mode="bypassPermissions") as scene:
-            os.mkdir(tmp_path / "audit.jsonl")
-            use = Question(operation="execute", resource="make", session_id=scene.session.id)
-            assert await scene.guard.approve(use) is False
+        async with guarded(tmp_path, "v1", YES, mode=mode) as scene:
+            if fault == "no file":
+                os.mkdir(tmp_path / "audit.jsonl")
+            else:
+                (tmp_path / "audit.jsonl").write_text("something else\n")
+            write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
+            assert await scene.do_one(**write) == "permission_denied"
+            assert await scene.do_one(do="ask", kind="execute") == "reject_once"
+            assert not (scene.folder / "a").exists()
 
     run(main())
 

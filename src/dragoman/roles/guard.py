@@ -14,6 +14,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -218,7 +219,8 @@ class Guard:
 
     async def done(self, method: str, params: Any, error: BaseException | None, result: Any = None) -> None:
         """What was lent was used, or failed: for the audit."""
-        await self._journal.write(of_use(self._agent, method, params, error, result), durable=False)
+        with suppress(OSError):  # it is done; the next decision finds that the log cannot be written
+            await self._journal.write(of_use(self._agent, method, params, error, result), durable=False)
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
@@ -226,21 +228,25 @@ class Guard:
         self, asked: Asked, session: Conversation | None, *, is_use: bool = False
     ) -> tuple[Decision, Choice | None]:
         """The decision and, where the user was asked, the answer; both are in the audit before they take effect."""
-        choice = None
-        decision = self._weighed(asked.questions, is_use)
-        if decision.verdict is ASK:
-            key = asked.questions[0].session
-            async with self._one_at_a_time.setdefault(key, asyncio.Lock()):
-                # Whoever waited here may find that the answer to the question before covers this one too.
-                decision = self._weighed(asked.questions, is_use)
-                if decision.verdict is ASK:
-                    asked = msgspec.structs.replace(asked, decision=decision)
-                    decision, choice = await self._answered(asked, session, is_use)
         try:
+            decision, choice = await self._considered(asked, session, is_use)
             await self._journal.write(*entries(What.DECIDED, asked, decision, choice))
-        except OSError as error:
-            return Decision(DENY, Source.FAULT, f"the audit log cannot be written: {error}"), None
+        except OSError as error:  # of the audit log, or of the grants
+            return Decision(DENY, Source.FAULT, f"what is decided cannot be written down: {error}"), None
         return decision, choice
+
+    async def _considered(
+        self, asked: Asked, session: Conversation | None, is_use: bool
+    ) -> tuple[Decision, Choice | None]:
+        decision = self._weighed(asked.questions, is_use)
+        if decision.verdict is not ASK:
+            return decision, None
+        async with self._one_at_a_time.setdefault(asked.questions[0].session, asyncio.Lock()):
+            # Whoever waited here may find that the answer to the question before covers this one too.
+            decision = self._weighed(asked.questions, is_use)
+            if decision.verdict is not ASK:
+                return decision, None
+            return await self._answered(msgspec.structs.replace(asked, decision=decision), session, is_use)
 
     def _weighed(self, wanted: Sequence[Question], is_use: bool) -> Decision:
         try:
@@ -278,7 +284,8 @@ class Guard:
             return Decision(DENY, Source.TIMEOUT, f"nobody answered within {self._patience:g} seconds"), None
         except asyncio.CancelledError:
             gone = Decision(DENY, Source.CANCELLED, "the turn was cancelled while the question was open")
-            await self._journal.write(*entries(What.DECIDED, asked, gone, None))
+            with suppress(OSError):
+                await self._journal.write(*entries(What.DECIDED, asked, gone, None))
             raise
         if choice is None:
             return Decision(DENY, Source.CANCELLED, "the question was closed without an answer"), None

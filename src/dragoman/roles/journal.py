@@ -16,7 +16,7 @@ from dragoman.policy.decision import Decision, Source
 from dragoman.policy.grants import Grant
 from dragoman.policy.secrets import Redaction
 from dragoman.roles.asking import Asked, Choice, thing
-from dragoman.store.audit import Audit, Entry, What
+from dragoman.store.audit import Audit, Damaged, Entry, What
 
 # What the answer to a use tells about it.
 _TOLD = ("exit_code", "signal", "terminal_id")
@@ -74,8 +74,8 @@ class Journal:
         writing.add_done_callback(self._writing.discard)
         try:
             await asyncio.shield(writing)
-        except OSError as error:
-            batch.fault = error
+        except (OSError, Damaged) as error:
+            batch.fault = OSError(str(error))
 
     def _clean(self, entry: Entry) -> Entry:
         return msgspec.convert(self._redaction.json(msgspec.to_builtins(entry)), Entry)
