@@ -22,7 +22,7 @@ from dragoman.dialect.shape import ABSENT, side_of
 from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler
-from dragoman.engine.reading import read, values
+from dragoman.engine.reading import carried, read, values
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent import settings
 from dragoman.roles.signin import SignIn, prepared
@@ -96,9 +96,16 @@ class Dial:
         self._others: dict[str, Dialled] = {}
         self._moving = asyncio.Lock()
 
-    async def open(self, introduction: InitializeParams, handlers: dict[str, Handler], fallback: Handler) -> Dialled:
+    async def open(
+        self,
+        introduction: InitializeParams,
+        handlers: dict[str, Handler],
+        fallback: Handler,
+        source: Any = None,
+    ) -> Dialled:
         """Start the agent and introduce ourselves."""
         self._introduction = introduction
+        self._source = source  # the introduction as its client said it, with what no type knows
         self._handlers = handlers
         self._fallback = fallback
         self._first = await self._reach(self.cwd)
@@ -237,6 +244,7 @@ class Dial:
         if spoken in _NO_FILE_CALLS and introduction.client_capabilities:
             offered = noted(introduction.client_capabilities, fs=ABSENT, terminal=ABSENT)
             introduction = msgspec.structs.replace(introduction, client_capabilities=offered)
+        introduction = carried(introduction, self._source)
         return await connection.request_raw("initialize", introduction, timeout=self._patience)
 
     def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:

@@ -17,7 +17,7 @@ from dragoman.engine.exchange import Done
 from dragoman.engine.handler import Handler
 from dragoman.engine.loop import run as run_loop
 from dragoman.engine.message import Incoming
-from dragoman.engine.reading import carried
+from dragoman.engine.reading import carried, read
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay, pass_on
 from dragoman.schema.side import Side
@@ -87,17 +87,22 @@ def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Hand
     def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
         target: Connection = relay.target(receiver)
         source = incoming.values
+        heard: list[Any] = []  # what the target answered, with what no type knows
+
+        async def ask(params: Any) -> Any:
+            heard[:] = [await target.request_raw(incoming.method, params)]
+            return read(incoming.row.result if incoming.row is not None else None, heard[0])
 
         def forward(params: Any) -> Awaitable[Any]:
             params = carried(params, source)  # what no type knows goes along
             if incoming.is_request:
-                return target.request(incoming.method, params)
+                return ask(params)
             target.notify(incoming.method, params)
             return _caught_up(target)
 
         answer = function(incoming.params, forward)
         if inspect.isawaitable(answer):
-            return _answer_later(answer, done)
+            return _answer_later(answer, done, heard)
         done(answer, None)
         return None
 
@@ -115,5 +120,6 @@ class _Nothing:
         return iter(())
 
 
-async def _answer_later(work: Awaitable[Any], done: Done) -> None:
-    done(await work, None)
+async def _answer_later(work: Awaitable[Any], done: Done, heard: list[Any]) -> None:
+    answer = await work
+    done(carried(answer, heard[0]) if heard else answer, None)

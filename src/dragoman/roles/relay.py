@@ -100,7 +100,7 @@ class Relay:
         if "mcpServers" in side and self._dial.dialect != "2025.1":  # may hold secrets, and has no place elsewhere
             meta = {**introduction.meta, "dragoman": {**side, "mcpServers": []}}
             introduction = msgspec.structs.replace(introduction, meta=meta)
-        dialled = await self._dial.open(introduction, handlers, self._to_client)
+        dialled = await self._dial.open(introduction, handlers, self._to_client, incoming.values)
         self._first = dialled
         dialled.connection.on_close = self._agent_left
         assert self.front.speech is not None
