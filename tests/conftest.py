@@ -7,6 +7,7 @@ and none failed. Who is marked with what is checked at collection, so a wrong id
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ import pytest
 from hypothesis import settings
 
 from tests.acceptance import page
+
+# Whoever started us may ignore hang-ups (nohup does); commands inherit that, and some tests hang commands up.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The machines that run this are shared: how long one example takes says nothing about the code.
 settings.register_profile("dragoman", deadline=None, print_blob=True)
