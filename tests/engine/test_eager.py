@@ -14,8 +14,14 @@ from dragoman.engine.message import Incoming
 from tests.engine.talk import call, note, run, talking
 
 
+def starter() -> eager.Starter:
+    return eager.Starter(asyncio.get_running_loop(), contextvars.copy_context())
+
+
 def begun(work: Any) -> asyncio.Task[Any]:
-    return eager.start(asyncio.get_running_loop(), work, contextvars.copy_context())
+    task = starter().start(work)
+    assert task is not None
+    return task
 
 
 def test_the_synchronous_part_of_a_handler_runs_before_the_next_message() -> None:
@@ -87,17 +93,88 @@ def test_a_task_group_that_begins_in_the_first_step_works() -> None:
     run(main())
 
 
-def test_work_that_never_waits_is_done_with_its_result() -> None:
+def test_work_that_never_waits_needs_no_task() -> None:
     async def main() -> None:
         done: list[int] = []
 
-        async def work() -> int:
-            done.append(1)
+        async def work(number: int) -> None:
+            done.append(number)
+
+        start = starter()
+        assert [start.start(work(number)) for number in range(3)] == [None, None, None]
+        assert done == [0, 1, 2]
+        await asyncio.sleep(0)
+        assert start.start(work(3)) is None, "a spare that has waited for work serves as well"
+        assert done == [0, 1, 2, 3]
+        start.close()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
+
+
+def test_work_that_waits_after_others_that_did_not_has_a_task_of_its_own() -> None:
+    async def main() -> None:
+        seen: list[Any] = []
+        go = asyncio.Event()
+
+        async def brief() -> None:
+            seen.append(asyncio.current_task())
+
+        async def long() -> int:
+            seen.append(asyncio.current_task())
+            await go.wait()
             return 5
 
-        task = begun(work())
-        assert done == [1]
-        assert await task == 5
+        start = starter()
+        start.start(brief())
+        await asyncio.sleep(0)
+        first, second = start.start(long()), start.start(long())
+        assert first is not None
+        assert second is not None
+        assert first is not second
+        assert seen[1:] == [first, second]
+        assert start.start(brief()) is None
+        go.set()
+        assert await asyncio.gather(first, second) == [5, 5]
+        start.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("mark", ["kept", "cancelled", "variable"])
+def test_a_task_on_which_work_left_its_mark_is_not_used_again(mark: str) -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+
+    async def main() -> None:
+        kept: list[Any] = []
+        ran: list[int] = []
+
+        async def marking() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            if mark == "kept":
+                kept.append(task)
+            elif mark == "cancelled":
+                task.cancel()
+            else:
+                variable.set(1)
+
+        async def honest() -> None:
+            assert variable.get() == 0
+            await asyncio.sleep(0)
+            ran.append(1)
+
+        start = starter()
+        start.start(marking())
+        task = start.start(honest())
+        assert task is not None
+        for one in kept:
+            assert one is not task
+            one.cancel()
+        await task
+        assert ran == [1]
+        start.close()
 
     run(main())
 

@@ -121,6 +121,15 @@ def test_a_burst_is_one_write_and_a_lone_frame_leaves_at_once(monkeypatch: pytes
         assert writes == [6]
         await asyncio.sleep(0)
         assert writes == [6, 54], "when the pass ended"
+        for _ in range(3):
+            transport.send(b"12345")
+        assert writes == [6, 54], "after a burst the first frame waits for its neighbours"
+        await asyncio.sleep(0)
+        assert writes == [6, 54, 18]
+        transport.send(b"12345")
+        await asyncio.sleep(0)
+        transport.send(b"12345")
+        assert writes == [6, 54, 18, 6, 6], "one frame a pass is no burst any more"
         monkeypatch.undo()
         await transport.close()
         os.close(a)

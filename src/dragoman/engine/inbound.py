@@ -26,8 +26,7 @@ class Inbound:
 
     def __init__(self, fault: Callable[[str, BaseException], None]) -> None:
         self._fault = fault
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
+        self._starter = eager.Starter(asyncio.get_running_loop(), contextvars.copy_context())
         self._tasks: set[asyncio.Task[Any]] = set()
         self._by_id: dict[Id, asyncio.Task[Any]] = {}
 
@@ -38,8 +37,8 @@ class Inbound:
 
     def start(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
         """Run the handler's coroutine as a task; its synchronous part runs before this returns."""
-        task = eager.start(self._loop, self._attend(incoming, work, done), self._context.copy())
-        if task.done():
+        task = self._starter.start(self._attend(incoming, work, done))
+        if task is None:
             return
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -74,6 +73,7 @@ class Inbound:
 
     def cancel_all(self) -> None:
         """Cancel every handler."""
+        self._starter.close()
         for task in list(self._tasks):
             task.cancel()
 

@@ -52,7 +52,8 @@ class StreamTransport:
         self._fresh: list[bytes] = []  # frames of this loop pass
         self._fresh_size = 0
         self._backlog: deque[memoryview] = deque()  # what a write call did not take
-        self._pass_open = False
+        self._pass = 0  # how many frames this loop pass has
+        self._burst = False  # whether the last pass had several
         self._gate = Gate(stall, self._stalled)
         # A tty keeps its blocking mode: the shell that lent it to us shares that flag.
         self._write_polls = _pollable(write_fd) and not os.isatty(write_fd)
@@ -149,13 +150,13 @@ class StreamTransport:
         self._fresh.append(data)
         self._fresh_size += len(data) + 1
         self._gate.queued += len(data) + 1
+        self._pass += 1
+        if self._pass == 1:
+            self._loop.call_soon(self._end_pass)
         if self._backlog:
             return  # the writer callback takes it along
-        if not self._pass_open:
-            self._pass_open = True
-            self._loop.call_soon(self._end_pass)
-            self._flush()
-        elif self._fresh_size >= COALESCE:
+        # After a burst another is likely, and the first frame waits for its neighbours: a write is dear.
+        if (self._pass == 1 and not self._burst) or self._fresh_size >= COALESCE:
             self._flush()
 
     def congested(self) -> bool:
@@ -167,7 +168,8 @@ class StreamTransport:
         await self._gate.drain()
 
     def _end_pass(self) -> None:
-        self._pass_open = False
+        self._burst = self._pass > 1
+        self._pass = 0
         if self._fresh and not self._backlog:
             self._flush()
 
