@@ -125,6 +125,10 @@ class RemoteAgent:
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
+    def find(self, session_id: str) -> Conversation | None:
+        """An open session by its id."""
+        return self._conversations.get(session_id)
+
     async def open(
         self,
         cwd: str = ".",
