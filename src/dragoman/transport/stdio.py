@@ -32,7 +32,7 @@ def take() -> tuple[int, int]:
         raise StartFailed("standard input or output is closed; start the agent from an ACP client")
     if sys.stdout is not None:
         sys.stdout.flush()  # printed before the protocol began: not ours to take back
-    read_fd, write_fd = _private(0, os.O_RDONLY), _private(1, os.O_WRONLY)
+    read_fd, write_fd = private(0, os.O_RDONLY), private(1, os.O_WRONLY)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     try:
@@ -43,7 +43,7 @@ def take() -> tuple[int, int]:
     return read_fd, write_fd
 
 
-def _private(fd: int, flags: int) -> int:
+def private(fd: int, flags: int) -> int:
     """A descriptor of our own for the same pipe, closed in children.
 
     Opened anew where the system allows it: a duplicate shares the non-blocking flag with every process that
