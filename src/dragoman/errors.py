@@ -3,6 +3,7 @@
     DragomanError
       ProtocolError        an error one peer tells the other; has a kind, never a bare number
         Unsayable          a message that a dialect has no words for
+        StoreFault         the place where sessions are kept fails; says how, and what to do
       ConnectionFailed     the connection is no longer there
         TransportClosed    the bytes ended (end of file, close)
           AgentExited      the agent process ended; carries its exit reason and last stderr lines
@@ -72,6 +73,14 @@ class Unsayable(ProtocolError):
     def __init__(self, dialect: str, what: str) -> None:
         super().__init__(Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot say {what}", {"what": what})
         self.what = what
+
+
+class StoreFault(ProtocolError):
+    """The place where sessions are kept fails; `why` is full, readonly, locked, io, damaged, newer or unusable."""
+
+    def __init__(self, why: str, message: str) -> None:
+        super().__init__(Kind.INTERNAL_ERROR, message, {"store": why})
+        self.why = why
 
 
 class ConnectionFailed(DragomanError):

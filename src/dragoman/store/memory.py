@@ -2,68 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import Draft, Entry, Summary
+from dragoman.schema.base import encode
+from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
+from dragoman.store.passages import passages
+from dragoman.store.query import matches, snippet, terms
+from dragoman.store.summary import Head, checked_name, expired, found, missing, outlived, taken
+
+_entry = msgspec.json.Decoder(Entry)
+
+
+class _Log:
+    """One session: its summary and its lines."""
+
+    def __init__(self, head: Head, lines: list[bytes]) -> None:
+        self.head = head
+        self.lines = lines
 
 
 class MemoryStore:
-    """Logs in a dict. Entries are kept encoded, so nobody can change what was logged."""
+    """Logs in a dict, the one that changed last at its end. Entries are kept encoded: nobody can change them."""
 
     def __init__(self) -> None:
-        self._logs: dict[str, list[bytes]] = {}
-        self._times: dict[str, str] = {}
+        self._logs: dict[str, _Log] = {}
+        self._expired: set[str] = set()
+        self._credentials: dict[str, dict[str, Any]] = {}
         self._closed = False
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
         """Add drafts to a log and give their entries."""
         self._check_open()
-        log = self._logs.get(session_id, [])
-        entries = [
-            Entry(seq=number, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
-            for number, draft in enumerate(drafts, start=len(log) + 1)
-        ]
-        encoded = [msgspec.json.encode(entry) for entry in entries]  # a body that is not JSON fails before any is kept
-        if encoded:
-            self._logs[session_id] = [*log, *encoded]
-            self._times.pop(session_id, None)
-            self._times[session_id] = entries[-1].time
-        return entries
+        if session_id in self._expired:
+            raise expired(session_id)
+        texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before any is kept
+        if not texts:
+            return []
+        log = self._logs.pop(session_id, None) or _Log(Head(session_id=session_id), [])
+        self._logs[session_id] = log
+        return [_add(log, draft, text) for draft, text in zip(drafts, texts, strict=True)]
 
-    async def read(self, session_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
+    async def read(
+        self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
+    ) -> list[Entry]:
         """The entries above `after`."""
-        self._check_open()
-        if session_id not in self._logs:
-            raise ProtocolError(
-                Kind.SESSION_NOT_FOUND, f"there is no session {session_id!r} in this store", {"sessionId": session_id}
-            )
+        return [_entry.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
+
+    async def lines(
+        self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
+    ) -> list[bytes]:
+        """The entries above `after`, as JSON."""
         start = max(after, 0)
-        end = None if limit is None else start + max(limit, 0)
-        return [msgspec.json.decode(entry, type=Entry) for entry in self._logs[session_id][start:end]]
+        return self._log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
 
     async def sessions(self) -> list[Summary]:
         """All logs, the one that changed last first."""
         self._check_open()
-        return [
-            Summary(session_id=session_id, entries=len(self._logs[session_id]), updated_at=time)
-            for session_id, time in reversed(self._times.items())
-        ]
+        return [log.head.summary for log in reversed(self._logs.values())]
+
+    async def find(self, name: str) -> Summary:
+        """The session somebody means."""
+        known = await self.sessions()
+        if name in self._expired:
+            raise expired(name)
+        return found(name, known)
+
+    async def rename(self, session_id: str, name: str | None) -> Summary:
+        """Give a session a name, or take it away."""
+        head = self._log(session_id).head
+        if name is not None:
+            for other, log in self._logs.items():
+                if log.head.name == checked_name(name) and other != session_id:
+                    raise taken(name, other)
+        head.name = name
+        return head.summary
+
+    async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
+        """Make a log that begins like another."""
+        origin = self._log(session_id)
+        if new_id in self._logs or new_id in self._expired:
+            raise taken(new_id, new_id)
+        log = _Log(Head(session_id=new_id, forked_from=session_id), [])
+        for line in origin.lines[: upto if upto is None else max(upto, 0)]:
+            entry = _entry.decode(line)
+            log.head.note(entry.kind, entry.time, line)
+            log.lines.append(line)
+        self._logs[new_id] = log
+        if session_id in self._credentials:
+            self._credentials[new_id] = dict(self._credentials[session_id])
+        return log.head.summary
+
+    async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
+        """The passages that hold all words, the newest session first."""
+        self._check_open()
+        wanted = terms(query)
+        hits = []
+        for id, log in reversed(self._logs.items()):
+            if session_id is None or id == session_id:
+                for passage in passages(log.lines):
+                    if matches(wanted, passage.text):
+                        shown, marks = snippet(wanted, passage.text)
+                        hits.append(
+                            Hit(session_id=id, seq=passage.first, role=passage.role, snippet=shown, marks=marks)
+                        )
+        return hits[:limit]
 
     async def delete(self, session_id: str) -> bool:
         """Forget a log."""
         self._check_open()
-        self._times.pop(session_id, None)
+        self._credentials.pop(session_id, None)
+        self._expired.discard(session_id)
         return self._logs.pop(session_id, None) is not None
+
+    async def expire(self, retention: Retention, now: str) -> list[str]:
+        """Take away what need not be kept."""
+        gone = outlived(retention, await self.sessions(), now)
+        for session_id in gone:
+            await self.delete(session_id)
+        self._expired.update(gone)
+        return gone
+
+    async def verify(self, session_id: str) -> Report:
+        """Memory does not rot."""
+        return _whole(self._log(session_id))
+
+    async def repair(self, session_id: str) -> Report:
+        """There is nothing to do."""
+        return _whole(self._log(session_id))
+
+    async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
+        """Keep what must not stand in the log."""
+        self._check_open()
+        self._credentials[session_id] = msgspec.json.decode(encode(dict(credentials)))
+
+    async def credentials(self, session_id: str) -> dict[str, Any]:
+        """What was kept so."""
+        self._check_open()
+        return dict(self._credentials.get(session_id, {}))
 
     async def close(self) -> None:
         """Forget everything."""
         self._closed = True
         self._logs.clear()
-        self._times.clear()
+        self._credentials.clear()
+
+    def _log(self, session_id: str) -> _Log:
+        self._check_open()
+        if session_id in self._expired:
+            raise expired(session_id)
+        if session_id not in self._logs:
+            raise missing(session_id)
+        return self._logs[session_id]
 
     def _check_open(self) -> None:
         if self._closed:
             raise ProtocolError(Kind.INVALID_STATE, "this store is closed")
+
+
+def _add(log: _Log, draft: Draft, text: bytes) -> Entry:
+    seq = len(log.lines) + 1
+    line = b'{"seq":%d,%s' % (seq, text[1:])
+    log.lines.append(line)
+    log.head.note(draft.kind, draft.time, line)
+    return Entry(seq=seq, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
+
+
+def _whole(log: _Log) -> Report:
+    return Report(session_id=log.head.session_id, kept=[(1, len(log.lines))] if log.lines else [], lost=[])

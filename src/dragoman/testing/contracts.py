@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.store.contract import Draft, Store
+from dragoman.store.contract import Draft, Entry, Retention, Store
 from dragoman.transport.contract import Transport
 
 # No step of a check takes longer than this unless it hangs. Seconds.
@@ -62,35 +64,146 @@ async def _failure(work: Awaitable[object]) -> Exception:
 
 
 async def check_store(make: MakeStore) -> None:
-    """A store numbers entries from 1 without gaps, keeps them as they were, all or none; what is missing is said."""
-    async with asyncio.timeout(BOUND):
-        store = await make()
-        first = await store.append("one", [_draft(1), _draft(2)])
-        second = await store.append("one", [_draft(3)])
-        await store.append("two", [_draft(4)])
-        assert [entry.seq for entry in [*first, *second]] == [1, 2, 3], "numbers have gaps or do not start at 1"
-        assert await store.read("one") == [*first, *second], "what is read is not what was appended"
-        assert [entry.seq for entry in await store.read("one", after=1, limit=1)] == [2], "after or limit is wrong"
-        assert await store.read("one", after=3) == [], "there is something after the end"
-        body = first[0].body
-        body["n"] = "changed"
-        assert (await store.read("one"))[0].body == {"n": 1}, "somebody could change what was logged"
-        try:
-            await store.append("one", [_draft(5), Draft(kind="update", actor="a", time="t", body=object())])
-        except (TypeError, NotImplementedError, ValueError):
-            pass
-        assert len(await store.read("one")) == 3, "half of an append was kept"
-        assert [summary.session_id for summary in await store.sessions()] == ["two", "one"], "the newest is not first"
-        assert await store.delete("two"), "a log that was there was not deleted"
-        assert not await store.delete("two"), "a log was deleted twice"
-        await _refuses(store.read("two"), Kind.SESSION_NOT_FOUND)
-        await store.close()
-        await store.close()
-        await _refuses(store.read("one"), Kind.INVALID_STATE)
+    """A store numbers entries from 1 without gaps, keeps them as they were, all or none; what is missing is said.
+
+    It lists and finds sessions, forks, searches, expires and forgets them, and keeps credentials out of logs.
+    """
+    for check in (_check_log, _check_names, _check_fork, _check_search, _check_expiry, _check_credentials):
+        async with asyncio.timeout(BOUND):
+            store = await make()
+            await check(store)
+            await store.close()
+            await store.close()
+            await _refuses(store.read("one"), Kind.INVALID_STATE)
+            await _refuses(store.append("one", [_draft(1)]), Kind.INVALID_STATE)
 
 
-def _draft(number: int) -> Draft:
-    return Draft(kind="update", actor="agent", time=f"2026-01-01T00:00:0{number}Z", body={"n": number}, turn="t1")
+async def _check_log(store: Store) -> None:
+    first = await store.append("one", [_draft(1), _draft(2)])
+    second = await store.append("one", [_draft(3)])
+    await store.append("two", [_draft(4)])
+    assert [entry.seq for entry in [*first, *second]] == [1, 2, 3], "numbers have gaps or do not start at 1"
+    assert await store.read("one") == [*first, *second], "what is read is not what was appended"
+    assert [entry.seq for entry in await store.read("one", after=1, limit=1)] == [2], "after or limit is wrong"
+    assert await store.read("one", after=3) == [], "there is something after the end"
+    lines = await store.lines("one", after=1)
+    assert [msgspec.json.decode(line, type=Entry) for line in lines] == [first[1], *second], "lines are not the entries"
+    body = first[0].body
+    body["n"] = "changed"
+    assert (await store.read("one"))[0].body == {"n": 1}, "somebody could change what was logged"
+    try:
+        await store.append("one", [_draft(5), Draft(kind="update", actor="a", time="t", body=object())])
+    except (TypeError, NotImplementedError, ValueError):
+        pass
+    assert len(await store.read("one")) == 3, "half of an append was kept"
+    assert await store.append("one", []) == [], "something came of nothing"
+    many = await asyncio.gather(*(store.append(f"s{n % 7}", [_draft(n)]) for n in range(500)))
+    assert sorted(entries[0].seq for entries in many[::7]) == list(range(1, 73)), "tasks got in each other's way"
+    assert (await store.verify("one")).is_whole, "a log that was never touched is not whole"
+    assert (await store.repair("one")).kept == [(1, 3)], "a repair of a whole log did something"
+
+
+async def _check_names(store: Store) -> None:
+    opened = {"agent": {"name": "echo"}, "cwd": "/w"}
+    said = {"prompt": [{"type": "text", "text": "Mend the  roof"}]}
+    await store.append("one", [_draft(1, "opened", opened), _draft(2, "turn_started", {}), _draft(3, "prompt", said)])
+    await store.append("two", [_draft(4)])
+    listed = await store.sessions()
+    assert [summary.session_id for summary in listed] == ["two", "one"], "the newest is not first"
+    one = listed[1]
+    assert (one.agent, one.cwd, one.title) == ("echo", "/w", "Mend the roof"), (
+        "the list does not tell what the log does"
+    )
+    assert (one.entries, one.turns) == (3, 1), "entries or turns are counted wrong"
+    assert one.created_at < one.updated_at, "the times are not those of the first and last entry"
+    titled = {"sessionUpdate": "session_info_update", "title": "Roof"}
+    await store.append("one", [_draft(5, "update", titled)])
+    assert (await store.find("one")).title == "Roof", "a title that the agent told is not listed"
+    await store.rename("one", "roof work")
+    assert (await store.find("roof work")).session_id == "one", "a session is not found by its name"
+    assert (await store.find("tw")).session_id == "two", "a session is not found by the beginning of its id"
+    await _refuses(store.rename("two", "roof work"), Kind.INVALID_PARAMS)
+    await _refuses(store.rename("two", "a\nb"), Kind.INVALID_PARAMS)
+    await _refuses(store.rename("three", "new"), Kind.SESSION_NOT_FOUND)
+    await store.rename("one", None)
+    await _refuses(store.find("roof work"), Kind.SESSION_NOT_FOUND)
+    assert await store.delete("two"), "a log that was there was not deleted"
+    assert not await store.delete("two"), "a log was deleted twice"
+    await _refuses(store.read("two"), Kind.SESSION_NOT_FOUND)
+    assert [entry.seq for entry in await store.append("two", [_draft(6)])] == [1], "a deleted log left something"
+
+
+async def _check_fork(store: Store) -> None:
+    await store.append("one", [_draft(n) for n in range(1, 6)])
+    forked = await store.fork("one", "fork", upto=3)
+    assert (forked.session_id, forked.forked_from, forked.entries) == ("fork", "one", 3), (
+        "the fork is not listed as one"
+    )
+    assert await store.read("fork") == (await store.read("one"))[:3], "a fork does not begin like its origin"
+    assert (await store.append("fork", [_draft(6)]))[0].seq == 4, "a fork does not go on by itself"
+    assert len(await store.read("one")) == 5, "a fork changed its origin"
+    await _refuses(store.fork("one", "fork"), Kind.INVALID_PARAMS)
+    await _refuses(store.fork("none", "other"), Kind.SESSION_NOT_FOUND)
+    assert (await store.fork("one", "whole")).entries == 5, "a fork without an end is not whole"
+
+
+async def _check_search(store: Store) -> None:
+    def chunk(text: str) -> dict[str, object]:
+        return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+
+    def call(title: str) -> dict[str, object]:
+        return {"sessionUpdate": "tool_call", "toolCallId": "c", "title": title}
+
+    said = {"prompt": [{"type": "text", "text": "Where is the Überlauf?"}]}
+    texts = ["It is in par", "se_line, ", "near the top."]
+    await store.append("one", [_draft(1, "prompt", said), *(_draft(2, "update", chunk(text)) for text in texts)])
+    await store.append("two", [_draft(3, "update", chunk("another matter")), _draft(4, "update", call("Read roof.py"))])
+    hits = await store.search("parse_line")
+    assert [(hit.session_id, hit.seq, hit.role) for hit in hits] == [("one", 2, "agent")], "a split word is not found"
+    low, high = hits[0].marks[0]
+    assert hits[0].snippet[low:high] == "parse_line", "the snippet does not show what was looked for"
+    assert [hit.role for hit in await store.search("uberlauf")] == ["user"], "case and accents count"
+    assert await store.search("matter roof") == [], "words of two passages make one hit"
+    assert [hit.role for hit in await store.search('"read roof" py*')] == ["tool"], "phrases or beginnings do not work"
+    await store.append("one", [_draft(5, "update", chunk(" Go and see."))])
+    assert [hit.seq for hit in await store.search('"top go and"')] == [2], "text that goes on is not found"
+    assert await store.search("top", session_id="two") == [], "a search in one session finds another"
+    assert len(await store.search("the", limit=1)) == 1, "the limit of a search is not kept"
+    await _refuses(store.search('" - *'), Kind.INVALID_PARAMS)
+    await store.delete("one")
+    assert await store.search("parse_line") == [], "what was deleted is still found"
+
+
+async def _check_expiry(store: Store) -> None:
+    for number in range(1, 6):
+        await store.append(f"s{number}", [_draft(number)])
+    await store.rename("s1", "kept")
+    now = "2026-01-01T00:00:10Z"
+    assert await store.expire(Retention(), now) == [], "something expired that nobody limited"
+    assert sorted(await store.expire(Retention(seconds=7.5), now)) == ["s2"], "age is not what decides"
+    await _refuses(store.read("s2"), Kind.SESSION_EXPIRED)
+    await _refuses(store.find("s2"), Kind.SESSION_EXPIRED)
+    await _refuses(store.append("s2", [_draft(6)]), Kind.SESSION_EXPIRED)
+    assert await store.expire(Retention(count=2), now) == ["s3"], "the newest are not kept, or a named one is not"
+    assert sorted(await store.expire(Retention(bytes=1, spares_named=False), now)) == ["s1", "s4"], "bytes do not count"
+    assert [summary.session_id for summary in await store.sessions()] == ["s5"], "what expired is listed"
+
+
+async def _check_credentials(store: Store) -> None:
+    await store.append("one", [_draft(1)])
+    assert await store.credentials("one") == {}, "there are credentials that nobody gave"
+    await store.keep_credentials("one", {"mcp": {"env": {"TOKEN": "s3cret"}}})
+    assert await store.credentials("one") == {"mcp": {"env": {"TOKEN": "s3cret"}}}, "credentials are not as they were"
+    assert not any(b"s3cret" in line for line in await store.lines("one")), "credentials stand in the log"
+    await store.fork("one", "two")
+    await store.delete("one")
+    assert await store.credentials("one") == {}, "credentials outlive their session"
+    assert await store.credentials("two") != {}, "a fork cannot go on without its credentials"
+
+
+def _draft(number: int, kind: str = "update", body: object = None) -> Draft:
+    time = f"2026-01-01T00:00:{number % 60:02}Z"
+    return Draft(kind=kind, actor="agent", time=time, body={"n": number} if body is None else body, turn="t1")
 
 
 async def _refuses(work: Awaitable[object], kind: str) -> None:

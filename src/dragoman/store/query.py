@@ -1,0 +1,93 @@
+"""What people type to find a passage: words, "phrases", beginnings*; all of them must be there.
+
+Takes a text, gives terms; says whether they match, where, and shows the place. Case and accents do not count, and
+what is no letter or digit only divides words, so foo_bar finds foo_bar. Pure; every store uses it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+from dragoman.errors import Kind, ProtocolError
+
+# How much is shown around the first word that was found, in characters.
+AROUND = 60
+
+_TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Term(NamedTuple):
+    """Words that must follow each other; the last one may be only a beginning."""
+
+    words: tuple[str, ...]
+    is_beginning: bool
+
+    def __str__(self) -> str:
+        return f'"{" ".join(self.words)}"{"*" if self.is_beginning else ""}'
+
+
+def terms(query: str) -> list[Term]:
+    """The terms of a query; invalid_params when there is nothing to look for."""
+    found = []
+    for phrase, star, word in _TERM.findall(query):
+        text = phrase or word
+        words = tuple(_folded(each) for each in _WORD.findall(text))
+        if words:
+            found.append(Term(words, bool(star) or (not phrase and text.endswith("*"))))
+    if not found:
+        raise ProtocolError(Kind.INVALID_PARAMS, "there is no word to look for; try: sessions search 'parse error'")
+    return found
+
+
+def matches(wanted: list[Term], text: str) -> bool:
+    """Whether all terms are in a text."""
+    words = _words(text)
+    return all(_places(term, words) for term in wanted)
+
+
+def snippet(wanted: list[Term], text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text around the first match on one line, and where in it the words are that were looked for."""
+    spans = sorted(span for term in wanted for span in _places(term, _words(text)))
+    first = spans[0] if spans else (0, 0)
+    start = _word_start(text, first[0] - AROUND) if first[0] > AROUND else 0
+    end = min(len(text), first[1] + AROUND)
+    before, after = ("…" if start else ""), ("…" if end < len(text) else "")
+    # One character for one, so that the marks stay where they are.
+    shown = "".join(" " if char.isspace() else char for char in text[start:end])
+    shift = len(before) - start
+    marks = [(low + shift, high + shift) for low, high in spans if start <= low and high <= end]
+    return f"{before}{shown}{after}", marks
+
+
+def _word_start(text: str, near: int) -> int:
+    space = text.find(" ", near, near + 20)
+    return space + 1 if space >= 0 else near
+
+
+def _words(text: str) -> list[tuple[str, int, int]]:
+    return [(_folded(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
+
+
+def _places(term: Term, words: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
+    *whole, last = term.words
+    length = len(term.words)
+    return [
+        (words[place][1], words[place + length - 1][2])
+        for place in range(len(words) - length + 1)
+        if _fits(last, words[place + length - 1][0], term.is_beginning)
+        and all(word == words[place + offset][0] for offset, word in enumerate(whole))
+    ]
+
+
+def _fits(wanted: str, word: str, is_beginning: bool) -> bool:
+    return word.startswith(wanted) if is_beginning else word == wanted
+
+
+def _folded(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    plain = unicodedata.normalize("NFD", word)
+    return unicodedata.normalize("NFC", "".join(char for char in plain if not unicodedata.combining(char))).lower()

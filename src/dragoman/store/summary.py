@@ -1,0 +1,191 @@
+"""What a list of sessions shows, folded from their logs; and how a session is found by what people type.
+
+Takes entries as they are appended, gives summaries. Pure; every store uses it, so that all list the same. The bodies
+it looks into: `opened` (agent, cwd, title), `prompt` (the first one names a session nobody named) and the update that
+tells a title.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.store.contract import EntryKind, Retention, Summary
+
+# As much of a prompt as a list has room for, in characters.
+TITLE = 80
+
+_TITLED = b'"session_info_update"'
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """A summary that grows with its log."""
+
+    session_id: str
+    entries: int = 0
+    size: int = 0  # in bytes
+    turns: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+    name: str | None = None
+    title: str | None = None
+    prompted: str | None = None
+    agent: str | None = None
+    cwd: str | None = None
+    forked_from: str | None = None
+
+    def note(self, kind: str, time: str, line: bytes) -> None:
+        """One more entry: its line of JSON. Called for each, so it looks into those that can tell something."""
+        self.entries += 1
+        self.size += len(line)
+        self.updated_at = time
+        if not self.created_at:
+            self.created_at = time
+        if kind == EntryKind.UPDATE:
+            if _TITLED in line:
+                self._take_title(_body(line))
+        elif kind == EntryKind.TURN_STARTED:
+            self.turns += 1
+        elif kind == EntryKind.OPENED:
+            self._take_opened(_body(line))
+        elif kind == EntryKind.PROMPT and not self.prompted:
+            self.prompted = _beginning(_body(line))
+
+    def _take_title(self, body: Any) -> None:
+        update = body.get("update", body)
+        if isinstance(update, dict) and update.get("sessionUpdate") == "session_info_update" and "title" in update:
+            self.title = _text(update["title"])
+
+    def _take_opened(self, body: Any) -> None:
+        self.agent = _text(body.get("agent")) or self.agent
+        self.cwd = _text(body.get("cwd")) or self.cwd
+        self.title = _text(body.get("title")) or self.title
+
+    @property
+    def summary(self) -> Summary:
+        """As it is now."""
+        return Summary(
+            session_id=self.session_id,
+            entries=self.entries,
+            updated_at=self.updated_at,
+            created_at=self.created_at,
+            name=self.name,
+            title=self.title or self.prompted,
+            agent=self.agent,
+            cwd=self.cwd,
+            turns=self.turns,
+            bytes=self.size,
+            forked_from=self.forked_from,
+        )
+
+
+class _Bare(msgspec.Struct):
+    body: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Bare)
+
+
+def _body(line: bytes) -> dict[str, Any]:
+    body = _decoder.decode(line).body
+    return body if isinstance(body, dict) else {"prompt": body}
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, dict):
+        value = value.get("title") or value.get("name")
+    return value if isinstance(value, str) and value else None
+
+
+def _beginning(body: dict[str, Any]) -> str | None:
+    blocks = body.get("prompt")
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    words = " ".join(" ".join(text for text in texts if isinstance(text, str))[: TITLE * 4].split())
+    return (words if len(words) <= TITLE else words[: TITLE - 1] + "…") or None
+
+
+# --- finding one ----------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
+
+
+def checked_name(name: str) -> str:
+    """A name that can be typed and listed; invalid_params if it is none."""
+    if not _NAME.fullmatch(name):
+        raise ProtocolError(
+            Kind.INVALID_PARAMS, f"{name!r} is no name for a session: up to 100 characters on one line, no '/' first"
+        )
+    return name
+
+
+def found(name: str, all: Iterable[Summary]) -> Summary:
+    """The session somebody means."""
+    known = list(all)
+    for summary in known:
+        if name == summary.session_id:
+            return summary
+    for summary in known:
+        if name == summary.name:
+            return summary
+    begun = [summary for summary in known if name and summary.session_id.startswith(name)]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        ids = ", ".join(summary.session_id for summary in begun[:3])
+        raise ProtocolError(
+            Kind.SESSION_NOT_FOUND, f"{len(begun)} sessions begin with {name!r}: {ids}; type more of one", {}
+        )
+    raise missing(name)
+
+
+def missing(session_id: str) -> ProtocolError:
+    """The error for a session that was never there, or was deleted."""
+    return ProtocolError(
+        Kind.SESSION_NOT_FOUND, f"there is no session {session_id!r} in this store", {"sessionId": session_id}
+    )
+
+
+def expired(session_id: str) -> ProtocolError:
+    """The error for a session that retention took away."""
+    return ProtocolError(
+        Kind.SESSION_EXPIRED,
+        f"session {session_id!r} was kept for as long as retention says and is gone; open a new one",
+        {"sessionId": session_id},
+    )
+
+
+def taken(what: str, by: str) -> ProtocolError:
+    """The error for a name or an id that another session has."""
+    return ProtocolError(Kind.INVALID_PARAMS, f"{what!r} is taken by session {by!r}; choose another", {"sessionId": by})
+
+
+# --- how long it is kept --------------------------------------------------------------------------------------
+
+
+def outlived(retention: Retention, newest_first: Sequence[Summary], now: str) -> list[str]:
+    """The ids of the sessions that need not be kept; the newest is never too large."""
+    gone: list[str] = []
+    present = _seconds(now)
+    size = 0
+    for place, summary in enumerate(newest_first):
+        size += summary.bytes
+        is_old = retention.seconds is not None and present - _seconds(summary.updated_at) > retention.seconds
+        is_beyond = retention.count is not None and place >= retention.count
+        is_large = retention.bytes is not None and size > retention.bytes and place > 0
+        if (is_old or is_beyond or is_large) and not (summary.name and retention.spares_named):
+            gone.append(summary.session_id)
+            size -= summary.bytes
+    return gone
+
+
+def _seconds(time: str) -> float:
+    try:
+        parsed = datetime.fromisoformat(time)
+    except ValueError:
+        return float("inf")  # nobody knows how old it is: it counts as new
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
