@@ -1,13 +1,25 @@
 """Reading a command's arguments: options first, then `--`, then the agent's own command line.
 
-A thin layer on argparse, so that every command fails in the same way: one line that says what to do, exit code 2.
+A thin layer on argparse, so that every command fails in the same way: one line that says what to do, exit code 2; and
+so that what a command takes can be looked at without running it (for shell completion).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import NoReturn
+
+_describing: ContextVar[bool] = ContextVar("describing", default=False)
+
+
+class Described(Exception):
+    """Raised in place of reading, while somebody only wants to know what a command takes."""
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,6 +42,8 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         """The options, and the words after `--`."""
+        if _describing.get():
+            raise Described(self)
         mark = arguments.index("--") if "--" in arguments else len(arguments)
         return self.parse_args(arguments[:mark]), arguments[mark + 1 :]
 
@@ -39,3 +53,15 @@ class Parser(argparse.ArgumentParser):
         if not command:
             self.error("name the agent to start after --, as in: -- my-agent --acp")
         return options, command
+
+
+def described(main: Callable[[list[str]], int]) -> Parser | None:
+    """The parser that a command reads its arguments with; None for one that reads them by hand."""
+    token = _describing.set(True)
+    try:
+        main([])
+    except Described as found:
+        return found.parser
+    finally:
+        _describing.reset(token)
+    return None

@@ -26,9 +26,12 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("run --prompt TEXT [--yes] -- CMD ARG...", "give an agent one prompt and watch it work"),
     "translate": Entry("translate [OPTIONS] -- CMD ARG...", "let an editor and an agent of different dialects talk"),
     "agent": Entry("agent everything [--dialect D]", "be an agent: deterministic, offline, for writing clients"),
+    "agents": Entry("agents [add|remove|default]", "agents by name: list them, add one, choose the default"),
+    "config": Entry("config [show|path|check]", "where your settings are, and what they say"),
     "policy": Entry("policy check|explain|trust", "what agents may do: check the rules, explain, trust a project"),
     "grants": Entry("grants list|revoke", "answers that were remembered: list them, take them back"),
     "audit": Entry("audit show|verify|export", "what agents wanted, what was decided and why"),
+    "completion": Entry("completion bash|zsh|fish", "a script that completes all this in your shell"),
 }
 
 EXAMPLES = """\

@@ -29,6 +29,16 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.config, POLICY)
 
     @property
+    def agents(self) -> str:
+        """The user's agents by name."""
+        return os.path.join(self.config, "config.toml")
+
+    @property
+    def history(self) -> str:
+        """What was typed in conversations."""
+        return os.path.join(self.state, "history")
+
+    @property
     def grants(self) -> str:
         """The remembered decisions."""
         return os.path.join(self.state, "grants.json")

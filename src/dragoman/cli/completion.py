@@ -1,0 +1,174 @@
+"""`dragoman completion`: a script that lets a shell complete our commands.
+
+Made from the commands' own parsers, so it knows what they know. Names of agents are asked for when they are needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from importlib import import_module
+from typing import NamedTuple
+
+from dragoman.cli.arguments import Parser, described
+from dragoman.cli.main import COMMANDS
+from dragoman.dialect.registry import NAMES
+
+EPILOG = """\
+examples:
+  source <(dragoman completion bash)                                    # in ~/.bashrc
+  source <(dragoman completion zsh)                                     # in ~/.zshrc, after compinit
+  dragoman completion fish > ~/.config/fish/completions/dragoman.fish"""
+
+# What an argument wants, by the word that stands for it in the help: files, folders, an agent of the user's.
+_WANTED = {"DIR": "dirs", "FILE": "files", "PATH": "files"}
+
+
+class Taken(NamedTuple):
+    """Something a command takes: an option, or (without a flag) one of its words."""
+
+    flag: str
+    takes: bool  # an option that is followed by a value
+    choices: tuple[str, ...]
+    wants: str  # "files", "dirs", "agents" or nothing that we know
+    purpose: str
+
+
+def main(arguments: list[str]) -> int:
+    """Print the script for a shell."""
+    parser = Parser("completion", "bash|zsh|fish", "Print a script that completes dragoman in your shell.", EPILOG)
+    parser.add_argument("shell", choices=tuple(_SHELLS), help="which shell")
+    options, rest = parser.read(arguments)
+    if rest:
+        parser.error("it takes no command")
+    print(_SHELLS[options.shell](table()))
+    return 0
+
+
+def table() -> dict[str, list[Taken]]:
+    """What each command takes."""
+    return {name: list(_taken(name)) for name in COMMANDS}
+
+
+def _taken(name: str) -> Iterable[Taken]:
+    # This one reads its arguments by hand, for the sake of its start, and would serve a client if it were called.
+    if name == "agent":
+        yield Taken("", False, ("everything",), "", "the agent to be")
+        yield Taken("--dialect", True, ("auto", *NAMES), "", "the dialect to speak")
+        return
+    parser = described(import_module(f"dragoman.cli.{name}").main)
+    for action in parser._actions if parser is not None else ():
+        metavar = action.metavar if isinstance(action.metavar, str) else ""
+        wants = "agents" if action.dest == "agent" and metavar == "NAME" else _WANTED.get(metavar, "")
+        choices = tuple(map(str, action.choices or ()))
+        takes = bool(action.option_strings) and not isinstance(action, argparse._HelpAction) and action.nargs != 0
+        for flag in action.option_strings or [""]:
+            yield Taken(flag, takes, choices, wants, (action.help or "").replace("%%", "%"))
+
+
+# --- the shells -----------------------------------------------------------------------------------------------
+
+_BASH_WANTS = {
+    "files": 'COMPREPLY=($(compgen -f -- "$cur")); compopt -o filenames 2>/dev/null',
+    "dirs": 'COMPREPLY=($(compgen -d -- "$cur")); compopt -o filenames 2>/dev/null',
+    "agents": 'COMPREPLY=($(compgen -W "$(dragoman agents --names 2>/dev/null)" -- "$cur"))',
+    "": "COMPREPLY=()",
+}
+
+
+def bash(commands: dict[str, list[Taken]]) -> str:
+    """For bash; nothing beyond bash itself is needed."""
+    values, words = [], []
+    for name, takens in commands.items():
+        for taken in takens:
+            if taken.takes:
+                reply = _bash_words(taken.choices) if taken.choices else _BASH_WANTS[taken.wants]
+                values.append(f"    '{name} {taken.flag}') {reply}; return ;;")
+        known = [taken.flag for taken in takens if taken.flag] + [c for t in takens if not t.flag for c in t.choices]
+        words.append(f"    {name}) {_bash_words(known)} ;;")
+    lines = "\n"
+    return f"""\
+_dragoman() {{
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} name=${{COMP_WORDS[1]}} i
+  if [ "$COMP_CWORD" -le 1 ]; then {_bash_words([*commands, "--help", "--version"])}; return; fi
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    if [ "${{COMP_WORDS[i]}}" = -- ]; then
+      if ((i == COMP_CWORD - 1)); then COMPREPLY=($(compgen -c -- "$cur")); else {_BASH_WANTS["files"]}; fi
+      return
+    fi
+  done
+  case "$name $prev" in
+{lines.join(values)}
+  esac
+  case "$name" in
+{lines.join(words)}
+  esac
+}}
+complete -F _dragoman dragoman"""
+
+
+def _bash_words(words: Iterable[str]) -> str:
+    return f"COMPREPLY=($(compgen -W '{' '.join(words)}' -- \"$cur\"))"
+
+
+def zsh(commands: dict[str, list[Taken]]) -> str:
+    """For zsh: what the commands are for stands beside them."""
+    wants = {"files": "_files", "dirs": "_files -/", "agents": "($(dragoman agents --names 2>/dev/null))", "": " "}
+    cases = []
+    for name, takens in commands.items():
+        arguments = []
+        for taken in takens:
+            value = f"({' '.join(taken.choices)})" if taken.choices else wants[taken.wants]
+            purpose = _plain(taken.purpose)
+            if not taken.flag:
+                arguments.append(f"'*:{purpose}:{value}'")
+            else:
+                arguments.append(f"'*{taken.flag}[{purpose}]{f': :{value}' if taken.takes else ''}'")
+        cases.append(f"    {name}) _arguments -S : {' '.join(arguments)} ;;")
+    listing = " ".join(f"'{name}:{_plain(COMMANDS[name].purpose)}'" for name in commands)
+    lines = "\n"
+    return f"""\
+#compdef dragoman
+_dragoman() {{
+  if (( CURRENT == 2 )); then
+    local -a commands=({listing})
+    _describe command commands
+    return
+  fi
+  local name=$words[2]
+  shift words; (( CURRENT-- ))
+  case $name in
+{lines.join(cases)}
+  esac
+}}
+compdef _dragoman dragoman"""
+
+
+def fish(commands: dict[str, list[Taken]]) -> str:
+    """For fish."""
+    wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'", "agents": "-a '(dragoman agents --names)'"}
+    lines = ["complete -c dragoman -f"]
+    for name, takens in commands.items():
+        purpose = _plain(COMMANDS[name].purpose)
+        lines.append(f"complete -c dragoman -n __fish_use_subcommand -a {name} -d '{purpose}'")
+        for taken in takens:
+            line = f"complete -c dragoman -n '__fish_seen_subcommand_from {name}'"
+            if taken.flag:
+                line += f" -{'l' if taken.flag.startswith('--') else 's'} {taken.flag.lstrip('-')}"
+                line += f" {'-x' if taken.takes and taken.wants != 'files' else '-r' if taken.takes else ''}".rstrip()
+            if taken.choices:
+                line += f" -a '{' '.join(taken.choices)}'"
+            elif taken.wants:
+                line += f" {wants[taken.wants]}"
+            elif not taken.flag:
+                continue
+            lines.append(f"{line} -d '{_plain(taken.purpose)}'")
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Words that mean nothing to a shell or to its completion."""
+    return "".join(character for character in text if character not in "'\"`[]:\\$()")
+
+
+_SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
