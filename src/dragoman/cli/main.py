@@ -31,6 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "policy": Entry("policy check|explain|trust", "what agents may do: check the rules, explain, trust a project"),
     "grants": Entry("grants list|revoke", "answers that were remembered: list them, take them back"),
     "audit": Entry("audit show|verify|export", "what agents wanted, what was decided and why"),
+    "inspect": Entry("inspect run|show|stats|...", "record what passes between a client and an agent, and look at it"),
     "completion": Entry("completion bash|zsh|fish", "a script that completes all this in your shell"),
 }
 

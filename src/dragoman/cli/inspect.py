@@ -1,0 +1,68 @@
+"""`dragoman inspect`: record what passes between a client and an agent, and look at it.
+
+Each action has its own module and parser; here is the table of them. Below is the folder inspect/.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import NamedTuple
+
+USAGE = 2
+
+
+class Action(NamedTuple):
+    """One action: the module that has it, how it is called, what it is for."""
+
+    module: str
+    usage: str
+    purpose: str
+
+
+ACTIONS: dict[str, Action] = {
+    "run": Action("inspect_run", "run [--out FILE] -- CMD...", "start an agent for a client and record all that passes"),
+    "show": Action("inspect_show", "show FILE", "what happened, as a timeline or a tree; filter and search"),
+    "tail": Action("inspect_show", "tail [-f] FILE", "the end of it, and what follows"),
+    "stats": Action("inspect_stats", "stats FILE", "counts, sizes and latencies by method; turns"),
+    "validate": Action("inspect_validate", "validate FILE", "every message against the schema; for CI"),
+    "diff": Action("inspect_diff", "diff FILE FILE", "two recordings by structure, whatever the ids and times"),
+    "export": Action("inspect_export", "export FILE", "a copy without secrets, or one HTML page"),
+    "replay": Action("inspect_replay", "replay FILE --as agent|client", "play a recording as a mock peer"),
+}
+
+EXAMPLES = """\
+examples:
+  dragoman inspect run --out talk.ndjson -- my-agent --acp     (put this where the editor starts its agent)
+  dragoman inspect tail -f talk.ndjson
+  dragoman inspect show talk.ndjson --method session/prompt --slow 500
+  dragoman inspect export talk.ndjson --html --out talk.html
+  dragoman inspect replay talk.ndjson --as agent"""
+
+
+def main(arguments: list[str]) -> int:
+    """Find the action and let it work."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0 if arguments else USAGE
+    action = ACTIONS.get(arguments[0])
+    if action is None:
+        said = f"there is no {arguments[0]!r}; try: {', '.join(ACTIONS)}"
+        print(f"dragoman inspect: {said}", file=sys.stderr)
+        return USAGE
+    code: int = import_module(f"dragoman.cli.{action.module}").main(arguments[0], arguments[1:])
+    return code
+
+
+def overview() -> str:
+    """What `dragoman inspect --help` says."""
+    width = max(len(action.usage) for action in ACTIONS.values())
+    listing = "\n".join(f"  dragoman inspect {each.usage:{width}}  {each.purpose}" for each in ACTIONS.values())
+    return f"""\
+dragoman inspect: see every message between a client and an agent.
+
+{listing}
+
+{EXAMPLES}
+
+`dragoman inspect ACTION --help` tells the rest."""

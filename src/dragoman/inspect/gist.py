@@ -1,0 +1,169 @@
+"""What a message says, in a few words: for timelines, trees and the page.
+
+Takes a method of the vocabulary and plain values, gives one line of peer text (whoever prints it makes it visible).
+A table of methods and of update kinds; what is not listed shows its first plain members. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.wire.envelope import WireError
+
+# One line on any screen; the whole message is always one step away. Characters.
+LONGEST = 240
+
+_PLAIN = (str, int, float, bool)
+
+
+def gist(method: str, values: Any, is_result: bool = False) -> str:
+    """A call or a result in one line."""
+    if not isinstance(values, dict):
+        return short(str(values)) if values not in (None, {}) else ""
+    say = (_RESULTS if is_result else _CALLS).get(method, _plainly)
+    return short(say(values))
+
+
+def gist_of_error(error: WireError) -> str:
+    """An error in one line."""
+    return short(f"{error.code} {error.message}")
+
+
+def stop_of(method: str, result: Any) -> str:
+    """The stop reason in a result, if it is one of a prompt."""
+    if method != "session/prompt" or not isinstance(result, dict):
+        return ""
+    return str(result.get("stopReason", ""))
+
+
+def trace_of(params: Any) -> tuple[str, str]:
+    """The W3C trace context in `_meta`: traceparent and tracestate."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict):
+        return "", ""
+    parent, state = meta.get("traceparent"), meta.get("tracestate")
+    return parent if isinstance(parent, str) else "", state if isinstance(state, str) else ""
+
+
+def short(text: str) -> str:
+    """At most one screen line of it."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def text_of(content: Any) -> str:
+    """The words of a content block, or what it is."""
+    if isinstance(content, list):
+        return " ".join(text_of(each) for each in content)
+    if not isinstance(content, dict):
+        return content if isinstance(content, str) else ""
+    kind = content.get("type")
+    if kind == "text":
+        return str(content.get("text", ""))
+    if kind == "content":
+        return text_of(content.get("content"))
+    if kind == "diff":
+        return f"[diff {content.get('path', '')}]"
+    if kind == "terminal":
+        return f"[terminal {content.get('terminalId', '')}]"
+    inner = content.get("resource")
+    uri = content.get("uri") or (inner.get("uri") if isinstance(inner, dict) else "")
+    return f"[{kind} {uri or content.get('mimeType', '')}]"
+
+
+def _update(params: dict[str, Any]) -> str:
+    update = params.get("update")
+    if not isinstance(update, dict):
+        return ""
+    return _UPDATES.get(str(update.get("sessionUpdate")), _plainly)(update)
+
+
+def _tool(update: dict[str, Any]) -> str:
+    parts = [update.get("title") or update.get("toolCallId"), update.get("kind"), update.get("status")]
+    text = " · ".join(str(part) for part in parts if part)
+    said = text_of(update.get("content") or [])
+    return f"{text} · {said}" if said else text
+
+
+def _plan(update: dict[str, Any]) -> str:
+    entries = update.get("entries")
+    entries = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    done = sum(each.get("status") == "completed" for each in entries)
+    return f"{done}/{len(entries)} " + "; ".join(str(each.get("content", "")) for each in entries)
+
+
+def _commands(update: dict[str, Any]) -> str:
+    commands = update.get("availableCommands")
+    return " ".join(f"/{each.get('name', '')}" for each in commands if isinstance(each, dict)) if commands else ""
+
+
+def _initialize(params: dict[str, Any]) -> str:
+    info = params.get("clientInfo") or params.get("agentInfo")
+    info = info if isinstance(info, dict) else {}
+    return f"version {params.get('protocolVersion')} {info.get('name', '')} {info.get('version', '')}"
+
+
+def _permission(params: dict[str, Any]) -> str:
+    call, options = params.get("toolCall"), params.get("options")
+    title = _tool(call) if isinstance(call, dict) else ""
+    names = [str(each.get("optionId")) for each in options if isinstance(each, dict)] if options else []
+    return f"{title} [{' | '.join(names)}]"
+
+
+def _permitted(result: dict[str, Any]) -> str:
+    outcome = result.get("outcome")
+    if not isinstance(outcome, dict):
+        return ""
+    return str(outcome.get("optionId") or outcome.get("outcome", ""))
+
+
+def _command(params: dict[str, Any]) -> str:
+    args = params.get("args")
+    return " ".join([str(params.get("command", "")), *(map(str, args) if isinstance(args, list) else ())])
+
+
+def _sized(result: dict[str, Any]) -> str:
+    content = result.get("content")
+    return f"{len(content)} characters" if isinstance(content, str) else _plainly(result)
+
+
+def _plainly(values: dict[str, Any]) -> str:
+    """The first members that are plain, without the ids everything has."""
+    skipped = ("sessionId", "sessionUpdate", "_meta")
+    plain = [f"{name}={value}" for name, value in values.items() if isinstance(value, _PLAIN) and name not in skipped]
+    return " ".join(plain[:6])
+
+
+Say = Callable[[dict[str, Any]], str]
+
+_CALLS: dict[str, Say] = {
+    "initialize": _initialize,
+    "session/new": lambda params: str(params.get("cwd", "")),
+    "session/prompt": lambda params: text_of(params.get("prompt") or []),
+    "session/update": _update,
+    "session/request_permission": _permission,
+    "fs/read_text_file": lambda params: str(params.get("path", "")),
+    "fs/write_text_file": lambda params: f"{params.get('path', '')} ({len(str(params.get('content', '')))} characters)",
+    "terminal/create": _command,
+}
+
+_RESULTS: dict[str, Say] = {
+    "initialize": _initialize,
+    "session/new": lambda result: str(result.get("sessionId", "")),
+    "session/prompt": lambda result: str(result.get("stopReason", "")),
+    "session/request_permission": _permitted,
+    "fs/read_text_file": _sized,
+}
+
+_UPDATES: dict[str, Say] = {
+    "agent_message_chunk": lambda update: text_of(update.get("content")),
+    "agent_thought_chunk": lambda update: text_of(update.get("content")),
+    "user_message_chunk": lambda update: text_of(update.get("content")),
+    "tool_call": _tool,
+    "tool_call_update": _tool,
+    "plan": _plan,
+    "available_commands_update": _commands,
+    "current_mode_update": lambda update: str(update.get("currentModeId", "")),
+    "session_info_update": lambda update: str(update.get("title", "")),
+}
