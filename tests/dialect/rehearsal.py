@@ -101,9 +101,11 @@ class Rehearsal:
             return
         row = METHODS.get((self.peer, method))
         lifted = read(row.result if row else None, self.spelling.lift_result(self.peer, method, result))
+        assert self.ledger is not None
         if method == "initialize":
-            assert self.ledger is not None
             self.ledger.introduced(lifted)
+        if method in self.ledger.heeded:
+            self.ledger.heeded[method](self.ledger, lifted)
         answer(lifted, None)
 
     # --- effects ------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 A ledger has a table of flows for what comes in and one for what goes out. A flow is a generator over vocabulary
 messages: it yields effects, gets their answers, and what it returns is the answer to the message it took. It does
 no I/O and has no clock; the engine carries the effects out, in wire order. A method without a flow passes untouched.
+What need only be remembered of an answer is heeded, which costs no flow.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class Report(msgspec.Struct, frozen=True):
 Effect = Pass | Send | Ask | Deliver | Sleep | Wait | Wake | Start | Report
 Flow = Generator[Any, Any, Any]
 FlowMaker = Callable[[Any, Any], Flow]
+Heed = Callable[[Any, Any], None]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +99,7 @@ class Ledger:
 
     incoming: ClassVar[Mapping[str, FlowMaker]] = {}
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {}
+    heeded: ClassVar[Mapping[str, Heed]] = {}  # answers to our requests that are only taken note of
     unannounced: ClassVar[frozenset[str]] = frozenset()  # gates that are open without the peer having said so
 
     def __init__(self, peer: Side, settings: Settings) -> None:

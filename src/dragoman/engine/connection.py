@@ -354,6 +354,10 @@ class Connection:
             result: Any = self.speech.lift_result(exchange.method, envelope.result, may_name_side(frame))
             if not exchange.raw:
                 result = self._read_result(exchange.method, result)
+            if self.emulation is not None:
+                heed = self.emulation.ledger.heeded.get(exchange.method)
+                if heed is not None:
+                    heed(self.emulation.ledger, result)
         except Exception as error:
             if not isinstance(error, ProtocolError):
                 self._note_fault(f"the answer to {exchange.method}", error)

@@ -160,7 +160,8 @@ class RemoteAgent:
     ) -> None:
         """Ask for a session and enter it at once: the agent's next message may need it."""
         params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
-        params = _without_empty(params)
+        if self.dialect != "v1":
+            params = _without_empty(params)
         if mode is not None and self.dialect in _OPENS_IN_MODE:
             params = noted(params, initialMode=mode)
         dialled = await self._dial.at(place)

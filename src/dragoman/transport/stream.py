@@ -52,6 +52,7 @@ class StreamTransport:
         self._fresh: list[bytes] = []  # frames of this loop pass
         self._fresh_size = 0
         self._backlog: deque[memoryview] = deque()  # what a write call did not take
+        self._waits = False  # whether the loop tells us when the peer takes more
         self._pass = 0  # how many frames this loop pass has
         self._burst = False  # whether the last pass had several
         self._gate = Gate(stall, self._stalled)
@@ -153,10 +154,9 @@ class StreamTransport:
         self._pass += 1
         if self._pass == 1:
             self._loop.call_soon(self._end_pass)
-        if self._backlog:
-            return  # the writer callback takes it along
-        # After a burst another is likely, and the first frame waits for its neighbours: a write is dear.
-        if (self._pass == 1 and not self._burst) or self._fresh_size >= COALESCE:
+        # After a burst another is likely, and the first frame waits for its neighbours: a write is dear. A backlog is
+        # tried again at each full block: the peer may have read on while we are far from the end of our pass.
+        if self._fresh_size >= COALESCE or (self._pass == 1 and not self._burst and not self._backlog):
             self._flush()
 
     def congested(self) -> bool:
@@ -174,7 +174,7 @@ class StreamTransport:
             self._flush()
 
     def _flush(self) -> None:
-        """Join the fresh frames and write; called only while nothing older waits."""
+        """Join the fresh frames and write as much as the peer takes."""
         fresh = self._fresh
         self._fresh, self._fresh_size = [], 0
         if len(fresh) == 1 and len(fresh[0]) > COALESCE:  # a whole file or image: no copy for one newline
@@ -183,7 +183,8 @@ class StreamTransport:
             fresh.append(b"")
             self._backlog.append(memoryview(b"\n".join(fresh)))
         self._write()
-        if self._backlog and self._broken is None:
+        if self._backlog and self._broken is None and not self._waits:
+            self._waits = True
             self._loop.add_writer(self._write_fd, self._writable)
             self._gate.watch()
 
@@ -191,6 +192,7 @@ class StreamTransport:
         self._write()
         if self._backlog:
             return
+        self._waits = False
         self._loop.remove_writer(self._write_fd)
         if self._fresh and self._broken is None:
             self._flush()
@@ -224,8 +226,9 @@ class StreamTransport:
     def _stop_writing(self, error: ConnectionFailed) -> None:
         if self._broken is None:
             self._broken = error
-        if self._backlog and self._write_fd >= 0:
+        if self._waits and self._write_fd >= 0:
             self._loop.remove_writer(self._write_fd)
+        self._waits = False
         self._backlog.clear()
         self._fresh, self._fresh_size = [], 0
         self._gate.fail(error)

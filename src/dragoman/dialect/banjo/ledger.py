@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from dragoman.dialect.beside import changed, member, noted, side
-from dragoman.dialect.ledger import Ask, Flow, FlowMaker, Ledger, Pass, Send, Settings
+from dragoman.dialect.ledger import Ask, Flow, FlowMaker, Heed, Ledger, Pass, Send, Settings
 from dragoman.dialect.shape import ABSENT, INFERRED, SIDE, Object
 from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import (
@@ -20,6 +20,7 @@ from dragoman.schema.config import (
     SessionConfigOption,
     SetConfigOptionResult,
 )
+from dragoman.schema.lenient import read
 from dragoman.schema.side import Side
 from dragoman.schema.update import ConfigOptionUpdate
 
@@ -38,10 +39,8 @@ class AgentLedger(Ledger):
         super().__init__(peer, settings)
         self._options: dict[str, list[Any]] = {}
 
-    def _made(self, params: Any) -> Flow:
-        result = yield Pass(params)
+    def _made(self, result: Any) -> None:
         self._remember(member(result, "session_id"), result)
-        return result
 
     def _opened(self, params: Any) -> Flow:
         result = yield Pass(params)
@@ -56,7 +55,7 @@ class AgentLedger(Ledger):
     def _remember(self, session: Any, result: Any) -> None:
         options = member(result, "config_options") or []
         if any(map(_is_models, options)):
-            self._options[session] = list(options)
+            self._options[session] = [_typed(each) for each in options]
             self.incoming = self.watching  # type: ignore[misc]  # v1's hot path has no flow before
 
     def _set(self, params: Any) -> Flow:
@@ -100,9 +99,8 @@ class AgentLedger(Ledger):
         self._options[session] = said
         return list(said)
 
+    heeded: ClassVar[Mapping[str, Heed]] = {"session/new": _made, "session/fork": _made}
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {
-        "session/new": _made,
-        "session/fork": _made,
         "session/load": _opened,
         "session/resume": _opened,
         "session/close": _left,
@@ -194,6 +192,11 @@ class ClientLedger(Ledger):
         _SET: _set,
     }
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {"session/update": _update}
+
+
+def _typed(option: Any) -> Any:
+    """An option as its Struct: what passes a relay is plain JSON."""
+    return read(SessionConfigOption, option)[0] if isinstance(option, dict) else option
 
 
 def _is_models(option: Any) -> bool:
