@@ -1,36 +1,31 @@
-"""An agent in front of two others, with the options of seed 003: auto_resume, route, primary_agent."""
+"""One agent with two voices: the options `route`, `primary_agent` and `auto_resume` decide who answers, and where on."""
 
 from dragoman import Agent, Option, Session, Turn
 
-VOICES = {"claude": "Certainly", "codex": "Done"}
-
-agent = Agent(
-    "duet",
-    version="1.0",
-    options=[
-        Option.select("auto_resume", ["on", "off"], description="Go on where the last session of this folder ended"),
-        Option.select("route", ["primary", "duet"], description="Who answers: one, or both in turn"),
-        Option.select("primary_agent", list(VOICES), description="Who answers alone, or first"),
-    ],
-)
+agent = Agent("duet", version="1.0", options=[Option.auto_resume()])
 
 
-@agent.opened
-def opened(session: Session) -> None:
-    """Where the session before it in this folder was set to go on, its notes are known here too."""
-    before = [each for each in agent.sessions.values() if each.cwd == session.cwd and each is not session]
-    if before and before[-1].option("auto_resume") == "on":
-        session.state.update(before[-1].state)
+@agent.voice("claude")
+async def claude(turn: Turn) -> None:
+    await turn.say(f"claude: Certainly, {turn.text}. ")
+    await count(turn)
 
 
-@agent.prompt
-async def answer(turn: Turn) -> None:
-    first = turn.session.option("primary_agent")
-    others = [voice for voice in VOICES if voice != first] if turn.session.option("route") == "duet" else []
-    for voice in (first, *others):
-        await turn.say(f"{voice}: {VOICES[voice]}, {turn.text}. ")
-    turns = turn.session.state["turns"] = turn.session.state.get("turns", 0) + 1
-    await turn.say(f"(turn {turns})")
+@agent.voice("codex")
+async def codex(turn: Turn) -> None:
+    await turn.say(f"codex: Done, {turn.text}. ")
+    await count(turn)
+
+
+async def count(turn: Turn) -> None:
+    answers = turn.session.state["answers"] = turn.session.state.get("answers", 0) + 1
+    await turn.say(f"(answer {answers}) ")
+
+
+@agent.forked
+def forked(session: Session, origin: Session) -> None:
+    """A session that goes on where another ended has its history and its settings; the rest is the author's."""
+    session.state.update(origin.state)
 
 
 if __name__ == "__main__":

@@ -135,10 +135,10 @@ def test_the_duet_answers_by_its_route_and_goes_on_in_the_next_session(where: st
         return [*heard, await fresh.ask("hi")]
 
     assert play("duet", scene, tmp_path, where) == [
-        "claude: Certainly, hi. (turn 1)",
-        "codex: Done, hi. claude: Certainly, hi. (turn 2)",
-        "claude: Certainly, hi. (turn 3)",
-        "claude: Certainly, hi. (turn 1)",
+        "claude: Certainly, hi. (answer 1) ",
+        "codex: Done, hi. (answer 2) claude: Certainly, hi. (answer 3) ",
+        "codex: Done, hi. (answer 4) claude: Certainly, hi. (answer 5) ",
+        "claude: Certainly, hi. (answer 1) ",
     ]
 
 

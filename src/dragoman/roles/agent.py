@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import dialect as find_dialect
@@ -18,6 +19,8 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.roles.hooks import Hooks
 from dragoman.roles.reception import Reception
+from dragoman.roles.routing import answer, with_voices
+from dragoman.roles.serving import served_now
 from dragoman.roles.sessions import Session, new_id, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.auth import AuthMethod
@@ -26,6 +29,10 @@ from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.side import Side
 from dragoman.schema.update import AvailableCommand
 from dragoman.transport.contract import Transport
+
+if TYPE_CHECKING:
+    from dragoman.roles.elicit import Elicited, Form
+    from dragoman.roles.providers import Provider
 
 Prompt = Callable[[Turn], Awaitable[str | None]]
 
@@ -50,6 +57,7 @@ class Agent(Hooks):
         commands: Sequence[AvailableCommand] = (),
         auth_methods: Sequence[AuthMethod] = (),
         auth_required: bool = False,
+        providers: Sequence[Provider] = (),
         system_prompt: str = "",
         unstable: bool = False,
         instructions: str = "",
@@ -71,18 +79,51 @@ class Agent(Hooks):
         self.commands = list(commands)
         self.auth_methods = list(auth_methods)
         self.auth_required = auth_required  # True: no session without authenticate, or with a login that is over
+        self.providers = {provider.id: provider for provider in providers}  # as they are set now
         self.system_prompt = system_prompt  # "append" or "override": how far a client may instruct the agent
         self.unstable = unstable  # True: offers what the official protocol has and does not promise to keep
         self.instructions = instructions
         self.requires = dict(requires or {})
         self.capabilities = capabilities  # told instead of what follows from the rest
         self.sessions: dict[str, Session] = {}
+        self.voices: dict[str, Prompt] = {}
         self.answer: Prompt | None = None
+        self._receptions: set[Reception] = set()
 
     def prompt(self, function: Prompt) -> Prompt:
         """Decorator: this function answers prompts. What it returns, if anything, is the stop reason."""
         self.answer = function
         return function
+
+    def voice(self, name: str) -> Callable[[Prompt], Prompt]:
+        """Decorator: one of several functions that answer prompts; the options route and primary_agent choose."""
+
+        def register(function: Prompt) -> Prompt:
+            self.voices[name] = function
+            self.options = with_voices(self.options, list(self.voices))
+            if self.answer is None:
+                self.answer = partial(answer, self.voices)
+            return function
+
+        return register
+
+    async def elicit(self, message: str, *, form: Form | None = None, url: str | None = None) -> Elicited:
+        """Ask the user about the request being served: in an `authenticate` or `opened` hook, or a method of one's own.
+
+        In a turn there is `turn.elicit`.
+        """
+        from dragoman.roles.elicit import elicit
+
+        served = served_now()
+        if served is None:
+            raise RuntimeError("no request is being served here; in a turn, use turn.elicit")
+        about = {"request_id": served.id}
+        return await elicit(served, message, form=form, url=url, about=about, id=new_id())
+
+    async def auth_changed(self) -> None:
+        """Tell every client that asked for it who is logged in now, as after a login in a browser."""
+        for reception in list(self._receptions):
+            await reception.login.tell()
 
     def run(self) -> None:
         """Serve one client over standard input and output, until it leaves."""
@@ -117,9 +158,15 @@ class Agent(Hooks):
             report=report,
         )
         reception.connection = connection
-        connection.on_close = reception.leave
+        self._receptions.add(reception)
+        connection.on_close = lambda _: self._leave(reception)
         connection.start()
         return connection
+
+    def _leave(self, reception: Reception) -> None:
+        """A client is gone: its turns are being cancelled with the connection."""
+        self._receptions.discard(reception)
+        reception.login.end()
 
 
 def settings(cwd: str | None = None, permission: str = "ask") -> Settings:

@@ -5,6 +5,7 @@ Takes params, gives results; sessions live in the Agent. Above is the reception 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -39,19 +40,20 @@ class Catalogue:
         self._agent = reception.agent
 
     def list_sessions(self, params: Any) -> ListSessionsResult:
-        """session/list: one page, the newest session first."""
+        """session/list: one page, the newest session first; what comes and goes meanwhile shifts no other page."""
         which = params.archived or ArchiveFilter.EXCLUDE
+        before = _cursor(params.cursor)
         found = [
             session
             for session in self._agent.sessions.values()
-            if (not params.cwd or session.cwd == params.cwd) and _is_listed(session, which)
+            if session.number < before and (not params.cwd or session.cwd == params.cwd) and _is_listed(session, which)
         ]
-        found.reverse()
-        start = _cursor(params.cursor)
-        more = start + PAGE < len(found)
+        found.sort(key=lambda session: session.number, reverse=True)
+        page = found[:PAGE]
+        more = len(found) > PAGE
         return ListSessionsResult(
-            sessions=[_info(session) for session in found[start : start + PAGE]],
-            next_cursor=str(start + PAGE) if more else UNSET,
+            sessions=[_info(session) for session in page],
+            next_cursor=str(page[-1].number) if more else UNSET,
         )
 
     async def close(self, params: Any) -> CloseSessionResult:
@@ -61,7 +63,6 @@ class Catalogue:
 
     async def delete(self, params: Any) -> DeleteSessionResult:
         """session/delete: a session that is gone already is no error."""
-        await self._reception.prompting.stop(params.session_id)
         session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
         if session is not None:
             await self._close(session)
@@ -69,7 +70,7 @@ class Catalogue:
         return DeleteSessionResult()
 
     async def _close(self, session: Session) -> None:
-        await self._reception.prompting.stop(session.id)
+        await self._reception.prompting.stop(session)
         if session.is_bound:
             await session.terminals.close()
         self._reception.lifecycle.close(session.id)
@@ -124,9 +125,10 @@ def _info(session: Session) -> SessionInfo:
     )
 
 
-def _cursor(cursor: Any) -> int:
+def _cursor(cursor: Any) -> float:
+    """The number of the last session that was listed: those after it are older."""
     if not cursor:
-        return 0
+        return math.inf
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20):
         raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without one")
     return int(cursor)

@@ -1,17 +1,18 @@
 """Questions to the user beyond leave: a form to fill in, or a link to follow (reference 1.13).
 
-Made by `turn.elicit`. Each way is asked for only of clients that announced it; an answer to a form is checked against
-the form. Never ask for a secret in a form: that is what links are for. Above is the turn.
+Made by `turn.elicit` (about a session) and `agent.elicit` (about a request). Each way is asked for only of clients that
+announced it; an answer to a form is checked against the form. Never ask for a secret in a form: links are for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
 
+from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.elicitation import (
     BooleanProperty,
@@ -27,9 +28,6 @@ from dragoman.schema.elicitation import (
     StringProperty,
 )
 
-if TYPE_CHECKING:
-    from dragoman.roles.sessions import Session
-
 # A field of a form: a Python type, a list of choices, or the whole property.
 Field = type[str] | type[bool] | type[int] | type[float] | Sequence[str] | ElicitationProperty
 Form = Mapping[str, Field] | ElicitationSchema
@@ -37,11 +35,26 @@ Form = Mapping[str, Field] | ElicitationSchema
 _FIELDS: dict[Any, Any] = {str: StringProperty, bool: BooleanProperty, int: IntegerProperty, float: NumberProperty}
 
 
+class Asker(Protocol):
+    """Who asks: a session, or a request that is being served."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the client that is asked."""
+        ...
+
+    async def request(self, method: str, params: Any) -> Any:
+        """Ask the client."""
+
+    def notify(self, method: str, params: Any) -> None:
+        """Tell the client."""
+
+
 class Elicited:
     """What the user did with a question; true when it was accepted."""
 
-    def __init__(self, session: Session, action: str, content: dict[str, Any], id: str = "") -> None:
-        self._session = session
+    def __init__(self, asker: Asker, action: str, content: dict[str, Any], id: str = "") -> None:
+        self._asker = asker
         self.action = action  # accept | decline | cancel
         self.content = content  # what was filled in
         self.id = id  # of a link
@@ -54,17 +67,23 @@ class Elicited:
 
     def complete(self) -> None:
         """Tell the client that what the link led to has been done: it need not wait any longer."""
-        self._session.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
+        self._asker.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
 
 
 async def elicit(
-    session: Session, message: str, *, form: Form | None, url: str | None, tool_call_id: str | None, id: str
+    asker: Asker,
+    message: str,
+    *,
+    form: Form | None,
+    url: str | None,
+    about: Mapping[str, Any],
+    id: str,
 ) -> Elicited:
-    """Ask, and give the answer."""
+    """Ask, and give the answer; `about` names a session (and a tool call), or a request."""
     if (form is None) == (url is None):
         raise ValueError("a question is a form or a link: give form= or url=")
     mode = ElicitationMode.FORM if url is None else ElicitationMode.URL
-    if not session.connection.offers(f"client.elicitation.{mode}"):
+    if not asker.connection.offers(f"client.elicitation.{mode}"):
         raise ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
             f"the client does not take questions of the kind {mode}",
@@ -74,17 +93,16 @@ async def elicit(
     params = CreateElicitationParams(
         message=message,
         mode=mode,
-        session_id=session.id,
-        tool_call_id=tool_call_id or UNSET,
+        **about,
         requested_schema=schema or UNSET,
         url=url or UNSET,
         elicitation_id=id if url is not None else UNSET,
     )
-    result = await session.request("elicitation/create", params)
+    result = await asker.request("elicitation/create", params)
     content = dict(result.content or {})
     if schema is not None and result.action == ElicitationAction.ACCEPT:
         check(schema, content)
-    return Elicited(session, result.action, content, id if url is not None else "")
+    return Elicited(asker, result.action, content, id if url is not None else "")
 
 
 def schema_of(form: Mapping[str, Field]) -> ElicitationSchema:

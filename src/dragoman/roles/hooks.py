@@ -70,6 +70,10 @@ class Hooks:
         """Decorator: called with (session, option id, value) when a client sets an option; an error keeps the old."""
         return self._keep("option_changed", function)
 
+    def provider_changed(self, function: F) -> F:
+        """Decorator: called with each Provider that a client sets or turns off; an error keeps it as it was."""
+        return self._keep("provider_changed", function)
+
     # --- logins -----------------------------------------------------------------------------------------------
 
     def authenticate(self, method: str, name: str = "", description: str = "") -> Callable[[F], F]:
@@ -95,6 +99,10 @@ class Hooks:
     def logout(self, function: F) -> F:
         """Decorator: called when the client logs out: forget what is stored."""
         return self._keep("logout", function)
+
+    def accounts(self, function: F) -> F:
+        """Decorator: gives the accounts (AuthAccount) that are told with the status of the login."""
+        return self._keep("accounts", function)
 
     # --- messages ---------------------------------------------------------------------------------------------
 

@@ -82,6 +82,7 @@ def offered(agent: Agent, spoken: str) -> AgentCapabilities:
         mcp_capabilities=McpCapabilities(http=False, sse=False),
         session_capabilities=_session_capabilities(agent, is_official),
         auth=_auth_capabilities(agent),
+        providers=Marker() if agent.providers else UNSET,
         meta=UNSET if is_official else {"dragoman": side},
     )
 

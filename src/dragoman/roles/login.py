@@ -6,6 +6,7 @@ Credentials are handed to the hook and nowhere else. Above is the reception.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.book import side_data
 from dragoman.dialect.shape import SIDE
+from dragoman.engine.capability import offers
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.sessions import OFFICIAL
 from dragoman.schema.auth import (
@@ -21,6 +23,7 @@ from dragoman.schema.auth import (
     AuthForm,
     AuthState,
     AuthStatusResult,
+    AuthStatusUpdateParams,
     LogoutResult,
 )
 
@@ -33,6 +36,9 @@ def clock() -> datetime:
     """The time now, by which logins end."""
     return datetime.now(UTC)
 
+
+# A login is looked at again so long after its end, for clocks are not that exact. Seconds.
+LATER = 0.01
 
 # Session calls that need no login: they only let go.
 FREE = frozenset({"session/cancel", "session/close"})
@@ -50,6 +56,9 @@ class Login:
         self._reception = reception
         self._is_in = False
         self._until: datetime | None = None
+        self._told: AuthStatusResult | None = None  # what the client knows of it
+        self._alarm: asyncio.TimerHandle | None = None
+        self._telling: asyncio.Task[None] | None = None  # kept, for a task that nobody holds may vanish
 
     @property
     def is_in(self) -> bool:
@@ -76,7 +85,9 @@ class Login:
             return AuthenticateResult()
         credentials = side_data(params).get("credentials")
         verdict = await self._reception.agent.call(check, credentials if isinstance(credentials, dict) else {})
-        if not self._enter(True if verdict is None else verdict):
+        entered = self._enter(True if verdict is None else verdict)
+        await self.tell()
+        if not entered:
             raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent did not accept the credentials for {params.method_id}")
         if self._until is None or self._reception.spoken in OFFICIAL:
             return AuthenticateResult()
@@ -118,10 +129,15 @@ class Login:
         """logout: sessions need a login again."""
         await self._reception.agent.call_hook("logout")
         self._is_in, self._until = False, None
+        await self.tell()
         return LogoutResult()
 
     async def status(self, _: Any) -> AuthStatusResult:
         """auth/status."""
+        self._told = await self._status()
+        return self._told
+
+    async def _status(self) -> AuthStatusResult:
         agent = self._reception.agent
         if not agent.auth_required:
             return AuthStatusResult(state=AuthState.NOT_REQUIRED if not agent.auth_hooks else AuthState.UNKNOWN)
@@ -129,7 +145,36 @@ class Login:
             await self.require()
         except ProtocolError:
             return AuthStatusResult(state=AuthState.UNAUTHENTICATED)
-        return AuthStatusResult(state=AuthState.AUTHENTICATED)
+        accounts = await agent.call_hook("accounts")
+        return AuthStatusResult(state=AuthState.AUTHENTICATED, accounts=list(accounts) if accounts else UNSET)
+
+    async def tell(self) -> None:
+        """auth/status_update: told unasked when it has changed, to clients that were offered the status."""
+        reception = self._reception
+        if not reception.lifecycle.initialized or not offers("agent.auth.status", reception.offered):
+            return
+        before = self._told
+        status = await self.status(None)
+        self._watch()
+        if status != before:
+            news = AuthStatusUpdateParams(state=status.state, accounts=status.accounts)
+            reception.connection.notify("auth/status_update", news)
+
+    def _watch(self) -> None:
+        """Tell the client, too, when the login ends by itself."""
+        self.end()
+        if self._is_in and self._until is not None and not self._is_over:
+            left = (self._until - clock()).total_seconds()
+            self._alarm = asyncio.get_running_loop().call_later(left + LATER, self._ended)
+
+    def _ended(self) -> None:
+        self._telling = asyncio.get_running_loop().create_task(self.tell())
+
+    def end(self) -> None:
+        """The client is gone, or its login is another: nobody waits for the end of this one."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
 
 def lenient(said: Any) -> AuthenticateParams:

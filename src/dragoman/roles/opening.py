@@ -12,6 +12,8 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.prompting import is_busy
+from dragoman.roles.routing import AUTO_RESUME, goes_on
 from dragoman.roles.sessions import OFFICIAL, Session, new_id
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.session import (
@@ -33,10 +35,14 @@ class Opening:
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
         self._agent = reception.agent
+        self._resumes = any(option.id == AUTO_RESUME for option in reception.agent.options)
 
     async def new(self, params: Any) -> NewSessionResult:
         """session/new."""
         session = self._made(params)
+        origin = self._before(session) if self._resumes else None
+        if origin is not None:
+            return NewSessionResult(session_id=session.id, **_settings(await self._go_on(session, origin, params)))
         session.modes, session.options = self._modes(), _copies(self._agent.options)
         self._set_up(session, params)
         await self._enter(session, "opened", session)
@@ -56,7 +62,11 @@ class Opening:
     async def fork(self, params: Any) -> ForkSessionResult:
         """session/fork: a new session with the history and the settings of another."""
         origin = self._reception.find(params.session_id)
-        session = self._made(params)
+        session = await self._go_on(self._made(params), origin, params)
+        return ForkSessionResult(session_id=session.id, **_settings(session))
+
+    async def _go_on(self, session: Session, origin: Session, params: Any) -> Session:
+        """Begin a session with the history and the settings of another."""
         session.modes = msgspec.structs.replace(origin.modes) if origin.modes else None
         session.options = _copies(origin.options)
         session.commands = list(origin.commands)
@@ -65,7 +75,14 @@ class Opening:
         session.transcript = origin.transcript.copy()
         session.title = origin.title
         await self._enter(session, "forked" if self._agent.has_hook("forked") else "opened", session, origin)
-        return ForkSessionResult(session_id=session.id, **_settings(session))
+        return session
+
+    def _before(self, session: Session) -> Session | None:
+        """The last session in the same folder, where it is set to be gone on with (seed 003: auto_resume)."""
+        for known in reversed(self._agent.sessions.values()):
+            if known.cwd == session.cwd and not known.archived:
+                return known if goes_on(known) else None
+        return None
 
     def _made(self, params: Any) -> Session:
         agent = self._agent
@@ -91,10 +108,19 @@ class Opening:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"session {session.id} belongs to {session.cwd}", {"cwd": session.cwd}
             )
+        if session.turn is not None and session.connection.failure is None:
+            raise is_busy(session)  # of another client, which is still there
         self._set_up(session, params)
+        lifecycle = self._reception.lifecycle
+        was_open = session.id in lifecycle.sessions
         session.bind(self._reception.connection)
-        self._reception.lifecycle.open(session.id)
-        await self._agent.call_hook("reopened", session)
+        lifecycle.open(session.id)
+        try:
+            await self._agent.call_hook("reopened", session)
+        except BaseException:
+            if not was_open:
+                lifecycle.close(session.id)
+            raise
         return session
 
     def _modes(self) -> SessionModeState | None:

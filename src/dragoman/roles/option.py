@@ -67,6 +67,13 @@ class Option:
         return Option.select("model", choices, current, description=description, category=ConfigCategory.MODEL)
 
     @staticmethod
+    def auto_resume(current: str = "on") -> SessionConfigOption:
+        """Whether a new session goes on where the last one in its folder ended (seed 003); the library does that."""
+        return Option.select(
+            "auto_resume", ["on", "off"], current, description="Go on where the last session of this folder ended"
+        )
+
+    @staticmethod
     def free(id: str, current: Any, *, name: str = "", description: str = "") -> SessionConfigOption:
         """Any JSON value, as the draft has it; elsewhere a choice that shows the one value it has."""
         option = noted(free_option(id, current), value=current)

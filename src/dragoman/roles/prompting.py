@@ -1,42 +1,53 @@
 """The turns of one client: prompt and cancel, and the settings a client changes between and during them.
 
-Runs the author's function as the task of its request. Whatever becomes of that (it returns, fails, is cancelled), the
-session is left idle and no tool call stays open. Above is the reception; below are turns.
+Runs the author's function as the task of its request. Whatever becomes of that (it returns, fails, is cancelled, will
+not be cancelled), the client is answered and no tool call stays open. Above is the reception; below are turns.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.dialect.book import side_data
+from dragoman.engine.exchange import Done
+from dragoman.engine.lifecycle import PROCESSING
+from dragoman.engine.message import Incoming
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.sessions import now
+from dragoman.roles.sessions import Session, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.base import Unknown
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
-from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
+from dragoman.schema.prompt import PromptParams, PromptResult
 from dragoman.schema.update import UserMessageChunk
 
 if TYPE_CHECKING:
     from dragoman.roles.reception import Reception
 
+# How long the author's code may clean up after a cancel. Then the client, who must not wait for ever, is answered
+# anyway, and the code is cancelled once more. Seconds.
+CANCEL_PATIENCE = 10.0
+
 
 class Prompting:
-    """The running turns of one client."""
+    """The turns of one client."""
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
         self._agent = reception.agent
-        self.running: dict[str, asyncio.Task[Any]] = {}
 
-    async def prompt(self, params: PromptParams) -> PromptResult:
-        """session/prompt: the author's function, from its start to its end."""
+    def prompt(self, incoming: Incoming, done: Done) -> Awaitable[None]:
+        """session/prompt: a handler, for a turn may be answered before its code has ended."""
+        return self._run(incoming.params, done)
+
+    async def _run(self, params: PromptParams, done: Done) -> None:
+        """The author's function, from its start to its end."""
         reception = self._reception
         session = reception.active(params.session_id)
         self._check_content(params)
         if session.turn is not None:
-            raise ProtocolError(Kind.INVALID_STATE, "a turn is already running in this session")
+            raise is_busy(session)
         session.bind(reception.connection)
         session.turns += 1
         session.turn = turn = Turn(session, params.prompt)
@@ -46,15 +57,15 @@ class Prompting:
         reception.lifecycle.begin(session.id)
         task = asyncio.current_task()
         assert task is not None
-        self.running[session.id] = task
+        turn.work = (task, done)
         try:
-            return await self._answer(turn, task)
+            result = await self._answer(turn, task)
         finally:
-            session.turn = None
+            session.turn = turn.work = None
             session.updated_at = now()
             session.transcript.end_message()
             reception.lifecycle.end(session.id)
-            self.running.pop(session.id, None)
+        done(result, None)
 
     async def _answer(self, turn: Turn, task: asyncio.Task[Any]) -> PromptResult:
         if self._agent.answer is None:
@@ -64,11 +75,7 @@ class Prompting:
         try:
             reason = await self._agent.answer(turn)
         except asyncio.CancelledError:
-            task.uncancel()
             turn.cancelled = True
-        except ProtocolError:
-            if not turn.cancelled:
-                raise
         except Exception:
             if not turn.cancelled:  # an error caused by the cancel itself is no error (reference 1.7)
                 raise
@@ -76,10 +83,9 @@ class Prompting:
             if reason is not None:
                 turn.stop_reason = reason
         finally:
-            turn.session.finish_message()
-            if turn.cancelled:
-                for tool in list(turn.open_tools.values()):
-                    tool.close_cancelled()
+            turn.finish()
+            while task.cancelling():  # also where the author took the cancel for something else
+                task.uncancel()
         return turn.result()
 
     def _check_content(self, params: PromptParams) -> None:
@@ -99,25 +105,38 @@ class Prompting:
                 )
 
     def cancel(self, params: Any) -> None:
-        """session/cancel."""
-        self.cancel_turn(params.session_id, side_data(params).get("reason"))
+        """session/cancel: nothing happens when no turn runs, or in a session that this client did not open."""
+        session = self._agent.sessions.get(params.session_id)
+        if session is not None and session.id in self._reception.lifecycle.sessions:
+            self._cancel(session, side_data(params).get("reason"))
 
-    def cancel_turn(self, session_id: str, reason: str | None = None) -> None:
-        """Cancel the author's code of a running turn; nothing happens when none runs."""
-        task = self.running.get(session_id)
-        session = self._agent.sessions.get(session_id)
-        if task is not None and session is not None and session.turn is not None:
-            session.turn.cancelled = True
-            session.turn.cancel_reason = reason
-            session.turn.stop_reason = StopReason.CANCELLED
+    async def stop(self, session: Session) -> None:
+        """Cancel a running turn, whichever client began it, and wait for its end as long as anybody should."""
+        work = self._cancel(session)
+        if work is not None:
+            await asyncio.wait({work}, timeout=CANCEL_PATIENCE)
+
+    def _cancel(self, session: Session, reason: str | None = None) -> asyncio.Task[Any] | None:
+        """Cancel the author's code of a running turn; gives its task."""
+        turn = session.turn
+        if turn is None or turn.work is None:
+            return None
+        task, done = turn.work
+        if not turn.cancelled:  # a second cancel must not disturb the cleaning up after the first
+            turn.cancelled = True
+            turn.cancel_reason = reason
             task.cancel()
+            alarm = asyncio.get_running_loop().call_later(CANCEL_PATIENCE, self._give_up, turn, task, done)
+            task.add_done_callback(lambda _: alarm.cancel())
+        return task
 
-    async def stop(self, session_id: str) -> None:
-        """Cancel a running turn and wait for its end."""
-        task = self.running.get(session_id)
-        if task is not None:
-            self.cancel_turn(session_id)
-            await asyncio.wait({task})
+    def _give_up(self, turn: Turn, task: asyncio.Task[Any], done: Done) -> None:
+        """The author's code does not end: its client is answered all the same (reference 1.7)."""
+        session = turn.session
+        session.connection.report(f"the cancelled turn of session {session.id} goes on; it is answered without it")
+        turn.finish()
+        done(turn.result(), None)
+        task.cancel()
 
     # --- settings ---------------------------------------------------------------------------------------------
 
@@ -146,3 +165,11 @@ class Prompting:
             session.options = before
             raise
         return SetConfigOptionResult(config_options=session.shown_options)
+
+
+def is_busy(session: Session) -> ProtocolError:
+    """The error for who wants a session in which a turn runs."""
+    why = "a turn is already running in this session; cancel it or wait for its end"
+    if session.turn is not None and session.turn.cancelled:
+        why = "the turn before was cancelled and has not ended yet; try again soon"
+    return ProtocolError(Kind.INVALID_STATE, why, {"sessionId": session.id, "state": PROCESSING})

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UnsetType
+
 from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
@@ -23,6 +25,7 @@ from dragoman.roles.introduction import introduce
 from dragoman.roles.login import Login, is_guarded, lenient
 from dragoman.roles.opening import Opening
 from dragoman.roles.prompting import Prompting
+from dragoman.roles.serving import Served, during
 from dragoman.roles.sessions import Session
 from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.methods import find
@@ -31,9 +34,13 @@ from dragoman.schema.side import Side
 if TYPE_CHECKING:
     from dragoman.roles.agent import Agent
     from dragoman.roles.catalogue import Catalogue
+    from dragoman.roles.providers import Providers
 
 # After these the client knows a session, and hears which commands there are.
 _OPENING = ("session/new", "session/load", "session/fork", "session/resume")
+
+# Nothing is asked in these about the request itself.
+_UNNAMED = frozenset({"initialize", "session/prompt", "session/cancel"})
 
 
 class Reception:
@@ -48,11 +55,13 @@ class Reception:
         self.login = Login(self)
         self.opening = Opening(self)
         self.prompting = Prompting(self)
-        handlers = {name: self._admitted(name, answering(function)) for name, function in self._served().items()}
+        served = {name: answering(function) for name, function in self._served().items()}
+        served.setdefault("session/prompt", self.prompting.prompt)
+        handlers = {name: self._admitted(name, handler) for name, handler in served.items()}
         for name in _OPENING:
             handlers[name] = self._announcing(handlers[name])
         handlers["authenticate"] = self._reading_anything(handlers["authenticate"])
-        self.handlers = {name: self._chained(handler) for name, handler in handlers.items()}
+        self.handlers = {name: self._named(name, self._chained(handler)) for name, handler in handlers.items()}
         self.fallback = self._chained(self.decline)
 
     def _served(self) -> dict[str, Callable[[Any], Any]]:
@@ -72,7 +81,9 @@ class Reception:
             "session/unarchive": lambda params: self.catalogue.unarchive(params),
             "session/status": lambda params: self.catalogue.status(params),
             "session/set_title": lambda params: self.catalogue.set_title(params),
-            "session/prompt": self.prompting.prompt,
+            "providers/list": lambda params: self.providers.list(params),
+            "providers/set": lambda params: self.providers.set(params),
+            "providers/disable": lambda params: self.providers.disable(params),
             "session/cancel": self.prompting.cancel,
             "session/set_mode": self.prompting.set_mode,
             "session/set_config_option": self.prompting.set_config_option,
@@ -85,6 +96,13 @@ class Reception:
         from dragoman.roles.catalogue import Catalogue
 
         return Catalogue(self)
+
+    @cached_property
+    def providers(self) -> Providers:
+        """Model providers; loaded when a client first asks for them."""
+        from dragoman.roles.providers import Providers
+
+        return Providers(self.agent)
 
     @property
     def spoken(self) -> str:
@@ -120,10 +138,6 @@ class Reception:
             kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
             what = f"this agent does not serve {incoming.method}"
             done(None, ProtocolError(kind, what, {"method": incoming.method}))
-
-    def leave(self, _: BaseException) -> None:
-        """The client is gone: its turns are being cancelled with the connection."""
-        self.prompting.running.clear()
 
     # --- before a handler -------------------------------------------------------------------------------------
 
@@ -182,6 +196,20 @@ class Reception:
             return handler(incoming, told)
 
         return announcing
+
+    def _named(self, name: str, handler: Handler) -> Handler:
+        """Let the author's code know which request it serves; turns, which have a session to ask in, do without."""
+        if name in _UNNAMED:
+            return handler
+        is_plain = name == "session/new" and not self.agent.chain
+
+        def naming(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+            work = handler(incoming, done)
+            if work is None or isinstance(incoming.id, UnsetType) or (is_plain and not self.agent.has_hook("opened")):
+                return work
+            return during(Served(self.connection, incoming.id), work)
+
+        return naming
 
     def _chained(self, handler: Handler) -> Handler:
         """The author's middleware around a handler; nothing where there is none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from dragoman.roles.turn import Turn
 
 
+_numbers = count(1)
+
 # Stands in a chunk's frame where its text will; nothing else in the frame can read like it.
 _GAP = "\x00the text\x00"
 
@@ -70,6 +73,7 @@ class Session:
         tools: Sequence[str] | None = None,
     ) -> None:
         self.id = id
+        self.number = next(_numbers)  # later sessions have higher ones: lists go by it
         self.cwd = cwd
         self.directories = list(directories)
         self.mcp_servers = list(mcp_servers)
@@ -149,6 +153,11 @@ class Session:
         self.connection.notify(method, params)
 
     # --- saying -----------------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether messages are told piece by piece; else whole, when they are finished."""
+        return self._streaming
 
     def say(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str) -> bool:
         """Send a text chunk, the hot path of every stream; whether the sender should give way now."""

@@ -43,10 +43,14 @@ from dragoman.schema.update import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from dragoman.engine.exchange import Done
     from dragoman.roles.compaction import Compaction
     from dragoman.roles.elicit import Elicited, Form
     from dragoman.roles.lent import LentFiles, LentTerminals
     from dragoman.roles.plan import TurnPlan
+    from dragoman.roles.saying import Saying
     from dragoman.roles.sessions import Session
 
 OPTIONS: tuple[PermissionOption, ...] = (
@@ -80,8 +84,10 @@ class Turn:
         self.open_tools: dict[str, Tool] = {}
         self.cancelled = False
         self.cancel_reason: str | None = None  # as far as the client told it
+        self.work: tuple[asyncio.Task[Any], Done] | None = None  # the author's code, and how its client is answered
         self.spent: Usage | None = None  # tokens, told with the end of the turn
         self.stop_reason: str = StopReason.END_TURN
+        self._sayings: list[Saying] = []
         self._tools = 0
         self._questions = 0
         self._compactions = 0
@@ -112,6 +118,15 @@ class Turn:
         """Think aloud."""
         if self.session.say(AgentThoughtChunk, text):
             await self.session.flow_control()
+
+    def message(self, *, is_thought: bool = False) -> Saying:
+        """A message with an id, whose pieces belong together: `first = turn.message(); await first.say("...")`."""
+        from dragoman.roles.saying import Saying
+
+        kind = AgentThoughtChunk if is_thought else AgentMessageChunk
+        saying = Saying(self, f"message_{self.session.turns}_{len(self._sayings) + 1}", kind)
+        self._sayings.append(saying)
+        return saying
 
     async def merged(self) -> str:
         """The prompt as one text for a model: context joined, links read through the client, the rest described."""
@@ -196,8 +211,8 @@ class Turn:
 
         self._questions += 1
         id = f"elicitation_{self.session.turns}_{self._questions}"
-        about = tool.id if tool is not None else None
-        return await elicit(self.session, message, form=form, url=url, tool_call_id=about, id=id)
+        about = {"session_id": self.session.id, "tool_call_id": UNSET if tool is None else tool.id}
+        return await elicit(self.session, message, form=form, url=url, about=about, id=id)
 
     # --- the session ------------------------------------------------------------------------------------------
 
@@ -256,6 +271,15 @@ class Turn:
         self.session.push(update)
         if self.session.should_wait:
             await self.session.flow_control()
+
+    def finish(self) -> None:
+        """Nothing is left open: messages are told whole, and what a cancelled turn was at is cancelled too."""
+        self.session.finish_message()
+        for saying in self._sayings:
+            saying.finish()
+        if self.cancelled:
+            for tool in list(self.open_tools.values()):
+                tool.close_cancelled()
 
     def result(self) -> PromptResult:
         """What the prompt is answered with."""
