@@ -9,6 +9,7 @@ import pytest
 
 from dragoman import Agent, connect
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.session import LoadSessionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
 from tests.engine.talk import call, note, result, run
@@ -93,6 +94,51 @@ def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
             with pytest.raises(ProtocolError) as caught:
                 await remote.request("_wait", {}, timeout=0.01)
             assert caught.value.kind == Kind.TIMEOUT
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "introduction", "is_told"),
+    [
+        ("v1", {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}, True),
+        ("draft", {"protocolVersion": 1, "capabilities": {"loadSession": True}}, False),
+    ],
+)
+def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
+    dialect: str, introduction: dict[str, Any], is_told: bool
+) -> None:
+    """The peer hears of it where its dialect has the word; its late answer surprises nobody."""
+
+    async def main() -> None:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+        reports: list[str] = []
+
+        async def script() -> None:
+            asked = await peer.expect(method="initialize")
+            peer.send(result(asked["id"], {"agentInfo": {"name": "a", "version": "1"}, **introduction}))
+            asked = await peer.expect(method="session/load")
+            if is_told:
+                await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
+            await peer.expect(method="_after")  # and nothing before it
+            peer.send(result(asked["id"], {}))
+            peer.send(result(peer.heard[-1]["id"], {}))
+
+        async with asyncio.TaskGroup() as group:
+            playing = group.create_task(script())
+            async with connect(ours, dialect=dialect, report=reports.append) as agent:
+                params = LoadSessionParams(session_id="s", cwd="/", mcp_servers=[])
+                with pytest.raises(ProtocolError) as caught:
+                    await agent.request("session/load", params, timeout=0.05)
+                assert caught.value.kind == Kind.TIMEOUT
+                await agent.request("_after", {})
+                connection = agent.connection
+                assert not connection.has_open_requests(besides="")
+                assert connection.emulation is not None
+                assert not connection.emulation.ours
+                await playing
+        assert not [text for text in reports if "nobody made" in text]
 
     run(main())
 

@@ -29,10 +29,14 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     lower_result: SpellResult
     codes: dict[str, int]
     ledger: Callable[[Side, Settings], Ledger | None]
+    cancels: bool  # whether it has `$/cancel_request`; a peer that has not would take it for a fault
 
 
 FOLDERS = {"v1": "v1", "banjo": "banjo", "2025.1": "y2025", "crow": "crow", "draft": "draft"}
 NAMES: tuple[str, ...] = tuple(FOLDERS)
+
+# Only official v1 knows requests that are taken back (reference 5.14-32), and banjo, which is v1 in all it leaves open.
+_CANCELS = frozenset({"v1", "banjo"})
 
 
 @cache
@@ -51,4 +55,5 @@ def dialect(name: str) -> Dialect:
         lower_result=spelling.lower_result,
         codes=names.CODES,
         ledger=import_module(f"{folder}.ledger").open_ledger,
+        cancels=name in _CANCELS,
     )

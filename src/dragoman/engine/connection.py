@@ -23,7 +23,7 @@ from dragoman.dialect.registry import Dialect, dialect
 from dragoman.engine.acquaintance import Acquaintance
 from dragoman.engine.emulation import Emulation, nobody
 from dragoman.engine.exchange import Done, Exchange, Exchanges
-from dragoman.engine.fault import as_error, is_expected
+from dragoman.engine.fault import as_error, called_off, is_expected
 from dragoman.engine.handler import Handler, acknowledged
 from dragoman.engine.inbound import Inbound
 from dragoman.engine.inbox import Inbox
@@ -284,6 +284,8 @@ class Connection:
                 flow = self.emulation.ledger.incoming.get(name)
                 if flow is not None:
                     return self.emulation.run_incoming(incoming, flow)
+                if name == "$/cancel_request" and self.emulation.call_off_theirs(incoming.params.request_id):
+                    return None
             if incoming.id is UNSET:
                 return self.handle(incoming, nobody)
             return self.handle(incoming, self.answering(incoming.id, name))
@@ -484,7 +486,7 @@ class Connection:
             self.report(text)
 
     def call(self, method: str, params: Any, done: Done, *, raw: bool = False) -> Id | UnsetType:
-        """Send a request; `done` gets its answer in wire order. Gives the id, if one went out at once."""
+        """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless it was refused."""
         if self._ended is not None:
             done(None, _closed(self._ended))
             return UNSET
@@ -495,8 +497,7 @@ class Connection:
         if method == "initialize":
             self.met(params)
         if self.emulation is not None and method in self.emulation.ledger.outgoing:
-            self.emulation.run_outgoing(method, params, done, raw=raw)
-            return UNSET
+            return self.emulation.run_outgoing(method, params, done, raw=raw)
         return self.send_request(method, params, done, raw)
 
     def forward(self, method: str, params: Any, done: Done) -> Id | UnsetType:
@@ -564,20 +565,35 @@ class Connection:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            self._abandon(id)
+            self.call_off(id, wait=False)
             raise ProtocolError(Kind.TIMEOUT, f"{method} was not answered within {timeout:g} s") from None
         except asyncio.CancelledError:
-            self._abandon(id)
+            self.call_off(id, wait=False)
             raise
 
-    def _abandon(self, id: Id | UnsetType) -> None:
-        if id is UNSET or id not in self._exchanges.open:
+    def call_off(self, id: Id | UnsetType, *, wait: bool) -> None:
+        """Take back a request of ours, and tell the peer where its dialect has a word for that.
+
+        Told to wait, `done` still gets an answer: the peer's, or ours where the peer cannot be told. Else whatever
+        still comes is dropped.
+        """
+        if isinstance(id, UnsetType):
             return
-        if self._exchanges.open[id].nested:
+        exchange = self._exchanges.open.get(id)
+        if exchange is None:
+            if self.emulation is not None:
+                self.emulation.call_off(id, wait)
+            return
+        if exchange.nested:  # whoever took it back holds nothing up any more
+            exchange.nested = False
             self._nested -= 1
-        self._exchanges.give_up(id)
-        if self.speech is not None and self.speech.dialect.name in ("v1", "banjo"):
+        is_told = exchange.verbatim or (self.speech is not None and self.speech.dialect.cancels)
+        if is_told:
             self.send_notification("$/cancel_request", {"requestId": id})
+        if not (wait and is_told):
+            self._exchanges.give_up(id)
+        if wait and not is_told:
+            exchange.done(None, called_off())
 
     def has_open_requests(self, besides: str) -> bool:
         """Whether we wait for an answer to anything but this method."""

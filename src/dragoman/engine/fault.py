@@ -29,6 +29,11 @@ def as_error(exception: BaseException) -> ProtocolError:
     )
 
 
+def called_off() -> ProtocolError:
+    """The answer to a request whose sender no longer wants one."""
+    return ProtocolError(Kind.CANCELLED, "the request was cancelled")
+
+
 def is_expected(exception: BaseException) -> bool:
     """Whether the exception is one a handler may raise on purpose, so nobody needs its traceback."""
     return isinstance(exception, ProtocolError | asyncio.CancelledError | TimeoutError | OSError | ConnectionFailed)

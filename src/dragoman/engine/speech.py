@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
+from dragoman.dialect.v1.names import CODES as V1_CODES
 from dragoman.engine.reading import values
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.base import Model, encode
@@ -50,6 +51,7 @@ class Speech:
         self._kinds: dict[int, str] = {}
         for kind in KINDS:
             self._kinds.setdefault(dialect.codes[kind], kind)
+        self._kinds.setdefault(V1_CODES[Kind.CANCELLED], Kind.CANCELLED)  # no seed has a number for it, or this number
 
     # --- calls ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -35,6 +35,22 @@ from dragoman.wire.envelope import Envelope, Id, say_call, say_error, say_result
 SHAPES = 500
 
 
+class _Forwarded(NamedTuple):
+    """A request that was passed on: to whom, as what, and the session whose turn it is."""
+
+    target: Connection
+    id: Id
+    turn: str | None = None
+
+    def call_off(self) -> None:
+        """Its sender takes it back: a turn, where requests cannot be taken back, is cancelled as a turn."""
+        speech = self.target.speech
+        if self.turn is not None and speech is not None and not speech.dialect.cancels:
+            self.target.notify("session/cancel", {"sessionId": self.turn})
+        else:
+            self.target.call_off(self.id, wait=True)
+
+
 class Relay:
     """One client on the front, one agent (or one process for each folder) on the back."""
 
@@ -50,7 +66,7 @@ class Relay:
         self.report = report
         self._dial = dial
         self._claims: dict[tuple[Side, str], Handler] = {}
-        self._forwarded: dict[tuple[Side, Id], tuple[Connection, Id]] = {}
+        self._forwarded: dict[tuple[Side, Id], _Forwarded] = {}
         self._shapes: set[Any] = set()
         self._homes: dict[str, Dialled] = {}  # where a session lives, when there is more than one process
         self._first: Dialled | None = None
@@ -162,7 +178,7 @@ class Relay:
 
         id = target.forward(method, envelope.params, done)
         if id is not UNSET:
-            self._forwarded[receiver, origin] = (target, id)
+            self._forwarded[receiver, origin] = _Forwarded(target, id)
 
     def target(self, receiver: Side) -> Connection:
         """The connection to whoever receives."""
@@ -220,17 +236,23 @@ class Relay:
 
         id = target.call(incoming.method, incoming.values, answered, raw=True)
         if id is not UNSET:
-            self._forwarded[receiver, origin] = (target, id)
+            turn = incoming.params.session_id if incoming.method == "session/prompt" else None
+            self._forwarded[receiver, origin] = _Forwarded(target, id, turn)
         return None
 
     def _cancelling(self, receiver: Side) -> Handler:
-        """`$/cancel_request` towards `receiver`: ids are our own on each side, so name the request as it knows it."""
+        """`$/cancel_request` towards `receiver`: ids are our own on each side, so name the request as it knows it.
+
+        Whoever takes a request back still gets its answer. A request that was claimed is its handler's to give up.
+        """
 
         def cancel(incoming: Incoming, _: Done) -> None:
-            found = self._forwarded.get((receiver, incoming.params.request_id))
+            named = incoming.params.request_id
+            found = self._forwarded.get((receiver, named))
             if found is not None:
-                target, id = found
-                target.notify("$/cancel_request", {"requestId": id})
+                found.call_off()
+            else:
+                self.target(receiver.other).inbound.cancel(named)
 
         return cancel
 

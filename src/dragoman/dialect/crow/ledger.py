@@ -65,8 +65,12 @@ class ClientLedger(_Questions):
         question = (params.session_id, params.tool_call.tool_call_id)
         if not (yield from self._begin(question)):
             return RequestPermissionResult(outcome=CancelledOutcome())
-        yield Send(_ASK, changed(params, options=_with_primary(params.options)))
-        chosen = yield Wait(_key("permission", question))
+        try:
+            yield Send(_ASK, changed(params, options=_with_primary(params.options)))
+            chosen = yield Wait(_key("permission", question))
+        except ProtocolError:  # taken back by who asked; the client, which cannot be told, answers nobody
+            yield from self._end(question)
+            raise
         yield from self._end(question)
         if chosen is not None and any(option.option_id == chosen for option in params.options):
             return RequestPermissionResult(outcome=SelectedOutcome(option_id=chosen))
