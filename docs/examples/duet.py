@@ -1,4 +1,4 @@
-"""One agent with two voices: the options `route`, `primary_agent` and `auto_resume` decide who answers, and where on."""
+"""One agent with two voices: `route` and `primary_agent` decide who answers, `auto_resume` whether one goes on."""
 
 from dragoman import Agent, Option, Session, Turn
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,14 +21,17 @@ from dragoman.engine.exchange import Done
 from dragoman.engine.handler import Handler, answering
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.roles.account import Account
 from dragoman.roles.answers import Answers
 from dragoman.roles.answers import choose as choose
 from dragoman.roles.conversation import Conversation, Terms
 from dragoman.roles.dial import Dial, Dialled
 from dragoman.roles.lending import Lending
+from dragoman.roles.option import value_of
 from dragoman.roles.quirks import missing_file_is_empty
 from dragoman.roles.signin import Runner, sign_in
-from dragoman.schema.auth import AuthenticateParams, AuthForm, AuthMethod, LogoutParams
+from dragoman.schema.auth import AuthenticateParams, AuthForm, AuthMethod
+from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import AgentCapabilities, Implementation, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.session import (
@@ -40,6 +43,9 @@ from dragoman.schema.session import (
     LoadSessionParams,
     NewSessionParams,
     ResumeSessionParams,
+    SessionInfo,
+    SystemPrompt,
+    SystemPromptMode,
 )
 from dragoman.schema.update import UpdateParams
 
@@ -50,7 +56,7 @@ _OPENS_IN_MODE = frozenset({"2025.1", "draft"})
 EARLY = 1000
 
 
-class RemoteAgent:
+class RemoteAgent(Account):
     """An agent as its client sees it."""
 
     def __init__(
@@ -136,15 +142,19 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         directories: Sequence[str] = (),
         mode: str | None = None,
+        system_prompt: str | SystemPrompt | None = None,
     ) -> Conversation:
-        """Open a new session in this folder; in a mode of the agent's, where it has such a mode."""
+        """Open a new session in this folder; in a mode of the agent's, where it has such a mode.
+
+        A text as `system_prompt` is added to the agent's own instructions; a SystemPrompt may take their place.
+        """
         place = os.path.abspath(cwd)
         entered: list[Conversation] = []
 
         def enter(connection: Connection, result: Any) -> None:
             entered.append(self._enter(result.session_id, place, directories, result, connection, mcp_servers))
 
-        await self._new(place, mcp_servers, directories, mode, enter)
+        await self._new(place, mcp_servers, directories, mode, enter, _instructing(system_prompt))
         session = entered[0]
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
@@ -157,9 +167,15 @@ class RemoteAgent:
         directories: Sequence[str],
         mode: str | None,
         enter: Callable[[Connection, Any], None],
+        system_prompt: Any = UNSET,
     ) -> None:
         """Ask for a session and enter it at once: the agent's next message may need it."""
-        params = NewSessionParams(cwd=place, mcp_servers=list(mcp_servers), additional_directories=_listed(directories))
+        params = NewSessionParams(
+            cwd=place,
+            mcp_servers=list(mcp_servers),
+            additional_directories=_listed(directories),
+            system_prompt=system_prompt,
+        )
         if self.dialect != "v1":
             params = _without_empty(params)
         if mode is not None and self.dialect in _OPENS_IN_MODE:
@@ -171,8 +187,9 @@ class RemoteAgent:
         await connection.request("session/new", params, timeout=self._terms.timeout, first=first)
 
     async def _renew(self, session: Conversation) -> None:
-        """The agent forgot this session: it goes on under another id, in the same folder and the same mode."""
+        """The agent forgot this session: it goes on under another id, in the same folder, mode and options."""
         before, mode = session.id, session.mode
+        values = {option.id: value_of(option) for option in session.options}
 
         def enter(connection: Connection, result: Any) -> None:
             if self._conversations.get(session.id) is session:
@@ -184,6 +201,18 @@ class RemoteAgent:
         await self._over(before)
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
+        await self._set_again(session, values)
+
+    async def _set_again(self, session: Conversation, values: Mapping[str, Any]) -> None:
+        """Set options to what they were; one that the agent does not take any more is no reason to give up."""
+        for id, value in values.items():
+            known = next((option for option in session.options if option.id == id), None)
+            if known is None or value_of(known) == value:
+                continue
+            try:
+                await session.set_option(id, value)
+            except ProtocolError as error:
+                self.connection.report(f"the new session did not take {id} = {value!r}: {error.message}")
 
     async def load(
         self,
@@ -203,13 +232,22 @@ class RemoteAgent:
         )
         return await self._reopen("session/load", _without_empty(params), directories, mcp_servers)
 
-    async def resume(self, session_id: str, cwd: str = ".", *, directories: Sequence[str] = ()) -> Conversation:
+    async def resume(
+        self,
+        session_id: str,
+        cwd: str = ".",
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        directories: Sequence[str] = (),
+    ) -> Conversation:
         """Open a stored session without its history being sent again."""
-        place = os.path.abspath(cwd)
         params = ResumeSessionParams(
-            session_id=session_id, cwd=place, mcp_servers=[], additional_directories=_listed(directories)
+            session_id=session_id,
+            cwd=os.path.abspath(cwd),
+            mcp_servers=list(mcp_servers),
+            additional_directories=_listed(directories),
         )
-        return await self._reopen("session/resume", params, directories)
+        return await self._reopen("session/resume", params, directories, mcp_servers)
 
     async def _reopen(
         self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
@@ -228,17 +266,46 @@ class RemoteAgent:
             raise
         return conversation
 
-    async def fork(self, session_id: str, cwd: str = ".") -> Conversation:
+    async def fork(
+        self,
+        session_id: str,
+        cwd: str = ".",
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        directories: Sequence[str] = (),
+    ) -> Conversation:
         """Open a new session that starts with the history of another."""
         place = os.path.abspath(cwd)
-        params = ForkSessionParams(session_id=session_id, cwd=place, mcp_servers=[])
-        result = await self.request("session/fork", params)
-        return self._enter(result.session_id, place, (), result, self.connection)
+        params = ForkSessionParams(
+            session_id=session_id,
+            cwd=place,
+            mcp_servers=list(mcp_servers),
+            additional_directories=_listed(directories),
+        )
+        entered: list[Conversation] = []
+        connection = self.connection
+
+        def enter(result: Any) -> None:
+            entered.append(self._enter(result.session_id, place, directories, result, connection, mcp_servers))
+
+        await connection.request("session/fork", params, timeout=self._terms.timeout, first=enter)
+        return entered[0]
 
     async def sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
         """One page of the agent's sessions."""
         params = ListSessionsParams(cwd=cwd or UNSET, cursor=cursor or UNSET)
         return await self.request("session/list", params)  # type: ignore[no-any-return]
+
+    async def each_session(self, cwd: str | None = None) -> AsyncIterator[SessionInfo]:
+        """All of the agent's sessions, page by page: `async for info in agent.each_session(): ...`."""
+        cursor: str | None = None
+        while True:
+            page = await self.sessions(cwd, cursor)
+            for info in page.sessions:
+                yield info
+            if not page.next_cursor or page.next_cursor == cursor:
+                return
+            cursor = page.next_cursor
 
     async def close_session(self, session_id: str) -> None:
         """End a session's work and free what it holds."""
@@ -285,10 +352,6 @@ class RemoteAgent:
         await sign_in(self._dial.signing_in(method), self._runner)
         self._bind(await self._dial.reopen())
         self._conversations.clear()
-
-    async def logout(self) -> None:
-        """Log out."""
-        await self.request("logout", LogoutParams())
 
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Ask the agent anything; typed params and results for known methods, plain JSON for extensions."""
@@ -364,6 +427,12 @@ class RemoteAgent:
 def _without_empty(params: Any) -> Any:
     """Official v1 wants an empty list of MCP servers said; dialects that can do without leave it out."""
     return params if params.mcp_servers else unsaid(params, "mcpServers")
+
+
+def _instructing(prompt: str | SystemPrompt | None) -> Any:
+    if not isinstance(prompt, str):
+        return UNSET if prompt is None else prompt
+    return SystemPrompt(mode=SystemPromptMode.APPEND, content=[TextContent(text=prompt)])
 
 
 def _listed(directories: Sequence[str]) -> Any:

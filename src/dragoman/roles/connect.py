@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from dragoman.roles.answers import Answers, AskFacts, AskUser
 from dragoman.roles.client import RemoteAgent
 from dragoman.roles.conversation import Terms
 from dragoman.roles.dial import Dial
 from dragoman.roles.lending import Lending
 from dragoman.roles.signin import Runner
-from dragoman.schema.base import Marker
+from dragoman.schema.base import Marker, to_json
 from dragoman.schema.initialize import (
     ClientAuthCapabilities,
     ClientCapabilities,
@@ -28,6 +30,8 @@ from dragoman.schema.initialize import (
     InitializeParams,
 )
 from dragoman.schema.mcp import McpServer
+from dragoman.schema.methods import find
+from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 
 # What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
@@ -81,7 +85,7 @@ def connect(
     offered = capabilities
     if offered is None:
         offered = _offered(lend, on or {})
-        offered.elicitation = answers.capabilities()
+        offered.elicitation = offered.elicitation or answers.capabilities()
         if sign_in is not None and dial.can_restart:
             offered.auth = ClientAuthCapabilities(terminal=True)
     info = Implementation(name=name, version=version)
@@ -96,6 +100,13 @@ def connect(
     )
 
 
+# To serve these alone opens nothing: what they are about is made by another method.
+_MERE_PARTS = frozenset(
+    {"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "fs/unwatch"}
+    | {"elicitation/complete"}
+)
+
+
 def _offered(lend: Lending | None, on: Mapping[str, Any]) -> ClientCapabilities:
     """What a client offers follows from what it lends and which methods it answers."""
     if lend is not None:
@@ -104,15 +115,20 @@ def _offered(lend: Lending | None, on: Mapping[str, Any]) -> ClientCapabilities:
         offered = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
         )
-    files = offered.fs or FileSystemCapabilities()
-    if "fs/read_text_file" in on:
-        files.read_text_file = True
-    if "fs/write_text_file" in on:
-        files.write_text_file = True
-    if "terminal/create" in on:
-        offered.terminal = True
-    offered.fs = files
-    return offered
+    told = to_json(offered)
+    for method in on:
+        row = find(Side.CLIENT, method)
+        if row is not None and row.gate.startswith("client.") and method not in _MERE_PARTS:
+            _open(told, row.gate.split(".")[1:])
+    return msgspec.convert(told, ClientCapabilities)
+
+
+def _open(told: dict[str, Any], path: list[str]) -> None:
+    """Say that what is at this path is there; a question beyond permission is one of both kinds."""
+    *groups, name = path
+    for group in groups:
+        told = told.setdefault(group, {})
+    told[name] = {"form": {}, "url": {}} if name == "elicitation" else True
 
 
 class Connecting:
