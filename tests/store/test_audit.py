@@ -85,7 +85,7 @@ def resealed(kept: list[str]) -> list[str]:
     entry["decision"] = "deny"
     entry.pop("hash")
     seal = sha256(msgspec.json.encode(entry, order="sorted")).hexdigest()
-    return [*kept[:2], json.dumps(entry | {"hash": seal}), *kept[3:]]
+    return [*kept[:2], msgspec.json.encode(entry | {"hash": seal}).decode(), *kept[3:]]
 
 
 @pytest.mark.parametrize(

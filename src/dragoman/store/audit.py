@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -32,6 +34,7 @@ class What:
     ASKED = "asked"  # the user was asked
     DECIDED = "decided"
     DONE = "done"  # what was allowed was done, or failed
+    GAP = "gap"  # found when going on: entries that had been written were gone
     MODE = "mode"  # the user changed the policy mode
     GRANTED = "granted"
     REVOKED = "revoked"
@@ -95,13 +98,10 @@ class Audit:
 
     def append(self, entries: Sequence[Entry], *, durable: bool = True) -> Mark:
         """Add entries in order; they are on the disk when this returns, unless that is not wanted."""
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            mark = self._end(fd)
+        with self._opened() as fd:
+            mark, gap = self._end(fd)
             lines = bytearray()
-            for entry in entries:
+            for entry in (*gap, *entries):
                 line, mark = _sealed(entry, mark)
                 lines += line
             _write(fd, bytes(lines))
@@ -111,6 +111,21 @@ class Audit:
             after = os.fstat(fd)
             self._last = (after.st_ino, after.st_size, mark)
             return mark
+
+    def check(self) -> None:
+        """Find out whether entries can be added, without adding any; OSError or Damaged when not."""
+        with self._opened() as fd:
+            self._end(fd)
+            os.close(os.open(self._path + _HEAD, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The log, open for adding, while nobody else adds."""
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield fd
         finally:
             os.close(fd)
 
@@ -130,7 +145,9 @@ class Audit:
         last = Mark(0, START)
         seen: dict[int, str] = {}
         number = count = 0
-        for number, line in self._lines():
+        # The mark first: what is added while we read is not missed.
+        size, kept = self._snapshot()
+        for number, line in self._lines(size):
             try:
                 entry = msgspec.json.decode(line)
                 told = Mark(int(entry["seq"]), str(entry["hash"]))
@@ -139,10 +156,10 @@ class Audit:
                 faults.append(Fault(number, "this is no entry: torn by a crash, or changed"))
                 continue
             count += 1
-            faults += [Fault(number, what) for what in _differences(entry, told, before, last)]
+            faults += [Fault(number, what) for what in _differences(entry, line, told, before, last)]
             last = told
             seen[told.seq] = told.hash
-        for mark in (*self._kept(), *expected):
+        for mark in (*kept, *expected):
             if mark.seq and seen.get(mark.seq) != mark.hash:
                 gone = f"entry {mark.seq} was written and is not here any more"
                 faults.append(
@@ -152,22 +169,41 @@ class Audit:
 
     # --- the file ---------------------------------------------------------------------------------------------
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def _snapshot(self) -> tuple[int, list[Mark]]:
+        """How long the log is now, and the mark that is kept of its end; of one moment, though others add to it."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0, self._kept()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            return os.fstat(fd).st_size, self._kept()
+        finally:
+            os.close(fd)
+
+    def _lines(self, size: int | None = None) -> Iterator[tuple[int, bytes]]:
         try:
             file = open(self._path, "rb")  # noqa: SIM115
         except FileNotFoundError:
             return
         with file:
             for number, line in enumerate(file, 1):
+                if size is not None and (size := size - len(line)) < 0:
+                    return
                 if line.strip():
                     yield number, line
 
-    def _end(self, fd: int) -> Mark:
-        """The last entry. A line that a crash tore was never promised to anybody: it is taken away."""
+    def _end(self, fd: int) -> tuple[Mark, list[Entry]]:
+        """The last entry; and an entry that tells so, where the mark that is kept says that there were more."""
         status = os.fstat(fd)
         if self._last is not None and self._last[:2] == (status.st_ino, status.st_size):
-            return self._last[2]
-        size = status.st_size
+            return self._last[2], []
+        last = self._last_of(fd, status.st_size)
+        gone = [mark for mark in self._kept() if mark.seq > last.seq or (mark.seq == last.seq and mark != last)]
+        return last, [_gap(mark) for mark in gone]
+
+    def _last_of(self, fd: int, size: int) -> Mark:
+        """The last entry. A line that a crash tore was never promised to anybody: it is taken away."""
         reach = _TAIL
         while True:
             start = max(0, size - reach)
@@ -202,6 +238,17 @@ class Audit:
         return [Mark(int(seq), hash)] if seq.isdigit() else []
 
 
+def _gap(mark: Mark) -> Entry:
+    """Entries were cut off, or lost with the power: that is never forgotten, though the log goes on."""
+    return Entry(
+        who="dragoman",
+        what=What.GAP,
+        time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        reason=f"entry {mark.seq} was written before this one and is not here any more",
+        detail={"seq": mark.seq, "hash": mark.hash},
+    )
+
+
 def _mark_of(line: bytes) -> Mark | None:
     try:
         entry = msgspec.json.decode(line)
@@ -222,9 +269,12 @@ def _seal(members: dict[str, Any]) -> str:
     return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
 
-def _differences(entry: dict[str, Any], told: Mark, before: str, last: Mark) -> Iterator[str]:
-    if _seal(entry) != told.hash:
+def _differences(entry: dict[str, Any], line: bytes, told: Mark, before: str, last: Mark) -> Iterator[str]:
+    # Compared as it is written too: a member that stands there twice is read as one.
+    if _seal(entry) != told.hash or msgspec.json.encode(entry) != line.rstrip(b"\n"):
         yield f"entry {told.seq} was changed"
+    elif entry.get("what") == What.GAP:
+        yield str(entry.get("reason", ""))
     if told.seq == last.seq + 1:
         if before != last.hash:
             yield f"entry {told.seq} does not follow the entry {last.seq} that stands before it"
