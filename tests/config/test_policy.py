@@ -34,9 +34,9 @@ class Home:
         """The user's own policy."""
         Path(self.places.policy).write_text(text)
 
-    def verdict(self, name: str = "a", operation: str = "file_write") -> str:
+    def verdict(self, name: str = "a", operation: str = "file_write", mode: str = "default") -> str:
         """What is decided about a file of the project."""
-        question = Question(operation=operation, resource=str(self.project / name), roots=self.roots)
+        question = Question(operation=operation, resource=str(self.project / name), roots=self.roots, mode=mode)
         return decide(self.policies(self.roots), question).verdict.word
 
 
@@ -56,7 +56,8 @@ def test_places_follow_the_xdg_rules(tmp_path: Path) -> None:
 def test_what_is_ours_is_protected_in_every_folder_that_is_lent() -> None:
     found = places({"HOME": "/h"})
     protected = found.protected(["/w", "/v"])
-    assert {"/w/.dragoman", "/v/.dragoman", found.config, found.state, found.data} == set(protected)
+    own = {found.config, found.state, found.data, found.policy, ".dragoman"}
+    assert set(protected) == own | {"/w/.dragoman/policy.toml", "/v/.dragoman/policy.toml"}
     for file in (found.policy, found.grants, found.trust, found.audit):
         assert any(file.startswith(place + "/") for place in protected)
 
@@ -114,11 +115,11 @@ def test_a_project_cannot_loosen_what_the_user_denies_though_it_is_trusted(home:
     assert home.verdict() == "deny"
 
 
-def test_a_fault_asks_about_everything_while_a_session_runs_and_is_raised_when_it_begins(home: Home) -> None:
+def test_a_fault_denies_everything_while_a_session_runs_and_is_raised_when_it_begins(home: Home) -> None:
     home.write(ALLOW)
     home.file.write_text("[[rule]\n")
-    assert home.verdict() == "ask"
-    assert home.verdict(operation="file_read") == "ask"
+    assert home.verdict() == "deny"
+    assert home.verdict(operation="file_read", mode="bypassPermissions") == "deny"
     with pytest.raises(ConfigFault, match=r"\.dragoman/policy\.toml: line 1"):
         home.policies.load(home.roots)
 
@@ -134,7 +135,7 @@ def test_every_faulty_file_is_told(home: Home) -> None:
 
 def test_a_policy_that_is_no_file_is_a_fault_too(home: Home) -> None:
     home.file.mkdir()
-    assert home.verdict(operation="file_read") == "ask"
+    assert home.verdict(operation="file_read") == "deny"
     with pytest.raises(ConfigFault, match="directory"):
         home.policies.load(home.roots)
 
@@ -143,4 +144,28 @@ def test_damaged_trust_is_no_trust(home: Home) -> None:
     home.file.write_text(ALLOW)
     os.makedirs(home.places.state)
     Path(home.places.trust).write_text("{")
-    assert home.verdict() == "ask"
+    assert home.verdict() == "deny"
+
+
+def test_another_file_can_stand_in_place_of_the_users_own(home: Home, tmp_path: Path) -> None:
+    home.write(DENY)
+    (tmp_path / "other.toml").write_text(ALLOW)
+    policies = Policies(home.places, own=str(tmp_path / "other.toml"))
+    question = Question(operation="file_write", resource=str(home.project / "a"), roots=home.roots)
+    assert decide(policies(home.roots), question).verdict.word == "allow"
+    assert str(tmp_path / "other.toml") in policies.protected(home.roots)
+
+
+def test_a_file_that_is_named_has_to_be_there(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(ConfigFault, match=r"none\.toml: No such file"):
+        Policies(home.places, own=str(tmp_path / "none.toml")).load(home.roots)
+
+
+def test_the_file_that_a_link_in_our_folder_leads_to_is_ours_too(home: Home) -> None:
+    """Dotfiles are often kept elsewhere, and linked."""
+    real = home.project / "dotfiles.toml"
+    real.write_text(ALLOW)
+    os.symlink(real, home.places.policy)
+    assert home.verdict("dotfiles.toml") == "deny"
+    assert home.verdict("sub/.dragoman/policy.toml") == "deny"
+    assert home.verdict("other.toml") == "allow"

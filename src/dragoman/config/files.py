@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dragoman.errors import ConfigFault
+
 # Larger than any policy or list of grants that people write; what is larger is not ours.
 LARGEST = 4 * 1024 * 1024
 
@@ -43,6 +45,15 @@ def read(path: str) -> bytes | None:
     if len(data) > LARGEST:
         raise OSError(f"{path} is larger than {LARGEST} bytes")
     return data
+
+
+@contextmanager
+def faults_of(path: str) -> Iterator[None]:
+    """Say what the system says about a file of ours as a fault that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigFault([f"{error.filename or path}: {error.strerror or error}"]) from None
 
 
 @contextmanager

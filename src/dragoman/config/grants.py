@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from dragoman.config.files import locked, read, stamp, write_private
+from dragoman.config.files import faults_of, locked, read, stamp, write_private
 from dragoman.errors import ConfigFault
 from dragoman.policy.grants import Grant
 
@@ -62,7 +62,7 @@ class Grants:
             self._change(lambda kept: [grant for grant in kept if grant.run != run])
 
     def _change(self, change: Callable[[list[Grant]], list[Grant]]) -> None:
-        with locked(self._path):
+        with faults_of(self._path), locked(self._path):
             before = list(self._read())
             after = change(before)
             if after != before:

@@ -54,8 +54,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "audit", "audit.jsonl")
 
     def protected(self, roots: Iterable[str] = ()) -> list[str]:
-        """What an agent's file calls can never write: all of ours, and the policy of each folder that is lent."""
-        return [self.config, self.state, self.data, *(os.path.join(root, PROJECT) for root in roots)]
+        """What an agent's file calls can never write: all of ours by its folders, and where a link leads out of them;
+        and the folder of a project's policy, wherever it is, for it may be another session's."""
+        files = [self.policy, *(project_policy(root) for root in roots)]
+        return [self.config, self.state, self.data, *files, PROJECT]
 
 
 def places(environ: Mapping[str, str] = os.environ) -> Places:

@@ -1,18 +1,20 @@
 """The policy that applies to a session: the user's file, and that of each project folder, as far as it is trusted.
 
 Takes folders, gives a pure Policy; files are read again when they change. A file that cannot be read while a session
-runs asks about everything, so that a fault never opens a door; at the start, and for `policy check`, it is raised.
+runs denies everything, so that a fault never opens a door; at the start, and for `policy check`, it is raised.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Sequence
 
 from dragoman.config.files import read, stamp
 from dragoman.config.places import Places, project_policy
 from dragoman.config.trust import Trust
 from dragoman.errors import ConfigFault
-from dragoman.policy.decision import ASK
+from dragoman.policy.decision import DENY
 from dragoman.policy.guard import Policy
 from dragoman.policy.parse import parse
 from dragoman.policy.rules import Rule, RuleFile
@@ -21,14 +23,17 @@ from dragoman.policy.rules import Rule, RuleFile
 class Policies:
     """The policy files of one user, for any session's folders."""
 
-    def __init__(self, places: Places, trust: Trust | None = None) -> None:
+    def __init__(self, places: Places, trust: Trust | None = None, *, own: str | None = None) -> None:
         self._places = places
+        # A file that the user names in place of the usual one has to be there.
+        self._own = places.policy if own is None else os.path.abspath(own)
+        self._is_named = own is not None
         self._trust = trust or Trust(places.trust)
         self._known: dict[tuple[str, ...], tuple[object, Policy]] = {}
 
     def __call__(self, roots: tuple[str, ...]) -> Policy:
-        """The policy of a session with these folders, as the files are now; faults ask."""
-        stamps = tuple(map(stamp, [self._places.policy, self._places.trust, *map(project_policy, roots)]))
+        """The policy of a session with these folders, as the files are now; faults deny."""
+        stamps = tuple(map(stamp, [self._own, self._places.trust, *map(project_policy, roots)]))
         known = self._known.get(roots)
         if known is None or known[0] != stamps:
             known = self._known[roots] = (stamps, self._load(roots, strict=False))
@@ -38,14 +43,20 @@ class Policies:
         """The same, once, and every fault is raised."""
         return self._load(roots, strict=True)
 
+    def protected(self, roots: Sequence[str]) -> list[str]:
+        """What an agent's file calls never write, for a session with these folders."""
+        return [*self._places.protected(roots), self._own]
+
     def _load(self, roots: tuple[str, ...], *, strict: bool) -> Policy:
         files: list[RuleFile] = []
         faults: list[str] = []
         mode = "default"
-        for path, base in [(self._places.policy, ""), *((project_policy(root), root) for root in roots)]:
-            name = os.path.relpath(path, base) if base else path
+        for path, base in [(self._own, ""), *((project_policy(root), root) for root in roots)]:
+            name = os.path.relpath(path, base) if base and base == roots[0] else path
             try:
                 data = read(path)
+                if data is None and self._is_named and not base:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
                 if data is None:
                     continue
                 parsed = parse(_decoded(data, name), name, is_project=bool(base))
@@ -67,11 +78,11 @@ class Policies:
                 )
                 continue
             faults += fault.faults
-            files.append(RuleFile(name=name, rules=(Rule(verdict=ASK, reason=str(fault)),)))
+            files.append(RuleFile(name=name, rules=(Rule(verdict=DENY, reason=str(fault)),)))
         if strict and faults:
             raise ConfigFault(faults)
-        protected = tuple(map(os.path.realpath, self._places.protected(roots)))
-        return Policy(files=tuple(files), mode=mode, protected=protected)
+        ours = [os.path.realpath(place) if "/" in place else place for place in self.protected(roots)]
+        return Policy(files=tuple(files), mode=mode, protected=tuple(ours))
 
 
 def _decoded(data: bytes, name: str) -> str:

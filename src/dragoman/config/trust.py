@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from dragoman.config.files import locked, read, stamp, write_private
+from dragoman.config.files import faults_of, locked, read, stamp, write_private
 from dragoman.errors import ConfigFault
 
 
@@ -37,12 +37,12 @@ class Trust:
 
     def give(self, file: str, data: bytes) -> None:
         """Trust this content."""
-        with locked(self._path):
+        with faults_of(self._path), locked(self._path):
             self._write({**self._read(), os.path.realpath(file): digest(data)})
 
     def withdraw(self, file: str) -> bool:
         """No longer trust a file; whether it was trusted."""
-        with locked(self._path):
+        with faults_of(self._path), locked(self._path):
             known = self._read()
             was = known.pop(os.path.realpath(file), None) is not None
             if was:

@@ -23,7 +23,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[rules.RuleFile, ...] = ()
     mode: str = "default"
-    protected: tuple[str, ...] = ()  # resolved paths of ours; nothing at or below them is ever written
+    # What is ours, resolved paths, and names of folders wherever they are; nothing at or below is ever written.
+    protected: tuple[str, ...] = ()
 
 
 class Weighed(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,8 +87,9 @@ def _ours(policy: Policy, question: Question) -> Decision | None:
     """Policy, config, grants and audit are never written for an agent, whatever anybody says."""
     if question.operation not in WRITING:
         return None
+    names = {place for place in policy.protected if "/" not in place}
     for path in (question.resource, question.named):
-        if path and is_under(path, policy.protected):
+        if path and (is_under(path, policy.protected) or not names.isdisjoint(path.split("/"))):
             return Decision(
                 DENY, Source.BOUNDARY, f"{path} belongs to Dragoman itself and is never written for an agent"
             )

@@ -43,9 +43,12 @@ MEANINGS: dict[str, tuple[Verdict, str]] = {
 }
 
 
+_BEGIN: dict[str, Verdict] = {"allow": ALLOW, "reject": DENY, "deny": DENY}
+
+
 def choose(options: Sequence[Option], verdict: Verdict, scope: str = Scope.ONCE) -> str | None:
     """The id of the option that says this; None when none does, which is answered "cancelled"."""
-    if verdict is ALLOW:
+    if verdict is ALLOW and scope != Scope.ONCE:
         for option in options:  # the draft's own words for how far leave reaches
             if option.option_id == scope and option.kind.startswith("allow"):
                 return option.option_id
@@ -60,6 +63,9 @@ def choose(options: Sequence[Option], verdict: Verdict, scope: str = Scope.ONCE)
 def meaning(option: Option) -> tuple[Verdict, str] | None:
     """The verdict and scope that choosing an option means; None for an option of no known kind."""
     found = MEANINGS.get(option.kind)
-    if found is not None and found[0] is ALLOW and option.option_id in SCOPES:
+    if found is None:  # one more kind of leave or refusal (peers.md 27) is no more than once
+        verdict = next((each for word, each in _BEGIN.items() if option.kind.startswith(word)), None)
+        return None if verdict is None else (verdict, Scope.ONCE)
+    if found[0] is ALLOW and option.option_id in SCOPES:
         return ALLOW, option.option_id
     return found

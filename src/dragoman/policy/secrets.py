@@ -72,11 +72,13 @@ class Redaction:
             longest_first = sorted(self._values, key=len, reverse=True)
             self._known = re.compile("|".join(map(re.escape, longest_first)))
 
+    def known(self, text: str) -> str:
+        """The text without the values that are known; what only looks like a key is left, as code often does."""
+        return text if self._known is None else self._known.sub(MARK, text)
+
     def text(self, text: str) -> str:
         """The text without secrets."""
-        if self._known is not None:
-            text = self._known.sub(MARK, text)
-        return _SHAPE.sub(_marked, text)
+        return _SHAPE.sub(_marked, self.known(text))
 
     def json(self, value: Any) -> Any:
         """JSON without secrets, in texts, in keys, and under names that tell of one."""

@@ -47,12 +47,16 @@ _FAULTS: dict[int, tuple[str, str]] = {
 
 
 class Roots:
-    """The folders that are lent; links in their own paths are resolved once, here. `closed` ones are never written."""
+    """The folders that are lent; links in their own paths are resolved once, here.
 
-    __slots__ = ("_by_spelling", "_closed", "real")
+    What is `closed` is never written: paths, and names without a slash wherever they stand.
+    """
+
+    __slots__ = ("_by_spelling", "_closed", "_closed_names", "real")
 
     def __init__(self, paths: Sequence[str], closed: Sequence[str] = ()) -> None:
-        self._closed = tuple(_alike(os.path.realpath(path)) for path in closed)
+        self._closed = tuple(_alike(os.path.realpath(path)) for path in closed if "/" in path)
+        self._closed_names = frozenset(_alike(name) for name in closed if "/" not in name)
         spellings: dict[str, str] = {}
         for path in paths:
             checked(path)
@@ -68,10 +72,12 @@ class Roots:
 
     def check_open(self, path: str, asked: str) -> None:
         """Refuse a canonical path that is closed to writing, or lies in a folder that is."""
-        if not self._closed:
+        if not self._closed and not self._closed_names:
             return
         plain = _alike(path)
-        if any(plain == place or plain.startswith(place.rstrip("/") + "/") for place in self._closed):
+        if not self._closed_names.isdisjoint(plain.split("/")) or any(
+            plain == place or plain.startswith(place.rstrip("/") + "/") for place in self._closed
+        ):
             message = f"{asked} belongs to the client itself and is never written for an agent"
             raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(asked))
 
