@@ -8,6 +8,7 @@
         TransportClosed    the bytes ended (end of file, close)
           AgentExited      the agent process ended; carries its exit reason and last stderr lines
         StartFailed        the agent could not be started
+          SandboxUnavailable   a sandbox was asked for and cannot be had on this machine
         WriteStalled       the peer took no bytes for too long
         Overloaded         more unread input than the hard limit
       ConfigFault          a file of the user's that cannot be used as it is; names the file, the line and the key
@@ -102,6 +103,10 @@ class AgentExited(TransportClosed):
 
 class StartFailed(ConnectionFailed):
     """The agent could not be started; the message says what to try."""
+
+
+class SandboxUnavailable(StartFailed):
+    """A sandbox cannot be had as it was asked for; nothing was started, and the message says what to do."""
 
 
 class WriteStalled(ConnectionFailed):

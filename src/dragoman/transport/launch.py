@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import subprocess
     from os import PathLike
 
+    from dragoman.transport.box import Box
+
 
 class Launched:
     """A started child and our ends of its pipes."""
@@ -46,17 +48,20 @@ def launch(
     cwd: str | PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     inherit_env: bool | Sequence[str] = True,
+    box: Box | None = None,
 ) -> Launched:
-    """Start the command; raises StartFailed."""
+    """Start the command, in a sandbox if there is one; raises StartFailed."""
     import subprocess  # only who spawns pays for it
 
     if sys.platform == "win32":
         raise StartFailed("starting agents needs POSIX process groups; on Windows run Dragoman inside WSL")
     if isinstance(command, str) or not command:
         raise StartFailed("cannot start an agent: give its command as a list, the program first")
-    environ = environment(env, inherit_env, token)
+    environ = environment(env, inherit_env, token, box)
+    words, executable = list(command), None if box is not None else _program(command[0], environ)
     ours: list[int] = []
     theirs: list[int] = []
+    handed: tuple[int, ...] = ()
     try:
         for readable_by_child in (True, False, False):
             read_fd, write_fd = os.pipe()
@@ -64,27 +69,34 @@ def launch(
             ours.append(write_fd if readable_by_child else read_fd)
         for fd in ours[:2]:
             _widen(fd)
+        if box is not None:
+            marker = {tree.MARKER: environ[tree.MARKER]}
+            words, environ, plan = box.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker)
+            handed = (plan,)
         child = subprocess.Popen(
-            list(command),
-            executable=_program(command[0], environ),
+            words,
+            executable=executable,
             stdin=theirs[0],
             stdout=theirs[1],
             stderr=theirs[2],
             cwd=cwd,
             env=environ,
             start_new_session=True,
+            pass_fds=handed,
         )
     except (OSError, ValueError, TypeError) as error:
         _close(ours)
         raise StartFailed(f"cannot start {command[0]!r}: {_advice(error, command[0], cwd)}") from None
     finally:
-        _close(theirs)
+        _close([*theirs, *handed])
     return Launched(child, token, *ours)
 
 
-def environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str) -> dict[str, str]:
-    """What the child sees: what it inherits, and always the marker."""
-    environ = inherited(env, inherit_env)
+def environment(
+    env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str, box: Box | None = None
+) -> dict[str, str]:
+    """What the child sees: what it inherits, in a sandbox less of it, and always the marker."""
+    environ = inherited(env, inherit_env) if box is None else box.environment(inherited(None, inherit_env), env)
     outer = os.environ.get(tree.MARKER)
     environ[tree.MARKER] = f"{outer}:{token}" if outer else token
     return environ

@@ -27,6 +27,9 @@ from dragoman.wire.frames import MAX_FRAME, Frame
 if TYPE_CHECKING:
     from os import PathLike
 
+    from dragoman.transport.box import Box
+    from dragoman.transport.sandbox import Sandbox
+
 _reaped = False
 
 
@@ -41,27 +44,38 @@ async def spawn(
     peer: str | None = None,
     stall: float = WRITE_STALL,
     max_frame: int = MAX_FRAME,
+    sandbox: Sandbox | None = None,
 ) -> ProcessTransport:
     """Start an agent; raises StartFailed with what to try.
 
     The child gets our environment (or only the names listed in `inherit_env`, or nothing) and `env` on top.
-    `stderr` is called with each piece the agent writes there; the end of it is kept in any case.
+    `stderr` is called with each piece the agent writes there; the end of it is kept in any case. In a `sandbox` it
+    may write in `cwd` and sees less of our environment.
     """
     global _reaped
     if not _reaped:
         _reaped = True
         records.reap()
+    box: Box | None = None
+    if sandbox is not None:
+        from dragoman.transport.box import Box
+
+        box = await asyncio.to_thread(Box, sandbox, [os.fspath(cwd or os.getcwd())])
     token = os.urandom(8).hex()
     WARDEN.guard(token, 0)  # before the child exists, so that there is no moment in which we could die alone
     try:
-        launched = launch(command, token, cwd=cwd, env=env, inherit_env=inherit_env)
+        launched = launch(command, token, cwd=cwd, env=env, inherit_env=inherit_env, box=box)
     except BaseException:
         WARDEN.forget(token)
+        if box is not None:
+            box.close()
         raise
     WARDEN.guard(token, launched.pid)
     records.write(token, launched.pid, launched.start, list(command))
     name = peer or f"agent {os.path.basename(command[0])}"
-    return ProcessTransport(launched, peer=name, patience=patience, listener=stderr, stall=stall, max_frame=max_frame)
+    return ProcessTransport(
+        launched, peer=name, patience=patience, listener=stderr, stall=stall, max_frame=max_frame, box=box
+    )
 
 
 class ProcessTransport(StreamTransport):
@@ -76,11 +90,13 @@ class ProcessTransport(StreamTransport):
         listener: Callable[[bytes], None] | None,
         stall: float,
         max_frame: int,
+        box: Box | None = None,
     ) -> None:
         super().__init__(launched.stdout, launched.stdin, peer=peer, stall=stall, max_frame=max_frame)
         self.pid = launched.pid
         self._launched = launched
         self._patience = patience
+        self._box = box
         self._tree = Tree(launched.pid, launched.start, launched.token)
         self._gone: asyncio.Future[AgentExited] = self._loop.create_future()
         self._exit = Exit(launched.pid, self._exited)
@@ -122,6 +138,8 @@ class ProcessTransport(StreamTransport):
             await self._close_writing(error, self._patience.eof)
             await self._exit.wait(self._patience.eof)
             gone = await self._tree.end(self._patience)
+            if self._box is not None:
+                await asyncio.to_thread(self._box.close)
         finally:
             if not gone:
                 self._tree.end_now()
@@ -143,6 +161,8 @@ class ProcessTransport(StreamTransport):
         self._exit.close()
         self._launched.reaped()
         WARDEN.forget(self._launched.token)
+        if self._box is not None:
+            self._box.close()
         if gone:  # else the record stays, and the next start tries again
             records.remove(self._launched.token)
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.workspace.paths import Spot
 
 if TYPE_CHECKING:
     import subprocess
+
+    from dragoman.transport.box import Box
 
 # A session's leader that opens a terminal gets it as its own: this is how the command gets job control, /dev/tty and
 # ^C. Done by a shell, for nothing may run between fork and exec in a program with threads.
@@ -39,13 +43,35 @@ class Started(NamedTuple):
     is_terminal: bool
 
 
-def start_piped(words: list[str], spot: Spot, environ: dict[str, str], apart: bool) -> Started:
+class Prepared(NamedTuple):
+    """What is executed: the command itself, or what puts it into its sandbox, and the descriptors that this needs."""
+
+    words: list[str]
+    environ: dict[str, str]
+    handed: tuple[int, ...] = ()
+
+
+@contextmanager
+def prepared(words: list[str], spot: Spot, environ: dict[str, str], box: Box | None) -> Iterator[Prepared]:
+    """A command ready to be started, in its sandbox if there is one."""
+    if box is None:
+        yield Prepared(words, environ)
+        return
+    wrapped = box.wrap(words, environ, spot.path)
+    try:
+        yield Prepared(wrapped.words, wrapped.environ, (wrapped.fd,))
+    finally:
+        os.close(wrapped.fd)
+
+
+def start_piped(words: list[str], spot: Spot, environ: dict[str, str], apart: bool, box: Box | None = None) -> Started:
     """Start a command that writes to one pipe, or to two that keep its streams apart; it has no input."""
     readers, writers = zip(*(os.pipe() for _ in range(2 if apart else 1)), strict=True)
     try:
         for reader in readers:
             os.set_blocking(reader, False)
-        process = _start(words, spot, environ, None, writers[0], writers[-1])
+        with prepared(words, spot, environ, box) as ready:
+            process = _start(ready, spot, None, writers[0], writers[-1])
     except BaseException:
         for reader in readers:
             os.close(reader)
@@ -56,15 +82,19 @@ def start_piped(words: list[str], spot: Spot, environ: dict[str, str], apart: bo
     return Started(process, list(readers), False)
 
 
-def start_in_terminal(words: list[str], spot: Spot, environ: dict[str, str], size: Size) -> Started:
+def start_in_terminal(
+    words: list[str], spot: Spot, environ: dict[str, str], size: Size, box: Box | None = None
+) -> Started:
     """Start a command in a terminal of its own."""
     _check_program(words[0], spot, environ)
     ours, theirs = os.openpty()
     try:
         os.set_blocking(ours, False)
         resize(ours, size)
-        adopted = [_SHELL, "-c", _ADOPT, _SHELL, os.ttyname(theirs), *words]
-        process = _start(adopted, spot, environ, theirs, theirs, theirs)
+        with prepared(words, spot, environ, box) as ready:
+            # The shell stands outside of the sandbox, which does not open terminals by name.
+            adopted = [_SHELL, "-c", _ADOPT, _SHELL, os.ttyname(theirs), *ready.words]
+            process = _start(ready._replace(words=adopted), spot, theirs, theirs, theirs)
     except BaseException:
         os.close(ours)
         raise
@@ -82,17 +112,16 @@ def resize(terminal: int, size: Size) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
 
 
-def _start(
-    words: list[str], spot: Spot, environ: dict[str, str], stdin: int | None, stdout: int, stderr: int
-) -> subprocess.Popen[bytes]:
+def _start(ready: Prepared, spot: Spot, stdin: int | None, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     import subprocess
 
     # By descriptor where that can be said: the folder that was checked is the folder it starts in.
     by_descriptor = f"/proc/self/fd/{spot.directory}"
     return subprocess.Popen(
-        words,
+        ready.words,
         cwd=by_descriptor if os.path.exists(by_descriptor) else spot.path,
-        env=environ,
+        env=ready.environ,
+        pass_fds=ready.handed,
         stdin=subprocess.DEVNULL if stdin is None else stdin,
         stdout=stdout,
         stderr=stderr,

@@ -1,7 +1,8 @@
 """Terminals that a client lends an agent: commands that run in the lent folders, their output and their end.
 
 Takes a command as peers give it (peers.md 27), gives a Terminal, known by its id until it is released. Only
-where a command starts is confined, not what it does: that is a question for policy, asked before.
+where a command starts is confined, not what it does, unless there is a sandbox: that is a question for policy, asked
+before.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
 from dragoman.workspace.paths import Roots, find
 from dragoman.workspace.starting import TERM, Size, Started, start_in_terminal, start_piped
 from dragoman.workspace.tail import Tail
 from dragoman.workspace.terminal import GRACE, Terminal
+
+if TYPE_CHECKING:
+    from dragoman.transport.box import Box
+    from dragoman.transport.sandbox import Sandbox
 
 # Real agents open a handful; more is a leak, and every one is a process tree of the user's.
 MAX_OPEN = 32
@@ -50,12 +56,16 @@ class Terminals:
         output_limit: int = OUTPUT_LIMIT,
         environ: Mapping[str, str] | None = None,
         grace: float = GRACE,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._roots = Roots(roots)
         self._max_open = max_open
         self._output_limit = output_limit
         self._environ = environ
         self._grace = grace
+        self._sandbox = sandbox
+        self._box: Box | None = None
+        self._boxing = asyncio.Lock()
         self._open: dict[str, Terminal] = {}
         self._alive: list[Terminal] = []  # also those that were released and are not quite gone
         self._closed = False
@@ -82,6 +92,8 @@ class Terminals:
         `apart` also keeps its streams apart; what it wrote to both is then in no exact order. With `pty` it runs in a
         real terminal of that size, which has one stream and takes input.
         """
+        if self._sandbox is not None:
+            await self._confine(self._sandbox)
         if self._closed:
             raise ProtocolError(Kind.INVALID_STATE, "this workspace is closed; no terminal can be opened")
         if len(self._open) >= self._max_open:
@@ -89,7 +101,8 @@ class Terminals:
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_open})
         limit = self._output_limit if output_byte_limit is None else output_byte_limit
         tail = Tail(max(0, min(limit, OUTPUT_CEILING)))
-        environ = _environment(os.environ if self._environ is None else self._environ, env)
+        base = os.environ if self._environ is None else self._environ
+        environ = _environment(base if self._box is None else self._box.environment(base), env)
         size = _size(rows, columns) if pty else None
         started = self._start(command, args, cwd, environ, apart, size)
         id = f"term_{os.urandom(8).hex()}"
@@ -113,6 +126,20 @@ class Terminals:
         """Release every terminal; none can be created afterwards. Ends within grace and patience."""
         self._closed = True
         await asyncio.gather(*(terminal.release() for terminal in self._alive))
+        async with self._boxing:
+            if self._box is not None:
+                await asyncio.to_thread(self._box.close)
+
+    async def _confine(self, sandbox: Sandbox) -> None:
+        """Have the sandbox that all commands of this workspace run in."""
+        from dragoman.transport.box import Box
+
+        async with self._boxing:
+            if self._box is None and not self._closed:
+                try:
+                    self._box = await asyncio.to_thread(Box, sandbox, self._roots.real)
+                except SandboxUnavailable as error:
+                    raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, str(error)) from error
 
     def _start(
         self,
@@ -131,9 +158,9 @@ class Terminals:
             environ["PWD"] = spot.path
             try:
                 if size is None:
-                    return start_piped(words, spot, environ, apart)
+                    return start_piped(words, spot, environ, apart, self._box)
                 environ.setdefault("TERM", TERM)
-                return start_in_terminal(words, spot, environ, size)
+                return start_in_terminal(words, spot, environ, size, self._box)
             except OSError as error:
                 unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
                 kind, reason = _START_FAULTS.get(error.errno or 0, unknown)

@@ -1,0 +1,278 @@
+"""A sandbox in use: how it is enforced on this machine, and a private folder that lives as long as it does.
+
+`plan` is pure: from a Sandbox and what this machine has to rules, or SandboxUnavailable with what to do. A Box wraps a
+command into the launcher, which enforces the plan and becomes the command. Whoever starts processes is above.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dragoman.errors import SandboxUnavailable
+from dragoman.transport import bubblewrap, landlock, sieve, surroundings
+from dragoman.transport.sandbox import AUTO, BUBBLEWRAP, LANDLOCK, Reach, Sandbox, holds, reach, scrubbed
+
+# Private folders are called so; those whose owner is gone are removed by the next one.
+PREFIX = "dragoman-sandbox-"
+
+# Where the launcher finds this package: after the standard library, so that nothing beside us can stand in for it.
+_SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_LAUNCH = "import sys; sys.path.append(sys.argv[2]); from dragoman.transport.enter import main; main(int(sys.argv[1]))"
+
+# What our own interpreter may need to start, in the launcher only.
+_FOR_PYTHON = ("LD_LIBRARY_PATH",)
+
+
+class Machine(NamedTuple):
+    """What can be used here: the version of Landlock, bubblewrap or why not, and whose calls the filter knows."""
+
+    abi: int
+    find_bubblewrap: Callable[[], tuple[str | None, str]]
+    processor: str | None
+
+
+class Plan(NamedTuple):
+    """How a sandbox is enforced: with Landlock of this version, or with the bubblewrap that is at this path."""
+
+    mechanism: str
+    reach: Reach
+    write: tuple[str, ...]
+    closed: tuple[str, ...]  # what lies in `write` and is not written
+    filter: bytes | None
+    abi: int = 0
+    bubblewrap: str | None = None
+
+
+class Wrapped(NamedTuple):
+    """What to start instead of a command, and the descriptor to hand over; to be closed when it runs."""
+
+    words: list[str]
+    environ: dict[str, str]
+    fd: int
+
+
+def this_machine() -> Machine:
+    """What this kernel and this system have; bubblewrap is tried only when it is needed."""
+    return Machine(landlock.version(), bubblewrap.find, sieve.machine())
+
+
+def plan(sandbox: Sandbox, roots: Iterable[str], machine: Machine) -> Plan:
+    """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error."""
+    wanted = reach(sandbox.net)
+    write = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)))
+    closed = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in sandbox.closed))
+    inside = [path for path in closed if any(holds(folder, path) for folder in write)]
+    for path in write:
+        holder = next((place for place in closed if holds(place, path)), None)
+        if holder is not None:
+            raise SandboxUnavailable(f"the sandbox cannot make {path} writable: {holder} is Dragoman's own")
+    reasons: list[str] = []
+    tests = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
+    for mechanism, why_not in tests:
+        if sandbox.mechanism not in (AUTO, mechanism):
+            continue
+        reason = why_not(wanted, inside, machine)
+        if reason is None:
+            found = machine.find_bubblewrap()[0] if mechanism == BUBBLEWRAP else None
+            return Plan(mechanism, wanted, write, tuple(inside), _filter(wanted, machine), machine.abi, found)
+        reasons.append(reason)
+    raise SandboxUnavailable(f"no sandbox can be had: {'; '.join(reasons)}")
+
+
+def _why_not_landlock(wanted: Reach, inside: Sequence[str], machine: Machine) -> str | None:
+    if machine.abi == 0:
+        return "this kernel has no Landlock (Linux 5.13 and newer, enabled with lsm=landlock)"
+    if machine.abi < landlock.FILES_SINCE:
+        return f"this kernel's Landlock (version {machine.abi}) lets files be emptied; it takes Linux 6.2"
+    if inside:
+        return f"{inside[0]} is Dragoman's own and lies in a writable folder; work in a folder beside it"
+    if wanted.ports and machine.abi < landlock.TCP_SINCE:
+        return "limiting TCP to ports takes Linux 6.7; say all or none (--sandbox-net all)"
+    if machine.processor is None and wanted != Reach(None, True):
+        return "sockets cannot be limited on this processor; say --sandbox-net all,unix"
+    return None
+
+
+def _why_not_bubblewrap(wanted: Reach, _: Sequence[str], machine: Machine) -> str | None:
+    if wanted.ports:
+        return "bubblewrap cannot limit TCP to ports; say all or none (--sandbox-net all)"
+    found, reason = machine.find_bubblewrap()
+    return None if found else f"{reason}; install it, and allow user namespaces"
+
+
+def _filter(wanted: Reach, machine: Machine) -> bytes | None:
+    if machine.processor is None or wanted == Reach(None, True):
+        return None
+    return sieve.program(
+        machine.processor, inet=not wanted.is_nothing, tcp_limited=wanted.ports is not None, unix=wanted.unix
+    )
+
+
+class Box:
+    """One sandbox for the commands of one agent or one session; `close` leaves nothing of it."""
+
+    def __init__(self, sandbox: Sandbox, roots: Sequence[str], machine: Machine | None = None) -> None:
+        """Plan it and make its folder; raises SandboxUnavailable. Touches the disk: not for the event loop."""
+        self.sandbox = sandbox
+        self.plan = plan(sandbox, roots, machine or this_machine())
+        for path in self.plan.write:
+            if not os.path.exists(path):
+                raise SandboxUnavailable(f"the sandbox cannot make {path} writable: it does not exist; make it first")
+        self._read = [os.path.realpath(os.path.expanduser(path)) for path in sandbox.read]
+        self.folder, self._lock = _private_folder()
+        try:
+            self.home, self.temporary = (os.path.join(self.folder, name) for name in ("home", "tmp"))
+            for path in (self.home, self.temporary):
+                os.mkdir(path, 0o700)
+            self._furnish_home()
+        except BaseException:
+            self.close()
+            raise
+
+    def environment(self, environ: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """An environment with what may be seen of ours, what is set on purpose, and the private folders."""
+        own = {"HOME": self.home, "TMPDIR": self.temporary, "DRAGOMAN_SANDBOX": self.plan.mechanism}
+        return {**scrubbed(environ, self.sandbox.env), **own, **(more or {})}
+
+    def wrap(
+        self, words: Sequence[str], environ: Mapping[str, str], cwd: str, keep: Mapping[str, str] | None = None
+    ) -> Wrapped:
+        """What to start instead of these words; `keep` is set in the launcher too. Raises OSError as exec would."""
+        program = _program(words[0], environ, cwd)
+        needed = [*self._read, *surroundings.belongings(program, words[1:])]
+        granted = self._bubblewrapped(needed, environ, cwd) if self.plan.bubblewrap else self._landlocked(needed)
+        told = {
+            "words": list(words),
+            "program": program,
+            "env": dict(environ),
+            "limits": self.sandbox.limits.table(),
+            "filter": base64.b64encode(self.plan.filter or b"").decode(),
+            "bubblewrap": self.plan.bubblewrap,
+            **granted,
+        }
+        fd = os.memfd_create("plan", os.MFD_CLOEXEC)
+        os.write(fd, json.dumps(told).encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+        launcher = [sys.executable, "-I", "-S", "-B", "-c", _LAUNCH, str(fd), _SOURCES]
+        ours = {name: os.environ[name] for name in _FOR_PYTHON if name in os.environ}
+        return Wrapped(launcher, {**ours, **(keep or {})}, fd)
+
+    def close(self) -> None:
+        """Remove the private folder; everything in the sandbox must have ended."""
+        _remove(self.folder)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _landlocked(self, needed: Sequence[str]) -> dict[str, Any]:
+        system = [*surroundings.SYSTEM, *surroundings.settings(), surroundings.PROCESSES]
+        rules = [(path, landlock.READ) for path in (*system, *needed)]
+        rules += [(surroundings.SETTINGS, landlock.LIST)]
+        rules += [(path, landlock.DEVICE) for path in surroundings.DEVICES]
+        rules += [(path, landlock.WRITE) for path in (*self.plan.write, self.home, self.temporary)]
+        ports = self.plan.reach.ports
+        limits_tcp = ports is not None and self.plan.abi >= landlock.TCP_SINCE
+        return {"abi": self.plan.abi, "rules": rules, "ports": sorted(ports or ()) if limits_tcp else None}
+
+    def _bubblewrapped(self, needed: Sequence[str], environ: Mapping[str, str], cwd: str) -> dict[str, Any]:
+        system = [*surroundings.SYSTEM, *surroundings.settings()]
+        for path in self.plan.closed:
+            os.makedirs(path, mode=0o700, exist_ok=True)  # what is not there could be made, and then be written
+        options = bubblewrap.arguments(
+            system=system,
+            read=needed,
+            write=[*self.plan.write, self.home, self.temporary],
+            closed=self.plan.closed,
+            environ=environ,
+            cwd=os.path.realpath(cwd),
+            links={path: os.readlink(path) for path in system if os.path.islink(path) and path.count(os.sep) == 1},
+            has_network=not self.plan.reach.is_nothing,
+            is_root=os.geteuid() == 0,
+        )
+        return {"options": options}
+
+    def _furnish_home(self) -> None:
+        """What was named in the user's home is found in the empty one too, under its name."""
+        home = os.path.realpath(os.path.expanduser("~"))
+        for path in (*self._read, *self.plan.write):
+            if path != home and holds(home, path):
+                link = os.path.join(self.home, os.path.relpath(path, home))
+                os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
+                if not os.path.lexists(link):
+                    os.symlink(path, link)
+
+
+def _program(name: str, environ: Mapping[str, str], cwd: str) -> str:
+    """The file that a command names, as exec looks it up; raises OSError."""
+    if os.sep in name:
+        places = [os.path.join(cwd, name)]
+    else:
+        path = environ.get("PATH") or os.environ.get("PATH", os.defpath)
+        places = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]
+    there = [place for place in places if os.path.exists(place)]
+    if not there:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    for place in there:
+        if os.path.isfile(place) and os.access(place, os.X_OK):
+            return os.path.normpath(place) if os.path.isabs(place) else place
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+
+def _private_folder() -> tuple[str, int]:
+    """A new folder that is locked for as long as we live; folders that nobody holds any more are removed."""
+    _sweep()
+    while True:
+        path = tempfile.mkdtemp(prefix=PREFIX)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.path.isdir(path):  # else somebody swept it between the two lines
+            return os.path.realpath(path), fd
+        os.close(fd)
+
+
+def _sweep() -> None:
+    with os.scandir(tempfile.gettempdir()) as entries:
+        names = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+    for path in names:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            if os.fstat(fd).st_uid == os.geteuid():
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+        except OSError:
+            pass  # its owner lives
+        finally:
+            os.close(fd)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder, also where somebody took away the right to: it is ours."""
+
+    def again(function: Callable[..., Any], path: str, _: Any) -> None:
+        try:
+            for place in (os.path.dirname(path), path):
+                if holds(folder, place) and stat.S_ISDIR(os.lstat(place).st_mode):
+                    os.chmod(place, 0o700)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        except OSError:
+            pass
+
+    shutil.rmtree(folder, onerror=again)
+    if os.path.isdir(folder):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""Bubblewrap: a command in a file system of its own, made of what it may read and write.
+
+Where the kernel has no Landlock, or Landlock cannot say what is wanted. Takes paths and an environment, gives the
+arguments (pure); `find` tells whether it is installed and works. The launcher executes it; knows no Sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+PROGRAM = "bwrap"
+
+# Setting up namespaces takes milliseconds; a machine that needs longer has other troubles. Seconds.
+PATIENCE = 10.0
+
+# Namespaces of its own for processes, shared memory and host name; whoever started it takes it along.
+_APART = ("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+
+# What is left of root's power: files of other users in the folders it was given. Bubblewrap drops all else.
+KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID")
+
+
+def arguments(
+    *,
+    system: Sequence[str],
+    read: Sequence[str],
+    write: Sequence[str],
+    closed: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: str,
+    links: Mapping[str, str],
+    has_network: bool,
+    is_root: bool,
+) -> list[str]:
+    """The options, without the program: `links` are system folders that are links, `closed` lies in what is written.
+
+    Later mounts cover earlier ones, so what is closed stays closed.
+    """
+    words = [*_APART, *([] if has_network else ["--unshare-net"]), "--cap-drop", "ALL"]
+    if is_root:
+        words += [word for name in KEPT_BY_ROOT for word in ("--cap-add", name)]
+    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    for path in system:
+        words += ["--symlink", links[path], path] if path in links else ["--ro-bind-try", path, path]
+    for option, paths in (("--ro-bind-try", read), ("--bind", write), ("--ro-bind-try", closed)):
+        for path in paths:
+            words += [option, path, path]
+    words.append("--clearenv")  # bubblewrap itself starts with nothing of it: it is not confined yet
+    for name, value in environ.items():
+        words += ["--setenv", name, value]
+    return [*words, "--chdir", cwd]
+
+
+@cache
+def find() -> tuple[str | None, str]:
+    """Where bubblewrap is, and if it is of no use here: why."""
+    import subprocess
+
+    path = next(
+        (where for folder in os.get_exec_path() if os.access(where := os.path.join(folder, PROGRAM), os.X_OK)), None
+    )
+    if path is None:
+        return None, "bubblewrap (bwrap) is not installed"
+    trial = [path, *_APART, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":"]
+    try:
+        ended = subprocess.run(
+            trial, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, env={}, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, f"bubblewrap does not work here ({type(error).__name__})"
+    if ended.returncode == 0:
+        return path, ""
+    said = ended.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
+    return None, f"bubblewrap does not work here ({said or ended.returncode})"

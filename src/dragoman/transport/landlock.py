@@ -1,0 +1,141 @@
+"""Landlock: a process gives up files, TCP ports and other processes, for good, and so does all that it starts.
+
+Tables of rights by the version of the kernel's interface (pure), and the three system calls. `restrict` acts on
+the calling thread. Used by the launcher, which imports nothing but the standard library; knows no Sandbox.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+# The same numbers on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION = 1
+_PATH_BENEATH, _NET_PORT = 1, 2
+_NO_NEW_PRIVILEGES = 38  # prctl
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK = 1 << 6, 1 << 7, 1 << 8, 1 << 9
+MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = 1 << 10, 1 << 11, 1 << 12
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
+SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
+
+# What each version of the interface added: file rights, TCP rights, scopes.
+_ADDED: dict[int, tuple[int, int, int]] = {
+    1: ((1 << 13) - 1, 0, 0),
+    2: (REFER, 0, 0),
+    3: (TRUNCATE, 0, 0),
+    4: (0, BIND_TCP | CONNECT_TCP, 0),
+    5: (IOCTL_DEV, 0, 0),
+    6: (0, 0, SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS),
+}
+
+# Below this a process can still empty files that it may not write (truncate).
+FILES_SINCE = 3
+TCP_SINCE = 4
+
+READ = EXECUTE | READ_FILE | READ_DIR
+# All but devices: nobody needs to make those in a project.
+WRITE = (
+    READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | REFER
+    | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
+)  # fmt: skip
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+LIST = READ_DIR
+_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+
+# A rule for what is not there, or not ours to see, would allow nothing.
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
+
+
+class Handled(NamedTuple):
+    """What a kernel of some version can refuse."""
+
+    files: int
+    tcp: int
+    scopes: int
+
+
+def handled(abi: int) -> Handled:
+    """All that this version can refuse; newer ones are used like the newest we know."""
+    files = tcp = scopes = 0
+    for version, (more_files, more_tcp, more_scopes) in _ADDED.items():
+        if version <= abi:
+            files, tcp, scopes = files | more_files, tcp | more_tcp, scopes | more_scopes
+    return Handled(files, tcp, scopes)
+
+
+def ruleset(abi: int, limits_tcp: bool) -> bytes:
+    """The first argument of landlock_create_ruleset: as long as this version knows it."""
+    files, tcp, scopes = handled(abi)
+    members = [files]
+    if abi >= TCP_SINCE:
+        members.append(tcp if limits_tcp else 0)
+    if abi >= 6:
+        members.append(scopes)
+    return struct.pack(f"={len(members)}Q", *members)
+
+
+def version() -> int:
+    """The version of this kernel's Landlock; 0 where it has none, or where it was switched off at boot."""
+    if not hasattr(os, "O_PATH"):
+        return 0
+    try:
+        return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION)))
+    except (OSError, AttributeError):
+        return 0
+
+
+def restrict(abi: int, rules: Iterable[tuple[str, int]], ports: Sequence[int] | None) -> None:
+    """Give up every file but those below the paths of the rules, and every TCP port but these (None: keep all).
+
+    Raises OSError. For good: nothing that this thread starts gets it back.
+    """
+    libc = _libc()
+    attributes = ruleset(abi, ports is not None)
+    rules_fd = _checked(libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    try:
+        for path, rights in rules:
+            _allow_path(libc, rules_fd, path, rights & handled(abi).files)
+        for port in ports or ():
+            rule = struct.pack("=QQ", BIND_TCP | CONNECT_TCP, port)
+            _checked(libc.syscall(_ADD_RULE, rules_fd, _NET_PORT, rule, 0))
+        _checked(libc.prctl(_NO_NEW_PRIVILEGES, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))))
+        _checked(libc.syscall(_RESTRICT_SELF, rules_fd, 0))
+    finally:
+        os.close(rules_fd)
+
+
+def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return
+        raise
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            rights &= _OF_FILES  # the kernel refuses rights of folders for a file
+        if rights:
+            _checked(libc.syscall(_ADD_RULE, rules_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
+    finally:
+        os.close(fd)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

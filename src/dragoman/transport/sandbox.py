@@ -1,0 +1,138 @@
+"""What a sandboxed command may still do: folders, network, environment, and how much of the machine it gets.
+
+Values and pure functions: a Sandbox as the user says it, its network as ports, its environment scrubbed. How it is
+enforced (Landlock, bubblewrap) is decided by the plan; whoever starts processes is above.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+# HTTPS and nothing else: an agent must reach its model and packages, and has no business with a database, a mail
+# server or an ssh port of the user's. DNS over UDP is not touched by it.
+DEFAULT_NET = "443"
+
+AUTO, LANDLOCK, BUBBLEWRAP = "auto", "landlock", "bubblewrap"
+MECHANISMS = (AUTO, LANDLOCK, BUBBLEWRAP)
+
+# All processes and threads of the user together, as the system counts them: far above what builds start, and a fork
+# bomb ends here while the user, who has no such limit, can still start a shell. Root is never limited by it.
+PROCESSES = 4096
+
+# Bundlers that watch whole trees open a few thousand.
+OPEN_FILES = 16384
+
+# Larger than what is built or downloaded; a log that runs away ends before the disk is full. Bytes.
+FILE_SIZE = 16 * 1024**3
+
+# A dump of an agent's memory has its credentials in it.
+CORE_SIZE = 0
+
+# Names that tell a program how to print and where its programs are, and nothing of the user. Proxies are missing, for
+# their addresses hold passwords; what an agent needs beyond these is named by the user.
+KEPT = frozenset(
+    {
+        "COLORFGBG", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "LOGNAME", "NODE_EXTRA_CA_CERTS", "NO_COLOR",
+        "PATH", "REQUESTS_CA_BUNDLE", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE", "TERM", "TZ", "USER",
+    }
+)  # fmt: skip
+_KEPT_PREFIX = "LC_"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the machine each process gets; None is no limit.
+
+    No memory limit by default: it counts address space, of which node, Java and Go reserve far more than they use. No
+    CPU limit either: an agent may work for days.
+    """
+
+    processes: int | None = PROCESSES
+    open_files: int | None = OPEN_FILES
+    file_size: int | None = FILE_SIZE
+    core_size: int | None = CORE_SIZE
+    memory: int | None = None
+    cpu_seconds: int | None = None
+
+    def table(self) -> list[tuple[str, int]]:
+        """The limits that there are, by the names that the system has for them."""
+        named = {
+            "RLIMIT_NPROC": self.processes,
+            "RLIMIT_NOFILE": self.open_files,
+            "RLIMIT_FSIZE": self.file_size,
+            "RLIMIT_CORE": self.core_size,
+            "RLIMIT_AS": self.memory,
+            "RLIMIT_CPU": self.cpu_seconds,
+        }
+        return [(name, value) for name, value in named.items() if value is not None]
+
+
+class Reach(NamedTuple):
+    """What of the network can be reached: TCP ports (None is all of them), and sockets of this machine."""
+
+    ports: frozenset[int] | None
+    unix: bool
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no address of any network can be reached, by no protocol."""
+        return self.ports is not None and not self.ports
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox for an agent and its commands: what they may use besides the system and the session's folders.
+
+    `read` and `write` are files and folders; `net` is "none", "all" or TCP ports ("443,8080"), with "unix" among them
+    for sockets of this machine; `env` are names of variables. `closed` is never written, whatever else is said.
+    """
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    net: str = DEFAULT_NET
+    env: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    mechanism: str = AUTO
+    closed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        reach(self.net)
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"unknown mechanism {self.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
+        for name, value in (("read", self.read), ("write", self.write), ("env", self.env), ("closed", self.closed)):
+            if isinstance(value, str):
+                raise ValueError(f"{name}: give a list of texts, as in {name}=({value!r},)")
+
+    def closing(self, paths: Iterable[str]) -> Sandbox:
+        """The same, with more that is never written."""
+        return msgspec.structs.replace(self, closed=(*self.closed, *paths))
+
+
+def reach(net: str) -> Reach:
+    """What the words of `net` mean; ValueError says what they can be."""
+    words = [word.strip() for word in net.split(",")]
+    ports: set[int] = set()
+    for word in words:
+        if word.isascii() and word.isdigit() and 0 < int(word) < 65536:
+            ports.add(int(word))
+        elif word not in ("none", "all", "unix"):
+            raise ValueError(
+                f"{word!r} is no network to reach; say none, all, or TCP ports and unix, as in 443,8080,unix"
+            )
+    whole = {"all", "none"}.intersection(words)
+    if len(whole) + bool(ports) > 1:
+        raise ValueError(f"{net!r} contradicts itself; say none, all, or a list of ports")
+    return Reach(None if "all" in words else frozenset(ports), "unix" in words)
+
+
+def scrubbed(environ: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """An environment without what nobody named."""
+    kept = KEPT.union(more)
+    return {name: value for name, value in environ.items() if name in kept or name.startswith(_KEPT_PREFIX)}
+
+
+def holds(folder: str, path: str) -> bool:
+    """Whether a resolved path is a resolved folder or inside it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

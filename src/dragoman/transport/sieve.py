@@ -1,0 +1,126 @@
+"""A filter for system calls: which kinds of sockets can be made, and a few calls that go around all else.
+
+Landlock knows TCP only: Multipath TCP and fast open pass it by, and so do Unix sockets, behind which a session bus or a
+container service starts anything outside. Takes what can be reached, gives a classic BPF program (pure), and installs
+it. Used by the launcher and, through it, by bubblewrap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+from typing import NamedTuple
+
+_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2  # prctl
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _DATAGRAM = 1, 2
+_TCP, _UDP = 6, 17
+_TYPE_BITS = 0xF  # above them stand SOCK_CLOEXEC and SOCK_NONBLOCK
+_FAST_OPEN = 0x20000000
+
+# The second set of numbers of x86-64 processors, which would pass a filter that knows only the first.
+_X32 = 0x40000000
+
+
+class Calls(NamedTuple):
+    """The numbers of an architecture."""
+
+    audit: int
+    socket: int
+    sends: tuple[tuple[int, int], ...]  # a call, and which of its arguments are the flags
+    refused: tuple[int, ...]  # io_uring_setup; add_key, request_key, keyctl: the keys of the whole login
+
+
+MACHINES: dict[str, Calls] = {
+    "x86_64": Calls(0xC000003E, 41, ((44, 3), (46, 2), (307, 3)), (425, 248, 249, 250)),
+    "aarch64": Calls(0xC00000B7, 198, ((206, 3), (211, 2), (269, 3)), (425, 217, 218, 219)),
+}
+
+Instruction = tuple[int, int, int, int]
+
+
+def machine() -> str | None:
+    """The processor that this interpreter runs on, if its calls are known here."""
+    if sys.platform != "linux" or struct.calcsize("P") != 8 or sys.byteorder != "little":
+        return None
+    name = platform.machine()
+    return name if name in MACHINES else None
+
+
+def program(name: str, *, inet: bool, tcp_limited: bool, unix: bool) -> bytes:
+    """The filter as the kernel takes it: `inet` lets IP sockets be made, `tcp_limited` only those Landlock knows."""
+    calls = MACHINES[name]
+    code: list[Instruction] = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, calls.audit),
+        _refuse(errno.ENOSYS),  # a program for another processor: its numbers mean something else
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        _refuse(errno.ENOSYS),
+    ]
+    for number in calls.refused:
+        code += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
+    if inet and tcp_limited:
+        for number, argument in calls.sends:
+            code += _block(number, [_argument(argument), (_ANY_BIT, 0, 1, _FAST_OPEN), _refuse(errno.EACCES)])
+    code += _block(calls.socket, _socket(inet, tcp_limited, unix))
+    code.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def install(code: bytes) -> None:
+    """Have the filter from now on, for this thread and all it starts; raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    head = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    for call in ((_NO_NEW_PRIVILEGES, 1, 0), (_SET_SECCOMP, _FILTER_MODE, head)):
+        arguments = [value if isinstance(value, bytes) else ctypes.c_ulong(value) for value in call[1:]]
+        if libc.prctl(call[0], *arguments, ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
+def _socket(inet: bool, tcp_limited: bool, unix: bool) -> list[Instruction]:
+    allow: Instruction = (_RETURN, 0, 0, _ALLOW)
+    code: list[Instruction] = [_argument(0)]
+    for family in (_NETLINK, *((_UNIX,) if unix else ())):  # names of interfaces are asked for through netlink
+        code += [(_EQUAL, 0, 1, family), allow]
+    if not inet:
+        return [*code, _refuse(errno.EACCES)]
+    if not tcp_limited:
+        return [*code, (_EQUAL, 1, 0, _INET), (_EQUAL, 0, 1, _INET6), allow, _refuse(errno.EACCES)]
+    code += [(_EQUAL, 2, 0, _INET), (_EQUAL, 1, 0, _INET6), _refuse(errno.EACCES)]
+    code += [_argument(1), (_AND, 0, 0, _TYPE_BITS)]
+    for kind, protocol in ((_STREAM, _TCP), (_DATAGRAM, _UDP)):
+        known: list[Instruction] = [
+            _argument(2),
+            (_EQUAL, 1, 0, 0),
+            (_EQUAL, 0, 1, protocol),
+            allow,
+            _refuse(errno.EPROTONOSUPPORT),  # which programs that try Multipath TCP first take for "then without"
+        ]
+        code += [(_EQUAL, 0, len(known), kind), *known]
+    return [*code, _refuse(errno.EACCES)]
+
+
+def _block(number: int, code: list[Instruction]) -> list[Instruction]:
+    """Instructions for one call only; after them the number of the call is loaded again."""
+    return [(_EQUAL, 0, len(code), number), *code, (_LOAD, 0, 0, _NUMBER)]
+
+
+def _argument(index: int) -> Instruction:
+    """Load the lower half of an argument: all of it, for the ints that are looked at here."""
+    return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
+
+
+def _refuse(number: int) -> Instruction:
+    return (_RETURN, 0, 0, _REFUSE | number)
