@@ -35,6 +35,10 @@ from dragoman.wire.envelope import Envelope, Id, say_call, say_error, say_result
 SHAPES = 500
 
 
+# Calls that name a request of the other side, whose ids are our own on each connection.
+_NAMING = frozenset({"elicitation/create"})
+
+
 class _Forwarded(NamedTuple):
     """A request that was passed on: to whom, as what, and the session whose turn it is."""
 
@@ -84,7 +88,7 @@ class Relay:
     def claim(self, receiver: Side, method: str, handler: Handler) -> None:
         """Let this handler have the calls of a method that `receiver` would get; before `run`."""
         self._claims[receiver, method] = handler
-        if receiver is Side.AGENT:
+        if receiver is Side.AGENT and method != "initialize":
             self.front.handlers[method] = handler
 
     async def run(self) -> BaseException:
@@ -102,21 +106,32 @@ class Relay:
 
     def _initialize(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
         if self._first is not None:
-            raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
-        return self._introduce(incoming, done)
+            raise _initialized()
+        claimed = self._claims.get((Side.AGENT, "initialize"))
+
+        def introduced(result: Any, error: ProtocolError | None) -> None:
+            done(result, error)
+            if self._first is not None and self._first.connection.failure is not None:
+                self._agent_left(self._first.connection.failure)
+
+        return claimed(incoming, introduced) if claimed else self._introduce(incoming, introduced)
 
     async def _introduce(self, incoming: Incoming, done: Done) -> None:
-        """Start the agent with what the client offers, and tell the client what the agent offers."""
+        done(await self.reach(incoming.params, incoming.values), None)
+
+    async def reach(self, introduction: Any, source: Any) -> Any:
+        """Start the agent with what the client offers; gives what the agent offers, as plain values."""
+        if self._first is not None:
+            raise _initialized()
         back = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
         handlers: dict[str, Handler] = {"$/cancel_request": self._cancelling(Side.CLIENT), **back}
-        side = values(incoming.params.meta or {}).get("dragoman", {})
+        side = values(introduction.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
             self._dial.cwd = side["workingDirectory"]
-        introduction = incoming.params
         if "mcpServers" in side and self._dial.dialect != "2025.1":  # may hold secrets, and has no place elsewhere
             meta = {**introduction.meta, "dragoman": {**side, "mcpServers": []}}
             introduction = msgspec.structs.replace(introduction, meta=meta)
-        dialled = await self._dial.open(introduction, handlers, self._to_client, incoming.values)
+        dialled = await self._dial.open(introduction, handlers, self._to_client, source)
         self._first = dialled
         dialled.connection.on_close = self._agent_left
         assert self.front.speech is not None
@@ -126,9 +141,7 @@ class Relay:
             self.front.tap = self._tap(self.front, Side.AGENT)
             dialled.connection.tap = self._tap(dialled.connection, Side.CLIENT)
         self.report(f"client speaks {self.front.speech.dialect.name}, agent speaks {self._dial.dialect}")
-        done(dialled.introduction_values, None)
-        if dialled.connection.failure is not None:
-            self._agent_left(dialled.connection.failure)
+        return dialled.introduction_values
 
     def _agent_left(self, error: BaseException) -> None:
         """The agent is gone: what the client waits for was answered with the reason; then we leave too."""
@@ -143,7 +156,7 @@ class Relay:
 
         def tap(envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
             method = envelope.method
-            if method in claimed or method == "initialize":
+            if method in claimed or method in _NAMING or method == "initialize":
                 return False, None
             target = self.target(receiver)
             if may_name_side(frame):
@@ -184,7 +197,8 @@ class Relay:
         """The connection to whoever receives."""
         if receiver is Side.CLIENT:
             return self.front
-        assert self._first is not None
+        if self._first is None:
+            raise ProtocolError(Kind.INVALID_STATE, "no agent has been reached yet; send initialize first")
         return self._first.connection
 
     # --- two dialects: through the vocabulary -----------------------------------------------------------------
@@ -216,7 +230,17 @@ class Relay:
         self._pass(incoming, opened, dialled.connection, Side.AGENT)
 
     def _to_client(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        if incoming.method in _NAMING:
+            incoming.source = self._renamed(incoming.values)
         return self._pass(incoming, done, self.front, Side.CLIENT)
+
+    def _renamed(self, params: Any) -> Any:
+        """A question about a request of the client's names it as the agent knows it; the client knows another id."""
+        if isinstance(params, dict) and "requestId" in params:
+            for (receiver, origin), passed in self._forwarded.items():
+                if receiver is Side.AGENT and passed.id == params["requestId"]:
+                    return {**params, "requestId": origin}
+        return params
 
     def _pass(self, incoming: Incoming, done: Done, target: Connection, receiver: Side) -> Awaitable[None] | None:
         """Say the message again on the other connection; its answer comes back the same way."""
@@ -251,7 +275,7 @@ class Relay:
             found = self._forwarded.get((receiver, named))
             if found is not None:
                 found.call_off()
-            else:
+            elif receiver is Side.AGENT or self._first is not None:
                 self.target(receiver.other).inbound.cancel(named)
 
         return cancel
@@ -294,6 +318,10 @@ def pass_on(data: bytes) -> None:
         os.write(2, data)
     except OSError:
         pass
+
+
+def _initialized() -> ProtocolError:
+    return ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
 
 
 def _not_offered(method: str, gate: str) -> ProtocolError:
