@@ -199,25 +199,25 @@ def test_one_yes_covers_the_question_and_the_writing(tmp_path: Path) -> None:
     """The agent asks for leave and then writes through the client: one thing, one question."""
     (tmp_path / "a.txt").write_text("the old text\n")
     with OnTerminal(*RUN, "/edit a.txt old new", *AGENT, cwd=tmp_path) as terminal:
-        terminal.await_text("y/a/n? ")
+        terminal.await_text("y/s/w/a/n? ")
         question = terminal.text
         assert "▌ Edit a.txt\n" in question
-        assert "▌   file: a.txt\n" in question
+        assert "▌   write: a.txt\n" in question
         assert "▌ - the old text\n▌ + the new text\n" in question
         terminal.type("y\n")
         assert terminal.end() == 0
         assert (tmp_path / "a.txt").read_text() == "the new text\n"
-        assert terminal.text.count("y/a/n? ") == 1
-        assert "y/n? " not in terminal.text
+        assert terminal.text.count("y/s/w/a/n? ") == 1
+        assert "wants to write" not in terminal.text
         assert "Changed `a.txt`." in terminal.text
 
 
 def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:
     with OnTerminal(*RUN, "/run touch made", *AGENT, cwd=tmp_path) as terminal:
-        terminal.await_text("y/a/n? ")
+        terminal.await_text("y/s/w/a/n? ")
         assert "▌   command: touch made\n" in terminal.text
         terminal.type("what?\n")
-        terminal.see("y/a/n? ")  # nonsense is no answer
+        terminal.see("y/s/w/a/n? ")  # nonsense is no answer
         terminal.type("n\n")
         assert terminal.end() == 0
         assert not (tmp_path / "made").exists()
@@ -227,7 +227,7 @@ def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:
 def test_what_is_lent_is_asked_about_where_the_agent_does_not_ask(tmp_path: Path) -> None:
     agent = ("--dialect", "2025.1", "--", *EVERYTHING, "--dialect", "2025.1")
     with OnTerminal(*RUN, "/write a.txt text", *agent, cwd=tmp_path) as terminal:
-        terminal.await_text("y/n? ")
+        terminal.await_text("y/s/w/a/n? ")
         assert "▌ The agent wants to write:\n▌ a.txt\n▌ + text\n" in terminal.text
         terminal.type("y\n")
         assert terminal.end() == 0
@@ -236,7 +236,7 @@ def test_what_is_lent_is_asked_about_where_the_agent_does_not_ask(tmp_path: Path
 
 def test_who_pipes_the_prompt_in_can_still_be_asked(tmp_path: Path) -> None:
     with OnTerminal("run", *AGENT, cwd=tmp_path, piped="/write a.txt text") as terminal:
-        terminal.await_text("y/a/n? ")
+        terminal.await_text("y/s/w/a/n? ")
         terminal.type("y\n")
         assert terminal.end() == 0
     assert (tmp_path / "a.txt").read_text() == "text"
@@ -262,7 +262,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path) -
         terminal.type("y\n")
         terminal.await_text("readyy")  # the terminal's own echo: the line is in its buffer now
         (tmp_path / "typed").touch()
-        terminal.await_text("y/a/n? ")
+        terminal.await_text("y/s/w/a/n? ")
         terminal.type("n\n")
         assert terminal.end() == 0
         assert "answer: reject_once" in terminal.text
@@ -279,7 +279,7 @@ def test_ctrl_c_cancels_the_turn(tmp_path: Path) -> None:
 
 def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path: Path) -> None:
     with OnTerminal(*RUN, "/write a.txt text", *AGENT, cwd=tmp_path) as terminal:
-        terminal.await_text("y/a/n? ")
+        terminal.await_text("y/s/w/a/n? ")
         terminal.type("\x03")
         assert terminal.end() == 5
     assert not (tmp_path / "a.txt").exists()

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 
-from dragoman import Conversation, Lending, RemoteAgent, connect
+from dragoman import Conversation, RemoteAgent, connect
 from dragoman.cli.arguments import Parser
 from dragoman.cli.leave import Leave
 from dragoman.cli.play import Interrupts, play
@@ -54,18 +54,19 @@ class Demo:
         self._sheet: Sheet = self._terminal.aside
         self._person: Person | None = somebody(self._sheet) if sys.stdin is not None and sys.stdin.isatty() else None
         self._leave = Leave(self._sheet, self._person, cwd=folder)
-        self._lending = Lending(approve=self._leave.approve)
 
     async def talk(self) -> int:
         """Greet, then answer one prompt after the other."""
         interrupts = Interrupts()
         try:
-            async with connect(AGENT, cwd=self._folder, permission=self._leave.permission, lend=self._lending) as agent:
+            leave = self._leave
+            async with connect(AGENT, cwd=self._folder, permission=leave.permission, lend=leave.lending) as agent:
+                leave.attend(agent)
                 session = await agent.open(self._folder)
-                screen = Screen(self._terminal, session, output_of=self._printed, known=self._leave.shown)
+                screen = Screen(self._terminal, session, output_of=self._printed, known=leave.shown)
                 if self._person is None:
                     self._sheet.line(f"> {PROMPT}", "bold")
-                    turn = await play(session, PROMPT, screen, self._leave, interrupts, self._sheet)
+                    turn = await play(session, PROMPT, screen, leave, interrupts, self._sheet)
                     return ended(turn.stop_reason or "", self._terminal)
                 await self._greet(agent, session)
                 await self._converse(session, screen, interrupts, self._person)
@@ -128,7 +129,7 @@ class Demo:
                 playing = False
 
     def _printed(self, id: str) -> str:
-        shown = self._lending.terminal(id)
+        shown = self._leave.lending.terminal(id)
         return shown.output().text if shown is not None else ""
 
 

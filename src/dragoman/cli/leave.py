@@ -1,7 +1,8 @@
-"""Who decides what an agent may do here: reading is free, the rest is asked, refused or allowed.
+"""Leave on a terminal: a guard decides by the user's policy, and the person is asked where policy says so.
 
-Answers both kinds of questions that reach a client (session/request_permission, and the use of what is lent) out of
-one ledger, so that nobody is asked twice for one thing. Above are run and demo; below are the ledger and the person.
+The one way in which commands answer what agents ask. Takes a sheet and perhaps a person; `permission` and `lending` go
+to connect, `attend` follows. Shows questions and refusals; what is decided, remembered and audited is the guard's.
+Above are run, demo and whatever else talks with agents on a terminal.
 """
 
 from __future__ import annotations
@@ -12,64 +13,107 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman import ClientTurn, Question
-from dragoman.cli.approvals import (
-    EXECUTE,
-    HARMLESS,
-    LOOKING,
-    READ,
-    WRITE,
-    Approvals,
-    Operation,
-    commands,
-    operations,
-    paths,
-)
-from dragoman.cli.approvals import command_line as as_line
+from dragoman import ClientTurn, RemoteAgent
 from dragoman.cli.changes import COMPARED, changed
-from dragoman.cli.questions import Choice, Person
+from dragoman.cli.keys import keys
+from dragoman.cli.questions import Person
 from dragoman.cli.terminal import Line, Sheet, single
-from dragoman.roles.client import choose
-from dragoman.schema.permission import PermissionOption, RequestPermissionParams
+from dragoman.config.places import Places
+from dragoman.policy.decision import ALLOW, DENY, Decision, Source
+from dragoman.policy.grants import SCOPES, Scope
+from dragoman.policy.options import choose
+from dragoman.policy.question import ON_FILES, Operation, Question
+from dragoman.policy.secrets import from_environment
+from dragoman.roles.asking import UNREMEMBERED, Asked, Choice, thing
+from dragoman.roles.guard import Guard
 from dragoman.schema.toolcall import Diff
-from dragoman.session.toolcall import merge
 
 # A question that fills several screens is not read; what is left out is counted.
 SHOWN = 60
 
-_KEYS = {
-    "allow_once": ("y", "allow once"),
-    "allow_always": ("a", "always allow"),
-    "reject_once": ("n", "reject"),
-    "reject_always": ("d", "always reject"),
+# What is wanted, in one word before it.
+WORDS: dict[str, str] = {
+    Operation.FILE_READ: "read",
+    Operation.FILE_WRITE: "write",
+    Operation.FILE_DELETE: "delete",
+    Operation.TERMINAL_EXECUTE: "command",
+    Operation.NETWORK_ACCESS: "address",
+    Operation.MCP_TOOL: "tool",
+    Operation.MCP_START: "server",
+    Operation.SWITCH_MODE: "mode",
+    Operation.OTHER: "something else",
 }
+
+# The use of something lent, as one says it.
+USES = {**WORDS, Operation.TERMINAL_EXECUTE: "execute"}
+
+UNCONFINED = "  once it runs, it can do whatever you can"
 
 
 class Leave:
-    """Gives and refuses leave during one conversation."""
+    """Gives and refuses leave during one conversation.
 
-    def __init__(self, sheet: Sheet, person: Person | None, *, cwd: str, yes: bool = False) -> None:
+    With `places`, by the user's own policy, grants and audit (ConfigFault when they cannot be used); without, by the
+    table of modes alone, and nothing is kept. `policy` is a file in place of the user's own, `yes` answers whatever
+    would be asked. `options` are those of Lending.
+    """
+
+    def __init__(
+        self,
+        sheet: Sheet,
+        person: Person | None,
+        *,
+        cwd: str,
+        yes: bool = False,
+        places: Places | None = None,
+        policy: str | None = None,
+        mode: str | None = None,
+        sandboxed: bool = False,
+        **options: Any,
+    ) -> None:
         self.turn: ClientTurn | None = None
         self.shown: set[tuple[str, str]] = set()  # changes that a question showed: path and new text
         self._sheet = sheet
         self._person = person
         self._cwd = cwd
         self._yes = yes
-        self._approvals = Approvals()
+        self._sandboxed = sandboxed
+        self._scopes = SCOPES if places is not None else SCOPES[:2]
         self._one_at_a_time = asyncio.Lock()
         self._settled = asyncio.Event()
         self._settled.set()
+        ask = self._ask if yes or person is not None else None
+        told: dict[str, Any] = {"ask": ask, "told": self._tell, "mode": mode}
+        if places is not None:
+            self.guard = Guard.of_user(places, policy=policy, roots=[cwd], **told)
+        else:
+            self.guard = Guard(secrets=from_environment(os.environ), **told)
+        sheet.clean = self.guard.redaction.known
+        self.permission = self.guard.ask
+        self.lending = self.guard.lend(**options)
+
+    def attend(self, agent: RemoteAgent, command: str = "") -> None:
+        """The agent is there; one that does not say its name is known by its command."""
+        self.guard.attend(agent, os.path.basename(command))
+
+    async def close(self) -> None:
+        """The conversation is over: what was allowed for its sessions is forgotten."""
+        await self.guard.close()
+
+    def clean(self, text: str) -> str:
+        """Text without secrets, known ones and what looks like one: for faults and for what agents write to stderr."""
+        return self.guard.redaction.text(text)
+
+    # --- the turn ---------------------------------------------------------------------------------------------
 
     def begin(self, turn: ClientTurn) -> None:
         """A turn begins: its questions are shown after what it said before them."""
         self.turn = turn
 
     def end(self) -> None:
-        """The turn is over, and so is every answer given in it."""
-        if self.turn is not None:
-            self._approvals.forget(self.turn.session.id)
-            self.shown.clear()
-            self.turn = None
+        """The turn is over."""
+        self.shown.clear()
+        self.turn = None
 
     @property
     def is_asking(self) -> bool:
@@ -85,57 +129,15 @@ class Leave:
         if self._person is not None:
             self._person.dismiss()
 
-    # --- the two kinds of questions ---------------------------------------------------------------------------
+    # --- asking -----------------------------------------------------------------------------------------------
 
-    async def permission(self, params: RequestPermissionParams) -> str | None:
-        """session/request_permission: the id of the chosen option, None for none."""
-        call = self._picture(params)
-        wanted = operations(call, self._resolve)
-        if self._yes or self._is_harmless(call, wanted):
-            return choose(params, "allow")
-        if self._person is None:
-            self._refuse(call.title or "a tool call")
-            self._approvals.note(params.session_id, wanted, False)
-            return choose(params, "deny")
-        choices = [_choice(option, number) for number, option in enumerate(params.options, 1)]
-        chosen = await self._ask(self._described(call), _distinct(choices))
-        kind = next((option.kind for option in params.options if option.option_id == chosen), "")
-        if chosen is not None:
-            allowed, lasting = kind.startswith("allow"), kind.endswith("always")
-            self._approvals.note(params.session_id, wanted, allowed, lasting=lasting)
-        return chosen
-
-    async def approve(self, question: Question) -> bool:
-        """The use of a file or a terminal that is lent."""
-        if question.operation == READ or self._yes:
-            return True  # what is lent is inside the working directory
-        resource = as_line(question.resource) if question.operation == EXECUTE else question.resource
-        if set(question.env) <= HARMLESS:
-            known = self._approvals.recall(question.session_id, Operation(question.operation, resource))
-            if known is not None:
-                return known
-        if self._person is None:
-            self._refuse(f"{question.operation} {self._short(question.resource)}")
-            return False
-        lines = await asyncio.to_thread(self._wanted, question)
-        return await self._ask(lines, (Choice("y", "yes", "yes"), Choice("n", "no", "no"))) == "yes"
-
-    # --- deciding ---------------------------------------------------------------------------------------------
-
-    def _is_harmless(self, call: Any, wanted: list[Operation]) -> bool:
-        """Looking at files inside the working directory needs nobody's leave."""
-        inside = self._resolve(self._cwd).rstrip("/") + "/"
-        return (
-            call.kind in LOOKING
-            and bool(wanted)
-            and all(name == READ and (resource + "/").startswith(inside) for name, resource in wanted)
-        )
-
-    def _refuse(self, what: str) -> None:
-        self._sheet.line(f"refused, for there is nobody to ask: {single(what)} (--yes allows it)", "red")
-
-    async def _ask(self, lines: list[Line], choices: tuple[Choice, ...]) -> str | None:
+    async def _ask(self, asked: Asked) -> Choice | None:
+        """The guard's question to the person; None when the turn was cancelled meanwhile."""
+        if self._yes:
+            return said_yes(asked)
         assert self._person is not None
+        lines = self._described(asked) if asked.call is not None else await asyncio.to_thread(self._wanted, asked)
+        offered = keys(asked, self._scopes)
         async with self._one_at_a_time:
             if self.turn is not None:
                 await self.turn.caught_up()
@@ -143,61 +145,99 @@ class Leave:
                     return None
             self._settled.clear()
             try:
-                return await self._person.choose(lines, choices)
+                typed = await self._person.choose(lines, [key.shown for key in offered])
             finally:
                 self._settled.set()
+        if typed is None:  # who closes the terminal gives no leave; only a cancelled turn is answered as one
+            return None if self.turn is not None and self.turn.cancelled else Choice(DENY, UNREMEMBERED)
+        return next(key.choice for key in offered if key.shown.value == typed)
+
+    def _tell(self, asked: Asked, decision: Decision) -> None:
+        """Refusals that the person did not give are said."""
+        if decision.allows or decision.source in (Source.USER, Source.CANCELLED):
+            return
+        if asked.call is not None:
+            what = single(asked.call.title or asked.call.name or "a tool call")
+        else:
+            first = asked.questions[0]
+            what = f"{USES.get(first.operation, first.operation)} {self._short(thing(first))}"
+        if decision.source == Source.NOBODY:
+            words = f"refused, for there is nobody to ask: {what} (--yes allows it)"
+        else:
+            words = f"refused: {what} ({single(decision.reason)})"
+        self._sheet.line(self.clean(words), "red")
 
     # --- showing ----------------------------------------------------------------------------------------------
 
-    def _picture(self, params: RequestPermissionParams) -> Any:
-        """The tool call with all that was told of it before."""
-        session = self.turn.session if self.turn is not None else None
-        known = session.tool_calls.get(params.tool_call.tool_call_id) if session is not None else None
-        return known or merge(None, params.tool_call)
-
-    def _described(self, call: Any) -> list[Line]:
-        """Title, command, files and changes; never only the title, which may say anything."""
+    def _described(self, asked: Asked) -> list[Line]:
+        """Title, commands, files and changes; never only the title, which may say anything."""
+        call = asked.call
         lines = [
             Line("The agent asks for leave:", "ask"),
             Line(single(call.title or call.name or "a tool call"), "bold"),
         ]
-        lines += [Line(f"  command: {single(line)}") for line in commands(call)]
-        lines += [Line(f"  file: {self._place(path)}") for path in paths(call)]
+        if asked.reason:
+            lines.append(Line(f'  it says: "{single(asked.reason)}"'))
+        lines += self._things(asked.questions)
         changes = [block for block in call.content if isinstance(block, Diff)]
         for change in changes:
             if len(changes) > 1:
                 lines.append(Line(f"{self._short(change.path)}:", "dim"))
             lines += changed(change.old_text if change.old_text is not UNSET else None, change.new_text, SHOWN)
             self.shown.add((change.path, change.new_text))
-        return lines
+        return lines + self._why(asked)
 
-    def _wanted(self, question: Question) -> list[Line]:
+    def _wanted(self, asked: Asked) -> list[Line]:
         """What a use of the lent things will do, in lines."""
-        title = f"The agent wants to {question.operation}:"
-        lines = [Line(title, "ask"), Line(self._short(question.resource), "bold")]
-        lines += [Line(f"  with {name}={value}") for name, value in question.env.items()]
-        if question.operation == WRITE and question.text is not None:
-            lines += changed(_current(question.resource), question.text, SHOWN)
-            self.shown.add((question.resource, question.text))
+        question = asked.questions[0]
+        lines = [
+            Line(f"The agent wants to {USES.get(question.operation, question.operation)}:", "ask"),
+            Line(self._place(question), "bold"),
+        ]
+        lines += [Line(f"  with {single(name)}={single(value)}") for name, value in asked.env.items()]
+        if question.operation == Operation.FILE_WRITE and asked.text is not None:
+            lines += changed(_current(question.resource), asked.text, SHOWN)
+            self.shown.add((question.resource, asked.text))
+        return lines + self._why(asked)
+
+    def _things(self, questions: tuple[Question, ...]) -> list[Line]:
+        said = [(each, self._place(each)) for each in questions]
+        # A title that says nothing more than the line above is not said twice.
+        return [
+            Line(f"  {WORDS.get(each.operation, each.operation)}: {place}")
+            for each, place in said
+            if each.resource or each.tool or each.server
+        ]
+
+    def _why(self, asked: Asked) -> list[Line]:
+        """What the person should know besides: that a command is not confined, and which rule asks."""
+        lines = []
+        if not self._sandboxed and any(each.operation == Operation.TERMINAL_EXECUTE for each in asked.questions):
+            lines.append(Line(UNCONFINED, "dim"))
+        if asked.decision.source != Source.MODE:
+            lines.append(Line(f"  asked because: {single(asked.decision.reason)}", "dim"))
         return lines
 
-    def _resolve(self, path: str) -> str:
-        try:
-            return os.path.realpath(os.path.join(self._cwd, path))
-        except (OSError, ValueError):
-            return path
-
-    def _place(self, path: str) -> str:
-        """A path as the agent named it, and where it really leads if that is elsewhere."""
-        real = self._resolve(path)
-        if real == self._resolve(self._cwd) + os.sep + self._short(path) or real == path:
-            return self._short(path)
-        return f"{self._short(path)} (really {single(real)})"
+    def _place(self, question: Question) -> str:
+        """What it is about; a path as the agent named it, and where it really leads if that is elsewhere."""
+        if question.operation in ON_FILES and question.named:
+            return f"{self._short(question.named)} (really {single(question.resource)})"
+        return self._short(thing(question))
 
     def _short(self, path: str) -> str:
-        for folder in (self._cwd, self._resolve(self._cwd)):
+        for folder in (self._cwd, os.path.realpath(self._cwd)):
             path = path.removeprefix(folder.rstrip("/") + "/")
         return single(path)
+
+
+def said_yes(asked: Asked) -> Choice:
+    """--yes: leave for this once; an agent that offers no such option gets the one that lasts, and we forget it."""
+    why = "--yes was given"
+    if not asked.options or choose(asked.options, ALLOW) is not None:
+        return Choice(ALLOW, Scope.ONCE, why=why)
+    lasting = next((option for option in asked.options if option.kind.startswith("allow")), None)
+    option_id = lasting.option_id if lasting is not None else None
+    return Choice(ALLOW, UNREMEMBERED, option_id, why=why)
 
 
 def _current(path: str) -> str | None:
@@ -207,18 +247,3 @@ def _current(path: str) -> str | None:
             return file.read(COMPARED + 1)
     except OSError:
         return None
-
-
-def _choice(option: PermissionOption, number: int) -> Choice:
-    key, meaning = _KEYS.get(option.kind, (str(number), "choose"))
-    return Choice(key, meaning, option.option_id, option.name)
-
-
-def _distinct(choices: list[Choice]) -> tuple[Choice, ...]:
-    """Two options of one kind cannot have one key: the later ones get their number."""
-    seen: set[str] = set()
-    distinct = []
-    for number, choice in enumerate(choices, 1):
-        distinct.append(choice._replace(key=str(number)) if choice.key in seen else choice)
-        seen.add(choice.key)
-    return tuple(distinct)

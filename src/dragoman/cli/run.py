@@ -5,20 +5,25 @@ The agent's text is stdout; everything else stands beside it on a terminal, and 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 
-from dragoman import AgentExited, ConnectionFailed, Kind, Lending, ProtocolError, connect
+from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, connect
 from dragoman.cli.arguments import Parser
 from dragoman.cli.leave import Leave
-from dragoman.cli.main import INTERRUPTED
+from dragoman.cli.main import INTERRUPTED, USAGE
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import somebody
 from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Terminal, visible
+from dragoman.config.places import places
 from dragoman.dialect.registry import NAMES
 from dragoman.engine.loop import run as run_loop
+from dragoman.errors import ConfigFault
+from dragoman.policy.modes import MODES
 
 EXITS: dict[str, int] = {
     "end_turn": 0,
@@ -30,22 +35,29 @@ EXITS: dict[str, int] = {
 FAILED = 1
 DIED = 7
 
-EPILOG = """\
-Reading inside the working directory is allowed. Writing files and running commands is asked about on a terminal,
-refused without one, and allowed by --yes. One yes covers one thing: whoever allows the tool call is not asked again
-when the agent then writes that file or runs that command.
+EPILOG = f"""\
+What an agent may do is decided by your policy, the project's, and the mode (docs/policy.md). Without any, reading in
+the working directory is allowed; writing files and running commands is asked about on a terminal, refused without one,
+and allowed by --yes. One yes covers one thing: whoever allows the tool call is not asked again when the agent then
+writes that file or runs that command. An answer can also be remembered: for the session, in this folder, or always
+(`dragoman grants`). What a command does once it runs is not confined. `dragoman audit` tells what was decided and why.
+
+modes: {", ".join(MODES)}
 
 Ctrl-C asks the agent to stop; a second one ends everything.
 
 exit codes:
   0  the agent ended its turn      4  a limit was reached (tokens, requests)
   1  an error                      5  cancelled
-  2  wrong usage                   7  the agent did not start, or died
-  3  the agent refused           130  ended by Ctrl-C
+  2  wrong usage, or a policy,     7  the agent did not start, or died
+     grants or audit file that   130  ended by Ctrl-C
+     cannot be used
+  3  the agent refused
 
 examples:
   dragoman run --prompt 'Hello!' -- dragoman agent everything
   dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything
+  dragoman run --prompt 'What would you change?' --mode plan -- my-agent --acp
   git diff | dragoman run -- my-agent --acp > review.md"""
 
 
@@ -53,7 +65,7 @@ def main(arguments: list[str]) -> int:
     """Read the arguments, then run the prompt."""
     parser = Parser(
         "run",
-        "[--prompt TEXT] [--yes] [--dialect D] [--cwd DIR] [--verbose] -- CMD ARG...",
+        "[--prompt TEXT] [--yes] [--mode MODE] [--policy FILE] [--dialect D] [--cwd DIR] [--verbose] -- CMD ARG...",
         "Give an agent one prompt (or what comes on standard input) and show its work as it happens.",
         EPILOG,
     )
@@ -61,8 +73,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--yes",
         action="store_true",
-        help="allow whatever the agent asks for; files still only in the working directory",
+        help="allow what would be asked about; not what policy denies, and files only in the working directory",
     )
+    parser.add_argument(
+        "--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode (that of your policy file, or default)"
+    )
+    parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
     parser.add_argument(
         "--dialect", metavar="D", default="auto", choices=("auto", *NAMES), help=f"auto (found out), {', '.join(NAMES)}"
     )
@@ -77,29 +93,32 @@ def main(arguments: list[str]) -> int:
         options.prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not options.prompt.strip():
         parser.error("the prompt is empty")
-    return run_loop(
-        converse(
-            command,
-            options.prompt,
-            cwd=os.path.abspath(options.cwd),
-            dialect=options.dialect,
-            yes=options.yes,
-            verbose=options.verbose,
-        )
-    )
+    try:
+        return run_loop(converse(command, options))
+    except ConfigFault as fault:
+        print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
+        return USAGE
 
 
-async def converse(command: list[str], text: str, *, cwd: str, dialect: str, yes: bool, verbose: bool) -> int:
-    """Start the agent, prompt it, and say how it went."""
+async def converse(command: list[str], options: argparse.Namespace) -> int:
+    """Start the agent, prompt it, and say how it went; raises ConfigFault when the user's files cannot be used."""
     terminal = Terminal(sys.stdout, sys.stderr)
     aside = terminal.aside
     interrupts = Interrupts()
-    leave = Leave(aside, somebody(aside), cwd=cwd, yes=yes)
-    lending = Lending(approve=leave.approve)
+    cwd, verbose = os.path.abspath(options.cwd), options.verbose
+    leave = Leave(
+        aside,
+        somebody(aside),
+        cwd=cwd,
+        yes=options.yes,
+        places=places(),
+        policy=options.policy,
+        mode=options.mode,
+    )
 
     def told(words: str) -> None:
         if verbose:
-            aside.line(words, "dim")
+            aside.line(leave.clean(words), "dim")
 
     partial = bytearray()
 
@@ -109,31 +128,36 @@ async def converse(command: list[str], text: str, *, cwd: str, dialect: str, yes
             *lines, rest = bytes(partial).split(b"\n")
             partial[:] = rest
             for line in lines:
-                aside.line(line.decode("utf-8", "replace"), "dim")
+                aside.line(leave.clean(line.decode("utf-8", "replace")), "dim")
 
     def printed(id: str) -> str:
-        shown = lending.terminal(id)
+        shown = leave.lending.terminal(id)
         return shown.output().text if shown is not None else ""
 
     try:
         async with connect(
             command,
-            dialect=dialect,
+            dialect=options.dialect,
             cwd=cwd,
             permission=leave.permission,
-            lend=lending,
+            lend=leave.lending,
             report=told,
             stderr=wrote,
         ) as agent:
+            leave.attend(agent, command[0])
             session = await agent.open(cwd)
+            if options.mode is not None:
+                await leave.guard.switch(session, options.mode)
             screen = Screen(terminal, session, output_of=printed, known=leave.shown, verbose=verbose)
-            turn = await play(session, text, screen, leave, interrupts, aside)
+            turn = await play(session, options.prompt, screen, leave, interrupts, aside)
             return ended(turn.stop_reason or "", terminal)
     except asyncio.CancelledError:
         aside.line("ended", "yellow")
         return INTERRUPTED
     except (ProtocolError, ConnectionFailed) as error:
-        return failed(error, terminal)
+        return failed(error, terminal, leave.clean)
+    finally:
+        await leave.close()
 
 
 def ended(reason: str, terminal: Terminal) -> int:
@@ -144,9 +168,9 @@ def ended(reason: str, terminal: Terminal) -> int:
     return code
 
 
-def failed(error: ProtocolError | ConnectionFailed, terminal: Terminal) -> int:
-    """The exit code of a turn that failed, with what to do about it."""
-    terminal.aside.line(f"dragoman run: {explained(error)}", "red")
+def failed(error: ProtocolError | ConnectionFailed, terminal: Terminal, clean: Callable[[str], str]) -> int:
+    """The exit code of a turn that failed, with what to do about it; an agent's words may have secrets in them."""
+    terminal.aside.line(f"dragoman run: {clean(explained(error))}", "red")
     return DIED if isinstance(error, ConnectionFailed) else FAILED
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TextIO
 
 # What a terminal obeys or hides: C0 and C1 controls but not tab and newline, DEL, marks that turn the direction of
@@ -23,7 +23,20 @@ _HIDDEN = re.compile(
 # Begins each line of a question to the user. In the text of peers it is replaced, so no agent can draw a question.
 MARK = "▌"
 
-_STYLES = {"": "", "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "ask": "1;33"}
+# A style is one of these words, or several.
+_STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "italic": "3",
+    "underline": "4",
+    "strike": "9",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "code": "36",
+    "ask": "1;33",
+}
 
 
 class Line(NamedTuple):
@@ -78,10 +91,13 @@ class Sheet:
     def __init__(self, stream: TextIO, environ: Mapping[str, str] = os.environ) -> None:
         self.is_tty = stream.isatty()
         self.has_ink = self.is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self.clean: Callable[[str], str] = str  # takes the user's secrets out of lines, where somebody knows them
         self._stream = stream
         self._at_start = True
         self._is_empty = True
-        self._block: tuple[object, int] | None = None
+        self._block: tuple[object, int, int] | None = None
+        self._has_footer = False
+        self.unsettled: Callable[[], None] | None = None  # shows what somebody keeps back, before a new line begins
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # an odd character is no reason to die
             reconfigure(errors="backslashreplace")
@@ -99,10 +115,17 @@ class Sheet:
         if text:
             self._put(self._inked(self._guarded(visible(text)), style), ends=text.endswith("\n"))
 
+    def pieces(self, pieces: Iterable[tuple[str, str]]) -> None:
+        """Several pieces of peer text, each with its style, written at once."""
+        shown = [(self._guarded(visible(text)), style) for text, style in pieces]
+        text = "".join(text for text, _ in shown)
+        if text:
+            self._put("".join(self._inked(text, style) for text, style in shown), ends=text.endswith("\n"))
+
     def line(self, text: str, style: str = "") -> None:
         """A whole line, on a line of its own; several if the text has several."""
         self.fresh()
-        self._put(self._inked(self._guarded(visible(text)), style) + "\n", ends=True)
+        self._put(self._inked(self._guarded(visible(self.clean(text))), style) + "\n", ends=True)
 
     def lines(self, lines: Iterable[Line]) -> None:
         """Several lines."""
@@ -111,16 +134,30 @@ class Sheet:
 
     def block(self, key: object, lines: list[Line]) -> None:
         """Lines that are drawn over when the same block comes again and nothing stands below it."""
-        width = self.width - 1
-        if self.has_ink and self._block is not None and self._block[0] == key:
+        if self.continues(key) and self._block is not None:
             self._put(f"\x1b[{self._block[1]}A\x1b[J", ends=True)
+        width = self.width
         for line in lines:
-            self.line(clip(single(line.text), width) if self.is_tty else single(line.text), line.style)
-        self._block = (key, len(lines))
+            self.line(clip(single(line.text), width - 1) if self.is_tty else single(line.text), line.style)
+        self._block = (key, len(lines), width)
 
     def continues(self, key: object) -> bool:
-        """Whether this block stands at the end and can be drawn over."""
-        return self.has_ink and self._block is not None and self._block[0] == key
+        """Whether this block stands at the end and can be drawn over; not after the window became another one."""
+        return self.has_ink and self._block is not None and self._block[::2] == (key, self.width)
+
+    def footer(self, text: str) -> None:
+        """A line that stands at the end until anything else is written; not in the middle of a line."""
+        if self.has_ink and self._at_start and self.unsettled is None:
+            self._stream.write("\r\x1b[K" + self._inked(clip(single(text), self.width - 1), "dim"))
+            self._stream.flush()
+            self._has_footer = True
+
+    def unfoot(self) -> None:
+        """Take the footer away."""
+        if self._has_footer:
+            self._has_footer = False
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
 
     def mark(self, lines: Iterable[Line]) -> None:
         """Lines of a question: each begins with what no peer can write, however long it is."""
@@ -144,6 +181,9 @@ class Sheet:
 
     def fresh(self) -> None:
         """Begin a new line unless one has just begun."""
+        if self.unsettled is not None:
+            show, self.unsettled = self.unsettled, None
+            show()
         if not self._at_start:
             self._put("\n", ends=True)
 
@@ -169,10 +209,11 @@ class Sheet:
         return text.replace(MARK, "|") if self.is_tty else text
 
     def _inked(self, text: str, style: str) -> str:
-        code = _STYLES[style]
+        code = ";".join(_STYLES[word] for word in style.split())
         return f"\x1b[{code}m{text}\x1b[0m" if code and self.has_ink else text
 
     def _put(self, text: str, *, ends: bool) -> None:
+        self.unfoot()
         self._stream.write(text)
         self._stream.flush()
         self._at_start = ends

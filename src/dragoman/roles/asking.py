@@ -11,10 +11,13 @@ from typing import Any
 import msgspec
 
 from dragoman.policy.decision import DENY, Decision, Verdict
-from dragoman.policy.grants import Scope
+from dragoman.policy.grants import Scope, granted
 from dragoman.policy.options import meaning
 from dragoman.policy.question import ON_FILES, Operation, Question
 from dragoman.schema.permission import PermissionOption
+
+# The scope of an answer that is good for this one question and covers nothing after it.
+UNREMEMBERED = ""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +26,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[Question, ...]
     decision: Decision
     options: tuple[PermissionOption, ...] = ()  # none for the use of something lent
-    call: Any = None  # the tool call as far as it was told
+    call: Any = None  # the tool call as far as it was told; None for the use of something lent
     reason: str = ""  # the agent's own
     text: str | None = None  # what is to be written
     env: Mapping[str, str] = {}
@@ -38,6 +41,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             f"asked by {self.decision.reason}",
         ]
 
+    @property
+    def can_be_remembered(self) -> bool:
+        """Whether an answer could reach further than this question: whether it says what it is about."""
+        return any(granted(each, DENY, Scope.SESSION, id="", now=0.0) for each in self.questions)
+
 
 class Choice(msgspec.Struct, frozen=True):
     """What the user answers: a verdict and how far it reaches, or one of the agent's own options."""
@@ -46,6 +54,12 @@ class Choice(msgspec.Struct, frozen=True):
     scope: str = Scope.ONCE
     option_id: str | None = None
     life: float | None = None  # seconds after which it is forgotten
+    why: str = ""  # for the audit, where nobody was there to be asked
+
+    @property
+    def reason(self) -> str:
+        """What decided, in words."""
+        return self.why or f"the user said {self.verdict.word}" + (f" ({self.scope})" if self.scope else "")
 
 
 # None is no answer: the question was closed.
@@ -58,8 +72,11 @@ def understood(options: Sequence[PermissionOption], choice: Choice) -> Choice:
         return choice
     for option in options:
         if option.option_id == choice.option_id:
-            verdict, scope = meaning(option) or (choice.verdict, Scope.ONCE)
-            return Choice(verdict, scope, option.option_id, choice.life)
+            # What nobody knows the meaning of is passed on, and covers nothing.
+            verdict, scope = meaning(option) or (DENY, UNREMEMBERED)
+            kept = scope if choice.scope else UNREMEMBERED
+            why = choice.why or ("" if scope else f"the user chose {option.name!r}")
+            return Choice(verdict, kept, option.option_id, choice.life, why)
     return Choice(DENY)
 
 

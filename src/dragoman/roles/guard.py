@@ -3,7 +3,7 @@
 Both kinds of questions go through the same pure decision: session/request_permission (`guard.ask`), and each use of
 what is lent (`guard.approve`). All of it is audited. Above are people's clients; below are policy, grants and audit.
 
-    guard = Guard(policy, grants=grants, audit=audit, ask=callback)
+    guard = Guard.of_user(places(), ask=callback)
     async with connect(command, permission=guard.ask, lend=guard.lend()) as agent:
         guard.attend(agent)
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,25 +24,27 @@ import msgspec
 
 from dragoman.config.grants import Grants
 from dragoman.dialect.beside import side
-from dragoman.errors import ConfigFault, ProtocolError
+from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.policy.commands import HARMLESS, canonical
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import Grant, Scope, granted
 from dragoman.policy.guard import Policy, decide, decide_all
 from dragoman.policy.modes import mode as mode_of
 from dragoman.policy.options import choose
-from dragoman.policy.question import Operation, Question, is_under
+from dragoman.policy.question import Operation, Question
 from dragoman.policy.secrets import Redaction, from_environment, from_servers
 from dragoman.policy.toolcall import questions
 from dragoman.roles.asking import Asked, AskUser, Choice, understood
 from dragoman.roles.journal import Journal, entries, now, of_grant, of_use
+from dragoman.roles.premises import Premises
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.session.toolcall import merge
-from dragoman.store.audit import Audit, Entry, What
+from dragoman.store.audit import Audit, Damaged, Entry, What
 
 if TYPE_CHECKING:
     from dragoman.config.places import Places
     from dragoman.roles.client import RemoteAgent
+    from dragoman.roles.client_turn import ClientTurn
     from dragoman.roles.conversation import Conversation
     from dragoman.roles.guarded import GuardedLending
     from dragoman.roles.lending import Question as Use
@@ -49,6 +52,14 @@ if TYPE_CHECKING:
 
 # Longer than a coffee, shorter than a forgotten terminal: then the answer is no. Seconds.
 PATIENCE = 600.0
+
+# An open question that ended without an answer.
+CLOSED = Decision(DENY, Source.CANCELLED, "the question was closed without an answer: the turn was cancelled")
+
+# Who refuses without the user: the agent is told why, so that it need not try again.
+UNASKED = frozenset(
+    {Source.RULE, Source.MODE, Source.AGENT_MODE, Source.BOUNDARY, Source.NOBODY, Source.TIMEOUT, Source.FAULT}
+)
 
 # What is done with something lent -> the operation it is.
 USES: dict[str, str] = {
@@ -62,8 +73,12 @@ USES: dict[str, str] = {
 }
 
 
+def _untold(asked: Asked, decision: Decision) -> None:
+    """Nobody wants to hear what is decided."""
+
+
 class Guard:
-    """Decides for one user what agents may do."""
+    """Decides for one user what an agent may do; `told` hears every decision, so that people can be shown refusals."""
 
     def __init__(
         self,
@@ -77,6 +92,7 @@ class Guard:
         patience: float = PATIENCE,
         secrets: Iterable[str] = (),
         protected: Callable[[list[str]], list[str]] = lambda _: [],
+        told: Callable[[Asked, Decision], None] = _untold,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.run = uuid4().hex
@@ -89,36 +105,52 @@ class Guard:
         self._mode = None if mode is None else mode_of(mode).name
         # By session, not by its id: a session that the agent forgot goes on under another.
         self._modes: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
-        self._agent = agent
+        self._premises = Premises(agent)
         self._patience = patience
+        self._told = told
         self._clock = clock
         self._kept: list[Grant] = []  # what is remembered and not stored
-        self._once: list[tuple[Grant, Any]] = []  # answers that cover one use, each with its turn
+        self._once: list[tuple[Grant, ClientTurn]] = []  # answers that cover one use, each with its turn
         self._one_at_a_time: dict[str, asyncio.Lock] = {}
-        self._roots: Callable[[str], Sequence[str]] = lambda _: ()
-        self._find: Callable[[str], Conversation | None] = lambda _: None
 
     @classmethod
-    def of_user(cls, places: Places, *, environ: Mapping[str, str] = os.environ, **options: Any) -> Guard:
-        """A guard by the policy, grants and audit of this user, whose secrets are those of the environment."""
+    def of_user(
+        cls,
+        places: Places,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        policy: str | None = None,
+        roots: Sequence[str] = (),
+        **options: Any,
+    ) -> Guard:
+        """A guard by the policy, grants and audit of this user, whose secrets are those of the environment.
+
+        `policy` is another file in place of the user's own. What would make every answer a no is told at once: raises
+        ConfigFault for a policy file (also of a project in `roots`), grants or an audit that cannot be used.
+        """
         from dragoman.config.policy import Policies
 
+        policies, grants, audit = Policies(places, own=policy), Grants(places.grants), Audit(places.audit)
+        policies.load(tuple(map(os.path.realpath, roots)))
+        grants.current()
+        try:
+            audit.check()
+        except (OSError, Damaged) as error:
+            raise ConfigFault([f"what agents do cannot be written down, so nothing is allowed: {error}"]) from None
         return cls(
-            Policies(places),
-            grants=Grants(places.grants),
-            audit=Audit(places.audit),
+            policies,
+            grants=grants,
+            audit=audit,
             secrets=from_environment(environ),
-            protected=places.protected,
+            protected=policies.protected,
             **options,
         )
 
     # --- who it guards ----------------------------------------------------------------------------------------
 
-    def attend(self, agent: RemoteAgent) -> None:
-        """Know this agent by its name, and its sessions: their folders, modes, tool calls and turns."""
-        self._find = agent._conversations.get
-        if not self._agent and agent.info is not None:
-            self._agent = agent.info.name
+    def attend(self, agent: RemoteAgent, otherwise: str = "") -> None:
+        """Know this agent by its name (`otherwise` by another), and its sessions: folders, modes, tool calls, turns."""
+        self._premises.attend(agent, otherwise)
 
     def lend(self, **options: Any) -> GuardedLending:
         """A Lending under this guard: each use approved and audited, what is ours never written."""
@@ -128,13 +160,13 @@ class Guard:
 
     def know_roots(self, roots: Callable[[str], Sequence[str]]) -> None:
         """How the folders of a session are found."""
-        self._roots = roots
+        self._premises.roots = roots
 
     def mode(self, session_id: str = "") -> str:
         """The policy mode of a session."""
-        session = self._find(session_id)
+        session = self._premises.find(session_id)
         chosen = self._mode if session is None else self._modes.get(session, self._mode)
-        return chosen or self._policy(self._folders(session_id)).mode
+        return chosen or self._policy(self._premises.folders(session_id)).mode
 
     async def switch(self, session: Conversation, mode: str) -> None:
         """The user wants this session in another mode: ours at once, and the agent's where it has one of that name."""
@@ -159,12 +191,13 @@ class Guard:
 
     async def ask(self, params: RequestPermissionParams) -> str | None:
         """session/request_permission: the id of one of the offered options, None for cancelled."""
-        session = self._find(params.session_id)
+        session = self._premises.find(params.session_id)
         call = session.tool_calls.get(params.tool_call.tool_call_id) if session is not None else None
         call = call or merge(None, params.tool_call)
         beside = side(params.tool_call)
-        found = questions(call, beside, self._resolver(params.session_id), self._absolute(params.session_id))
-        wanted = [self._placed(question, params.session_id) for question in found]
+        at = self._premises
+        found = questions(call, beside, at.resolver(params.session_id), at.absolute(params.session_id))
+        wanted = [at.place(question, params.session_id, self.mode(params.session_id)) for question in found]
         reason = beside.get("reason")
         asked = Asked(
             questions=tuple(wanted),
@@ -181,19 +214,22 @@ class Guard:
         return choose(params.options, decision.verdict, choice.scope if choice else Scope.ONCE)
 
     async def approve(self, use: Use) -> bool:
-        """The use of a file or a terminal that is lent."""
+        """The use of a file or a terminal that is lent; what is refused without the user is told with its reason."""
         operation = USES.get(use.operation, Operation.OTHER)
         resource = canonical(use.resource) if operation == Operation.TERMINAL_EXECUTE else use.resource
-        named = self._absolute(use.session_id)(use.named) if use.named else ""
+        named = self._premises.absolute(use.session_id)(use.named) if use.named else ""
         question = Question(
             operation=operation,
             resource=resource,
             named=named if named != resource else "",
             env=tuple(sorted(set(use.env) - HARMLESS)),
         )
-        placed = self._placed(question, use.session_id)
+        placed = self._premises.place(question, use.session_id, self.mode(use.session_id))
         asked = Asked(questions=(placed,), decision=Decision(ASK, Source.MODE, ""), text=use.text, env=use.env)
-        decision, _ = await self._decided(asked, self._find(use.session_id), is_use=True)
+        decision, _ = await self._decided(asked, self._premises.find(use.session_id), is_use=True)
+        if not decision.allows and decision.source in UNASKED:
+            why = self.redaction.text(decision.reason)
+            raise ProtocolError(Kind.PERMISSION_DENIED, f"not allowed to {use.operation} {use.resource}: {why}")
         return decision.allows
 
     async def servers(self, servers: Iterable[McpServer], cwd: str = ".") -> list[McpServer]:
@@ -202,12 +238,12 @@ class Guard:
         self.redaction.add(from_servers(given))
         allowed = []
         for server in given:
-            words = " ".join([server.command, *(server.args or ())]) if server.command else server.url or ""
+            words = shlex.join([server.command, *(server.args or ())]) if server.command else server.url or ""
             question = Question(
                 operation=Operation.MCP_START,
                 resource=words,
                 server=server.name,
-                agent=self._agent,
+                agent=self._premises.agent,
                 roots=(os.path.realpath(cwd),),
                 mode=self.mode(),
             )
@@ -220,7 +256,7 @@ class Guard:
     async def done(self, method: str, params: Any, error: BaseException | None, result: Any = None) -> None:
         """What was lent was used, or failed: for the audit."""
         with suppress(OSError):  # it is done; the next decision finds that the log cannot be written
-            await self._journal.write(of_use(self._agent, method, params, error, result), durable=False)
+            await self._journal.write(*of_use(self._premises.agent, method, params, error, result), durable=False)
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
@@ -228,41 +264,52 @@ class Guard:
         self, asked: Asked, session: Conversation | None, *, is_use: bool = False
     ) -> tuple[Decision, Choice | None]:
         """The decision and, where the user was asked, the answer; both are in the audit before they take effect."""
+        decision: Decision | None = None
+        choice: Choice | None = None
         try:
             decision, choice = await self._considered(asked, session, is_use)
             await self._journal.write(*entries(What.DECIDED, asked, decision, choice))
-        except OSError as error:  # of the audit log, or of the grants
-            return Decision(DENY, Source.FAULT, f"what is decided cannot be written down: {error}"), None
+        except asyncio.CancelledError:
+            if decision is None:  # else it is being written already
+                with suppress(OSError):
+                    await self._journal.write(*entries(What.DECIDED, asked, CLOSED, None))
+            raise
+        except (OSError, ConfigFault) as error:  # of the audit log, or of the grants
+            decision, choice = Decision(DENY, Source.FAULT, f"what is decided cannot be written down: {error}"), None
+        self._told(asked, decision)
         return decision, choice
 
     async def _considered(
         self, asked: Asked, session: Conversation | None, is_use: bool
     ) -> tuple[Decision, Choice | None]:
-        decision = self._weighed(asked.questions, is_use)
+        turn = session.turn if session is not None else None
+        decision = self._weighed(asked.questions, turn if is_use else None)
         if decision.verdict is not ASK:
             return decision, None
         async with self._one_at_a_time.setdefault(asked.questions[0].session, asyncio.Lock()):
+            if turn is not None and turn.cancelled:
+                return CLOSED, None
             # Whoever waited here may find that the answer to the question before covers this one too.
-            decision = self._weighed(asked.questions, is_use)
+            decision = self._weighed(asked.questions, turn if is_use else None)
             if decision.verdict is not ASK:
                 return decision, None
             return await self._answered(msgspec.structs.replace(asked, decision=decision), session, is_use)
 
-    def _weighed(self, wanted: Sequence[Question], is_use: bool) -> Decision:
+    def _weighed(self, wanted: Sequence[Question], turn: ClientTurn | None) -> Decision:
+        """What policy says; in a turn, an answer to the tool call covers the use that it was about."""
         try:
             policy = self._policy(wanted[0].roots)
             grants = [*(self._grants.current() if self._grants is not None else ()), *self._kept]
         except ConfigFault as fault:
             return Decision(DENY, Source.FAULT, str(fault))
         decision = decide_all(policy, wanted, grants, now=self._clock(), run=self.run)
-        if is_use and decision.verdict is ASK:
-            return self._use_up(wanted[0]) or decision
+        if turn is not None and decision.verdict is ASK:
+            return self._use_up(wanted[0], turn) or decision
         return decision
 
-    def _use_up(self, question: Question) -> Decision | None:
-        """An answer to the tool call covers the first use that it was about, in the same turn."""
-        session = self._find(question.session)
-        turn = session.turn if session is not None else None
+    def _use_up(self, question: Question, turn: ClientTurn) -> Decision | None:
+        """One answer covers the first use that matches, in the same turn and while it lasts."""
+        self._once = [(grant, of_turn) for grant, of_turn in self._once if not of_turn.is_over]
         for index, (grant, of_turn) in enumerate(self._once):
             if of_turn is turn and grant.covers(question, self._clock(), self.run):
                 del self._once[index]
@@ -282,16 +329,11 @@ class Guard:
             choice = await (session.unless_cancelled(answer) if is_use and session is not None else answer)
         except TimeoutError:
             return Decision(DENY, Source.TIMEOUT, f"nobody answered within {self._patience:g} seconds"), None
-        except asyncio.CancelledError:
-            gone = Decision(DENY, Source.CANCELLED, "the turn was cancelled while the question was open")
-            with suppress(OSError):
-                await self._journal.write(*entries(What.DECIDED, asked, gone, None))
-            raise
         if choice is None:
-            return Decision(DENY, Source.CANCELLED, "the question was closed without an answer"), None
+            return CLOSED, None
         choice = understood(asked.options, choice)
         await self._remember(asked.questions, choice, session, is_use)
-        return Decision(choice.verdict, Source.USER, f"the user said {choice.verdict.word} ({choice.scope})"), choice
+        return Decision(choice.verdict, Source.USER, choice.reason), choice
 
     async def _asking(self, asked: Asked) -> Any:
         assert self._ask_user is not None
@@ -316,8 +358,8 @@ class Guard:
             if grant is None or decide(self._policy(question.roots), question).verdict is not ASK:
                 continue
             if grant.scope == Scope.ONCE:
-                if not is_use:
-                    self._once.append((grant, session.turn if session is not None else None))
+                if not is_use and session is not None and session.turn is not None:
+                    self._once.append((grant, session.turn))
             elif self._grants is None or self.redaction.text(grant.resource) != grant.resource:
                 self._kept.append(grant)  # a command with a secret in it is not written down
             else:
@@ -325,50 +367,3 @@ class Guard:
         if self._grants is not None and stored:
             await asyncio.to_thread(self._grants.add, stored, now=self._clock())
             await self._journal.write(*(of_grant(grant) for grant in stored), durable=False)
-
-    # --- what is known of a session ---------------------------------------------------------------------------
-
-    def _placed(self, question: Question, session_id: str) -> Question:
-        session = self._find(session_id)
-        return msgspec.structs.replace(
-            question,
-            agent=self._agent,
-            session=session_id,
-            roots=self._folders(session_id),
-            mode=self.mode(session_id),
-            agent_mode=(session.mode or "") if session is not None else "",
-        )
-
-    def _folders(self, session_id: str) -> tuple[str, ...]:
-        return tuple(map(os.path.realpath, self._spelled(session_id)))
-
-    def _spelled(self, session_id: str) -> Sequence[str]:
-        session = self._find(session_id)
-        try:
-            return session.roots if session is not None else self._roots(session_id)
-        except ProtocolError:  # a session that nobody knows, of a subagent say (peers.md 45)
-            return ()
-
-    def _absolute(self, session_id: str) -> Callable[[str], str]:
-        """Paths as the agent spells them, but with the session's folders resolved: those links are the user's own."""
-        spelled = [os.path.normpath(root) for root in self._spelled(session_id)]
-
-        def absolute(path: str) -> str:
-            full = os.path.normpath(os.path.join(spelled[0] if spelled else "/", path))
-            for root in spelled:
-                if is_under(full, (root,)):
-                    return os.path.normpath(os.path.join(os.path.realpath(root), os.path.relpath(full, root)))
-            return full
-
-        return absolute
-
-    def _resolver(self, session_id: str) -> Callable[[str], str]:
-        base = next(iter(self._folders(session_id)), "/")
-
-        def resolve(path: str) -> str:
-            try:
-                return os.path.realpath(os.path.join(base, path))
-            except (OSError, ValueError):
-                return path
-
-        return resolve

@@ -7,6 +7,7 @@ Above is the guard; below is the audit log, which seals.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
@@ -126,20 +127,33 @@ def of_grant(grant: Grant, what: str = What.GRANTED) -> Entry:
     )
 
 
-def of_use(who: str, method: str, params: Any, error: BaseException | None, result: Any) -> Entry:
-    """Something lent was used, or that failed."""
+def of_use(who: str, method: str, params: Any, error: BaseException | None, result: Any) -> list[Entry]:
+    """Something lent was used, or that failed: one entry for each file, command or terminal."""
     told = {name: getattr(result, name, None) for name in _TOLD}
     detail: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, str | int)}
     if error is not None:
         detail = {"error": getattr(error, "kind", type(error).__name__), "message": str(error)}
-    used = next((value for name in ("path", "terminal_id", "command") if (value := getattr(params, name, ""))), "")
-    return Entry(
-        who=who,
-        what=What.DONE,
-        time=now(),
-        operation=method,
-        resource=str(used),
-        decision="failed" if error is not None else "done",
-        session=getattr(params, "session_id", None) or "",
-        detail=detail,
-    )
+    return [
+        Entry(
+            who=who,
+            what=What.DONE,
+            time=now(),
+            operation=method,
+            resource=used,
+            decision="failed" if error is not None else "done",
+            session=getattr(params, "session_id", None) or "",
+            detail=detail,
+        )
+        for used in _used(params)
+    ]
+
+
+def _used(params: Any) -> list[str]:
+    """What a call is about: the command line, the files, the terminal or the watch."""
+    if command := getattr(params, "command", ""):
+        args = getattr(params, "args", None) or ()
+        return [shlex.join([command, *args]) if args else command]
+    if files := getattr(params, "files", None):
+        return [str(file.path) for file in files]
+    named = (getattr(params, name, "") for name in ("path", "terminal_id", "watch_id"))
+    return [next((str(value) for value in named if value), "")]
