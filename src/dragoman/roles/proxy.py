@@ -2,6 +2,7 @@
 
 A claimed function gets the typed params and `forward`. For a request it answers itself or returns
 `await forward(params)`; a notification is forwarded by calling `forward(params)`, or not at all.
+Forwarding `initialize` starts the agent: what is forwarded before that is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dragoman.engine.message import Incoming
 from dragoman.engine.reading import carried, read
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay, pass_on
+from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 
@@ -85,18 +87,21 @@ class Proxy:
 
 def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
     def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        target: Connection = relay.target(receiver)
         source = incoming.values
         heard: list[Any] = []  # what the target answered, with what no type knows
 
         async def ask(params: Any) -> Any:
-            heard[:] = [await target.request_raw(incoming.method, params)]
+            if receiver is Side.AGENT and incoming.method == "initialize":  # which is what starts the agent
+                heard[:] = [await relay.reach(read(InitializeParams, params), params)]
+            else:
+                heard[:] = [await relay.target(receiver).request_raw(incoming.method, params)]
             return read(incoming.row.result if incoming.row is not None else None, heard[0])
 
         def forward(params: Any) -> Awaitable[Any]:
             params = carried(params, source)  # what no type knows goes along
             if incoming.is_request:
                 return ask(params)
+            target = relay.target(receiver)
             target.notify(incoming.method, params)
             return _caught_up(target)
 
