@@ -205,3 +205,70 @@ def test_an_official_client_hears_the_same_in_its_four_states() -> None:
             assert told == ["pending", "pending", "failed"]
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "hurry", [Tool.start, Tool.finish, lambda call: call.finish("failed")], ids=["start", "finish", "finish as failed"]
+)
+@pytest.mark.parametrize(
+    ("granted", "story"),
+    [
+        (True, ["pending", "awaiting_permission", "asked", "in_progress", "completed"]),
+        (False, ["pending", "awaiting_permission", "asked", "denied"]),
+    ],
+)
+def test_another_task_cannot_move_a_call_on_that_awaits_permission(
+    hurry: Work, granted: bool, story: list[str]
+) -> None:
+    """Only the answer is leave: whoever starts or ends the call before it comes is refused."""
+
+    async def main() -> None:
+        refused: list[ProtocolError] = []
+
+        async def work(call: Tool) -> None:
+            asking = asyncio.create_task(call.ask())
+            await asyncio.sleep(0)  # the question begins to be asked
+            assert call.status == "awaiting_permission"
+            try:
+                await hurry(call)
+            except ProtocolError as error:
+                refused.append(error)
+            await asking
+
+        assert await states(work, granted) == story
+        assert [error.kind for error in refused] == [Kind.INVALID_STATE]
+        assert "awaits permission" in refused[0].message
+
+    run(main())
+
+
+def test_a_call_that_fails_before_there_was_leave_never_began() -> None:
+    async def main() -> None:
+        async def work(call: Tool) -> None:
+            asking = asyncio.create_task(call.ask())
+            await asyncio.sleep(0)  # the question begins to be asked
+            assert call.status == "awaiting_permission"
+            await call.fail("the disk is gone")
+            await asking
+
+        story = await states(work)
+        assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "denied"]
+
+    run(main())
+
+
+def test_a_call_that_is_left_while_leave_is_asked_is_cancelled() -> None:
+    async def main() -> None:
+        waiting: list[asyncio.Task[Any]] = []
+
+        async def work(call: Tool) -> None:
+            waiting.append(asyncio.create_task(call.ask()))
+            await asyncio.sleep(0)  # the question begins to be asked
+            assert call.status == "awaiting_permission"
+
+        story = await states(work)
+        assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "cancelled"]
+        for task in waiting:
+            task.cancel()
+
+    run(main())

@@ -1,7 +1,8 @@
 """A tool call as an agent author writes it: an async context manager that walks the states by itself.
 
 Entering announces the call and starts it, leaving completes it; an exception marks it failed, a cancelled turn marks it
-cancelled, a refused permission marks it denied. Illegal moves are refused by session/toolcall.
+cancelled, a refused permission marks it denied. Illegal moves are refused by session/toolcall; while leave is asked,
+only the answer moves the call on.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class Tool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
+        if error is None and self.status == Status.AWAITING_PERMISSION:
+            self.close_cancelled()  # whoever asks in a task of its own did not wait for the answer
+        elif error is None:
             await self.finish()
         elif isinstance(error, asyncio.CancelledError):
             self.close_cancelled()
@@ -80,8 +83,9 @@ class Tool:
             await self.fail(str(error) or type(error).__name__)
 
     async def start(self) -> None:
-        """The work begins (also done by the first output)."""
+        """The work begins (also done by the first output); not while leave for it is being asked."""
         if self.status != Status.IN_PROGRESS:
+            self._check_leave(Status.IN_PROGRESS)
             await self._move(Status.IN_PROGRESS)
 
     async def text(self, text: str) -> None:
@@ -112,6 +116,8 @@ class Tool:
         """Ask the user for leave; falsy when refused. A refused call becomes denied."""
         await self._move(Status.AWAITING_PERMISSION)
         answer = await self.turn.ask(reason or self.title, options=options, tool=self.question(reason))
+        if self.status in FINAL:
+            return answer  # it was given up meanwhile
         if answer:
             await self._move(Status.IN_PROGRESS)
         else:
@@ -119,17 +125,20 @@ class Tool:
         return answer
 
     async def fail(self, why: str) -> None:
-        """The work failed."""
+        """The work failed; what failed before there was leave for it is denied."""
         if self.status in FINAL:
             return
-        await self.start()
+        has_begun = self.status != Status.AWAITING_PERMISSION
+        if has_begun:
+            await self.start()
         self._content.append(ToolCallBlock(content=TextContent(text=why)))
-        await self._move(Status.FAILED, content=list(self._content))
+        await self._move(Status.FAILED if has_begun else Status.DENIED, content=list(self._content))
 
     async def finish(self, status: str = Status.COMPLETED, output: Any = UNSET) -> None:
-        """The work is done."""
+        """The work is done; not while leave for it is being asked."""
         if self.status in FINAL:
             return
+        self._check_leave(status)
         if status in (Status.COMPLETED, Status.FAILED):
             await self.start()
         await self._move(status, raw_output=output)
@@ -154,6 +163,17 @@ class Tool:
             content=list(self._content) or UNSET,
             meta={SIDE: {"reason": reason}} if reason and reason != self.title else UNSET,
         )
+
+    def _check_leave(self, status: str) -> None:
+        """Only the answer to an open question is leave, whatever another task believes."""
+        if self.status == Status.AWAITING_PERMISSION and status in (
+            Status.IN_PROGRESS,
+            Status.COMPLETED,
+            Status.FAILED,
+        ):
+            raise ProtocolError(
+                Kind.INVALID_STATE, f"the tool call {self.id} awaits permission; it cannot become {status} without"
+            )
 
     async def _move(self, status: str, **members: Any) -> None:
         self.status = move(self.status, status)
