@@ -14,6 +14,7 @@ from msgspec import UNSET
 from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
 from dragoman.dialect.v1.names import CODES as V1_CODES
+from dragoman.dialect.v1.names import STOP_ERRORS
 from dragoman.engine.reading import values
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.base import Model, encode
@@ -23,17 +24,9 @@ from dragoman.schema.side import Side
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMessageChunk
 from dragoman.wire.envelope import WireError
 
-# Members that official v1 spells otherwise than the vocabulary, by the method that has them (dialect/v1/spelling).
+# The results in which v1 peers may say something otherwise than the vocabulary: models (dialect/v1/spelling).
 _SPELLED_IN_V1: frozenset[str] = frozenset(
-    {
-        "session/new",
-        "session/load",
-        "session/resume",
-        "session/fork",
-        "session/set_mode",
-        "session/set_config_option",
-        "session/prompt",
-    }
+    {"session/new", "session/load", "session/resume", "session/fork", "session/set_config_option"}
 )
 _CHUNKS = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
@@ -59,7 +52,7 @@ class Speech:
         """A call of the peer in the vocabulary: method, row, params (raw or values)."""
         if self.plain and not tainted:
             row = METHODS.get((self.we, method))
-            if row is not None and method not in _SPELLED_IN_V1:
+            if row is not None:  # banjo's extras fail the strict reading, and are then read again
                 return method, row, params
         source = values(params)
         if tainted:
@@ -91,7 +84,8 @@ class Speech:
 
     def lower_result(self, method: str, result: Any) -> bytes:
         """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
-        if self.plain and method != "session/prompt" and isinstance(result, Model) and not result.meta:
+        is_said = self.plain and isinstance(result, Model) and not result.meta
+        if is_said and getattr(result, "stop_reason", None) not in STOP_ERRORS:
             return encode(result)
         return encode(self.dialect.lower_result(self.we, method, values({} if result is None else result)))
 
