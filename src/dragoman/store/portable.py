@@ -1,0 +1,159 @@
+"""A session as one portable file: JSON lines with a header before and a seal after them. Without credentials.
+
+Takes any store and a file. The first line says what this is and in which version, then comes each entry on a line of
+its own, as the log has it, and the last line counts them and has the SHA-256 of all before it. An import checks the
+whole file before anything of it is kept, and keeps all or nothing.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import BinaryIO
+
+import msgspec
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import encode
+from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
+from dragoman.store.summary import taken
+
+# The version of the file; an older one is read, a newer one refused.
+VERSION = 1
+
+# Entries that are read or appended at a time: many enough to be fast, few enough for any memory.
+AT_ONCE = 1000
+
+# No line is longer: what a peer may send in one message is less. Bytes.
+LONGEST = 256 * 1024 * 1024
+
+
+class Header(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """The first line."""
+
+    dragoman: str  # "session"
+    version: int
+    session_id: str
+    exported_at: str = ""
+    name: str | None = None
+    forked_from: str | None = None
+
+
+class Seal(msgspec.Struct, kw_only=True):
+    """The last line."""
+
+    entries: int
+    sha256: str
+
+
+async def export_session(store: Store, session_id: str, file: BinaryIO, now: str) -> int:
+    """Write a session into a file; how many entries there are. A damaged log is session_corrupted: repair it first."""
+    summary = await store.find(session_id)
+    id = summary.session_id
+    header = Header(
+        dragoman="session",
+        version=VERSION,
+        session_id=id,
+        exported_at=now,
+        name=summary.name,
+        forked_from=summary.forked_from,
+    )
+    digest = sha256()
+    count = 0
+
+    def write(line: bytes) -> None:
+        digest.update(line)
+        file.write(line)
+
+    write(encode(header) + b"\n")
+    # What is appended meanwhile is not part of it.
+    while count < summary.entries:
+        lines = await store.lines(id, after=count, limit=min(AT_ONCE, summary.entries - count))
+        if not lines:
+            break
+        for line in lines:
+            write(line + b"\n")
+        count += len(lines)
+    file.write(encode(Seal(entries=count, sha256=digest.hexdigest())) + b"\n")
+    return count
+
+
+async def import_session(
+    store: Store, file: BinaryIO, *, session_id: str | None = None, name: str | None = None
+) -> Summary:
+    """Put the session of a file into a store, under its own id or another one, with a name if nobody has it."""
+    start = file.tell()
+    header, count = _checked(file)
+    id = session_id or header.session_id
+    known = await store.sessions()
+    if any(summary.session_id == id for summary in known):
+        raise taken(id, id)
+    file.seek(start)
+    file.readline(LONGEST)
+    kept = 0
+    try:
+        while kept < count:
+            entries = [_entry(file.readline(LONGEST)) for _ in range(min(AT_ONCE, count - kept))]
+            await store.append(id, [_draft(entry) for entry in entries])
+            kept += len(entries)
+    except BaseException:
+        await store.delete(id)
+        raise
+    wanted = name or header.name
+    if wanted is not None and (name or all(summary.name != wanted for summary in known)):
+        return await store.rename(id, wanted)
+    return await store.find(id)
+
+
+def _checked(file: BinaryIO) -> tuple[Header, int]:
+    """The header, and how many entries follow; invalid_params when the file is not as it was written."""
+    first = file.readline(LONGEST)
+    header = _header(first)
+    digest = sha256(first)
+    before = b""
+    count = 0
+    for line in iter(lambda: file.readline(LONGEST), b""):
+        if before:
+            count += 1
+            if _entry(before).seq != count:
+                raise _unusable(f"entry {count} is missing or stands elsewhere")
+            digest.update(before)
+        before = line
+    try:
+        seal = msgspec.json.decode(before, type=Seal)
+    except msgspec.DecodeError:
+        raise _unusable("its end is missing") from None
+    if seal.entries != count or seal.sha256 != digest.hexdigest():
+        raise _unusable("it was changed or cut")
+    if not count:
+        raise _unusable("there is nothing in it")
+    return header, count
+
+
+def _header(line: bytes) -> Header:
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except msgspec.DecodeError:
+        raise _unusable("it is no exported session") from None
+    if header.dragoman != "session":
+        raise _unusable(f"it holds a {header.dragoman!r}, not a session")
+    if header.version > VERSION:
+        raise _unusable(f"its version is {header.version}, and this program knows {VERSION}; use a newer one")
+    return header
+
+
+def _entry(line: bytes) -> Entry:
+    try:
+        entry = msgspec.json.decode(line, type=Entry)
+    except msgspec.DecodeError as error:
+        raise _unusable(f"an entry cannot be read: {error}") from None
+    if entry.format > FORMAT:
+        raise _unusable(f"its entries are of format {entry.format}, and this program knows {FORMAT}; use a newer one")
+    return entry
+
+
+def _draft(entry: Entry) -> Draft:
+    return Draft(kind=entry.kind, actor=entry.actor, time=entry.time, body=entry.body, turn=entry.turn)
+
+
+def _unusable(why: str) -> ProtocolError:
+    return ProtocolError(Kind.INVALID_PARAMS, f"this file cannot be imported: {why}")

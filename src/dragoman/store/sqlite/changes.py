@@ -1,0 +1,171 @@
+"""What is done to sessions besides appending: names, forks, deletion, expiry, repair. Each is one transaction.
+
+Takes a connection inside a transaction of the writer's, gives what the contract says.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+
+import msgspec
+
+from dragoman.schema.base import encode
+from dragoman.store.contract import Draft, EntryKind, Report, Retention, Summary
+from dragoman.store.sqlite import index, reading
+from dragoman.store.sqlite.log import make, row_of, save
+from dragoman.store.sqlite.reading import Kept
+from dragoman.store.sqlite.schema import SPAN
+from dragoman.store.summary import Head, outlived, taken
+
+# Ids of sessions that expired are remembered so long, to be told apart from those that never were.
+_TOMBSTONES = 10_000
+
+
+class _Told(msgspec.Struct):
+    kind: str
+    time: str
+
+
+_told = msgspec.json.Decoder(_Told)
+
+
+def rename(connection: sqlite3.Connection, session_id: str, name: str | None) -> Summary:
+    """Give a session a name, or take it away."""
+    kept = reading.find(connection, session_id)
+    if name is not None:
+        row = connection.execute("SELECT id FROM sessions WHERE name = ? AND id <> ?", (name, session_id)).fetchone()
+        if row is not None:
+            raise taken(name, row[0].decode())
+    connection.execute("UPDATE sessions SET name = ? WHERE number = ?", (name, kept.number))
+    return reading.find(connection, session_id).head.summary
+
+
+def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int | None) -> Summary:
+    """Make a log that begins like another."""
+    origin = reading.find(connection, session_id)
+    if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (new_id,)).fetchone() is not None:
+        raise taken(new_id, new_id)
+    lines = reading.lines(connection, origin, 0, upto)
+    number = make(connection, new_id)
+    head = folded(new_id, lines)
+    connection.execute(
+        "INSERT INTO entries SELECT place - ?1 + ?2, entry, sum FROM entries WHERE place BETWEEN ?1 + 1 AND ?1 + ?3",
+        (origin.number * SPAN, number * SPAN, len(lines)),
+    )
+    save(connection, number, head)
+    connection.execute("UPDATE sessions SET forked_from = ? WHERE number = ?", (session_id, number))
+    return reading.find(connection, new_id).head.summary
+
+
+def folded(session_id: str, lines: list[bytes]) -> Head:
+    """The summary of a log."""
+    head = Head(session_id=session_id)
+    for line in lines:
+        told = _told.decode(line)
+        head.note(told.kind, told.time, line)
+    return head
+
+
+def delete(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Forget a session."""
+    row = connection.execute("SELECT number, expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        return False
+    _clear(connection, row[0])
+    connection.execute("DELETE FROM sessions WHERE number = ?", (row[0],))
+    return row[1] is None
+
+
+def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
+    """Take away what need not be kept; what stays is the id."""
+    kept = {one.head.session_id: one for one in reading.known(connection) if not one.is_expired}
+    gone = outlived(retention, [one.head.summary for one in kept.values()], now)
+    for session_id in gone:
+        _clear(connection, kept[session_id].number)
+        connection.execute(
+            "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, cwd = NULL, "
+            "entries = 0, size = 0, scanned = 0, indexed = 0 WHERE number = ?",
+            (now, kept[session_id].number),
+        )
+    connection.execute(
+        "DELETE FROM sessions WHERE number IN (SELECT number FROM sessions WHERE expired_at IS NOT NULL "
+        "ORDER BY expired_at DESC LIMIT -1 OFFSET ?)",
+        (_TOMBSTONES,),
+    )
+    return gone
+
+
+def _clear(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (number * SPAN, (number + 1) * SPAN - 1))
+    index.forget(connection, number)
+
+
+def index_some(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Index a stretch of a log, as a transaction of its own; whether there is more."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        more = index.catch_up(connection, session_id)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return more
+
+
+# --- damage ---------------------------------------------------------------------------------------------------
+
+
+def examine(connection: sqlite3.Connection, session_id: str) -> Report:
+    """What is intact of a log and what is not."""
+    kept = reading.find(connection, session_id)
+    return report(session_id, _end(connection, kept), reading.stretch(connection, kept, 1, _end(connection, kept)).lost)
+
+
+def report(session_id: str, last: int, lost: list[tuple[int, int]]) -> Report:
+    """What is kept is what is not lost."""
+    whole: list[tuple[int, int]] = []
+    first = 1
+    for low, high in [*lost, (last + 1, last + 1)]:
+        if low > first:
+            whole.append((first, low - 1))
+        first = high + 1
+    return Report(session_id=session_id, kept=whole, lost=lost)
+
+
+def _end(connection: sqlite3.Connection, kept: Kept) -> int:
+    """The last number of a log: as it is listed, or higher if there are more entries than that."""
+    base = kept.number * SPAN
+    row = connection.execute(
+        "SELECT max(place) FROM entries WHERE place BETWEEN ? AND ?", (base, base + SPAN - 1)
+    ).fetchone()
+    return max(kept.head.entries, (row[0] or base) - base)
+
+
+def repair(connection: sqlite3.Connection, session_id: str) -> Report:
+    """Replace what cannot be read, and count anew."""
+    kept = reading.find(connection, session_id)
+    last = _end(connection, kept)
+    found = reading.stretch(connection, kept, 1, last)
+    lines = filled(found.lines, found.lost)
+    base = kept.number * SPAN
+    for low, high in found.lost:
+        connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (base + low, base + high))
+        rows = [row_of(kept.number, seq, lines[seq - 1]) for seq in range(low, high + 1)]
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+    if found.lost or last != kept.head.entries:
+        save(connection, kept.number, folded(session_id, lines))
+        index.forget(connection, kept.number)
+        connection.execute("UPDATE sessions SET scanned = 0, indexed = 0 WHERE number = ?", (kept.number,))
+    return report(session_id, last, found.lost)
+
+
+def filled(lines: list[bytes], lost: list[tuple[int, int]]) -> list[bytes]:
+    """All lines of a log, with one that says so where an entry is lost."""
+    whole = list(lines)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    text = encode(Draft(kind=EntryKind.LOST, actor="store", time=now, body={}))[1:]
+    for low, high in lost:
+        whole[low - 1 : low - 1] = [b'{"seq":%d,%s' % (seq, text) for seq in range(low, high + 1)]
+    return whole

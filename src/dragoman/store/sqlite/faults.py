@@ -1,0 +1,68 @@
+"""What goes wrong with a file of sessions, in words that say what to do.
+
+Takes errors of sqlite3 and of the system, gives StoreFaults. Above is everything in this folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+
+from dragoman.errors import Kind, ProtocolError, StoreFault
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_READONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+
+_FULL_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READONLY_ERRNO = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+REPAIR = "run `dragoman sessions repair`"
+
+
+def code_of(error: BaseException) -> int:
+    """The primary code of an SQLite error; 0 when it has none."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that the file is not as it was written."""
+    if code_of(error):
+        return code_of(error) in _DAMAGED
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError)
+
+
+def fault(error: BaseException, path: str) -> StoreFault:
+    """What an error means to whoever uses the store."""
+    if isinstance(error, StoreFault):
+        return error
+    code = code_of(error)
+    number = error.errno if isinstance(error, OSError) else None
+    if code == sqlite3.SQLITE_FULL or number in _FULL_ERRNO:
+        return StoreFault("full", f"there is no room for more in {path}; free some space, then try again")
+    if code in _READONLY or number in _READONLY_ERRNO:
+        return StoreFault("readonly", f"{path} cannot be written; change its permissions or use another folder")
+    if code in _BUSY:
+        return StoreFault("locked", f"{path} is locked by another program; try again when that has finished")
+    if code in _DAMAGED:
+        return damaged(path)
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StoreFault("unusable", f"{path} cannot be opened; is its folder there, and yours?")
+    return StoreFault("io", f"{path} cannot be used: {error}; nothing that was kept is lost")
+
+
+def damaged(path: str) -> StoreFault:
+    """The error for a file that SQLite cannot make sense of."""
+    return StoreFault("damaged", f"{path} is damaged; {REPAIR} to save what is intact")
+
+
+def corrupted(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
+    """The error for a log that is not as it was written."""
+    which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in lost[:5])
+    more = f" and {len(lost) - 5} more places" if len(lost) > 5 else ""
+    what = f"entries {which}{more} of" if lost else "the place of"
+    return ProtocolError(
+        Kind.SESSION_CORRUPTED,
+        f"{what} session {session_id!r} cannot be read any more; {REPAIR} {session_id}",
+        {"sessionId": session_id, "lost": lost},
+    )

@@ -1,0 +1,176 @@
+"""Reading a log: many entries in one step, each held against its checksum, and the gaps found.
+
+Takes a connection and a session, gives lines of JSON. SQLite lets go of Python's lock at each step, and a busy loop
+then keeps it for milliseconds: so a step gives hundreds of entries, joined by newlines. Where such a step fails or does
+not add up, it is cut in halves until what is damaged stands alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from dragoman.store.sqlite.faults import corrupted, is_damage
+from dragoman.store.sqlite.schema import SPAN
+from dragoman.store.summary import Head, expired, missing
+
+# Entries that one step gives.
+AT_ONCE = 512
+
+# Sessions larger than this are read one entry a step, for a step's text has a limit in SQLite. Bytes.
+_LARGE = 256 * 1024 * 1024
+
+# The columns of a Kept.
+HEAD = (
+    "SELECT number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, agent, cwd, "
+    "forked_from, scanned, indexed FROM sessions"
+)
+
+_STEP = (
+    "SELECT group_concat(entry, char(10)), group_concat(sum, ' '), count(*) FROM "
+    "(SELECT entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place)"
+)
+
+
+class Kept(NamedTuple):
+    """A session as the file has it."""
+
+    number: int
+    head: Head
+    is_expired: bool
+    scanned: int
+    indexed: int
+
+
+class Stretch(NamedTuple):
+    """What could be read of a stretch of a log, and which numbers could not."""
+
+    lines: list[bytes]
+    lost: list[tuple[int, int]]
+
+
+def find(connection: sqlite3.Connection, session_id: str) -> Kept:
+    """A session by its id; session_not_found, session_expired."""
+    row = connection.execute(f"{HEAD} WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise missing(session_id)
+    kept = kept_of(row)
+    if kept.is_expired:
+        raise expired(session_id)
+    return kept
+
+
+def known(connection: sqlite3.Connection, *, order: str = "touched DESC, number DESC") -> list[Kept]:
+    """All sessions, expired ones too; the one that changed last first."""
+    return [kept_of(row) for row in connection.execute(f"{HEAD} ORDER BY {order}").fetchall()]
+
+
+def kept_of(row: tuple[object, ...]) -> Kept:
+    """A row of the list of sessions."""
+    number, expired_at, id, entries, size, turns, *texts, scanned, indexed = row
+    created, updated, name, title, prompted, agent, cwd, origin = map(_text, texts)
+    head = Head(
+        session_id=_text(id) or "",
+        entries=_number(entries),
+        size=_number(size),
+        turns=_number(turns),
+        created_at=created or "",
+        updated_at=updated or "",
+        name=name,
+        title=title,
+        prompted=prompted,
+        agent=agent,
+        cwd=cwd,
+        forked_from=origin,
+    )
+    return Kept(_number(number), head, expired_at is not None, _number(scanned), _number(indexed))
+
+
+def lines(
+    connection: sqlite3.Connection, kept: Kept, after: int = 0, limit: int | None = None, *, intact: bool = False
+) -> list[bytes]:
+    """The entries above `after`; what is damaged is left out (`intact`) or session_corrupted."""
+    first = max(after, 0) + 1
+    last = kept.head.entries if limit is None else min(kept.head.entries, first - 1 + max(limit, 0))
+    found = stretch(connection, kept, first, last)
+    lost = list(found.lost)
+    if last == kept.head.entries and _goes_on(connection, kept):
+        lost.append((last + 1, last + 1))
+    if lost and not intact:
+        raise corrupted(kept.head.session_id, lost)
+    return found.lines
+
+
+def stretch(connection: sqlite3.Connection, kept: Kept, first: int, last: int) -> Stretch:
+    """Everything from one number to another."""
+    at_once = AT_ONCE if kept.head.size < _LARGE else 1
+    found: list[bytes] = []
+    lost: list[tuple[int, int]] = []
+    for low in range(first, last + 1, at_once):
+        for piece in _salvaged(connection, kept.number, low, min(last, low + at_once - 1)):
+            if isinstance(piece, tuple):
+                if lost and lost[-1][1] + 1 == piece[0]:
+                    piece = (lost.pop()[0], piece[1])
+                lost.append(piece)
+            else:
+                found += piece
+    return Stretch(found, lost)
+
+
+def _salvaged(
+    connection: sqlite3.Connection, number: int, low: int, high: int
+) -> Iterator[list[bytes] | tuple[int, int]]:
+    """Lines, or a range that is lost, in order."""
+    whole = _step(connection, number, low, high)
+    if whole is not None:
+        yield whole
+    elif low == high:
+        yield (low, high)
+    else:
+        middle = (low + high) // 2
+        yield from _salvaged(connection, number, low, middle)
+        yield from _salvaged(connection, number, middle + 1, high)
+
+
+def _step(connection: sqlite3.Connection, number: int, low: int, high: int) -> list[bytes] | None:
+    """The lines of a range, if all of it is as it was written."""
+    base = number * SPAN
+    try:
+        joined, sums, count = connection.execute(_STEP, (base + low, base + high)).fetchone()
+    except sqlite3.Error as error:
+        if not is_damage(error) and not isinstance(error, sqlite3.DataError):
+            raise
+        return None
+    if count != high - low + 1 or type(joined) is not bytes:
+        return None
+    found = joined.split(b"\n")
+    if len(found) != count or [b"%d" % crc32(line) for line in found] != sums.split():
+        return None
+    # Numbers stand at the beginning of each line; the ends are enough, for count and order are right.
+    if not found[0].startswith(b'{"seq":%d,' % low) or not found[-1].startswith(b'{"seq":%d,' % high):
+        return None
+    return found
+
+
+def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:
+    """Whether there is an entry after the last one: then the list of sessions is what is damaged."""
+    base = kept.number * SPAN
+    try:
+        row = connection.execute(
+            "SELECT 1 FROM entries WHERE place > ? AND place < ? LIMIT 1", (base + kept.head.entries, base + SPAN)
+        ).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return True
+    return row is not None
+
+
+def _text(value: object) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,161 @@
+"""A damaged file made anew: everything that can still be read goes into a new file, which takes the old one's place.
+
+Takes a path that nobody else uses, gives a report for each session. The old file is kept beside it. For damage that
+SQLite stumbles over; entries that are merely wrong are mended in place by the store's `repair`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import NamedTuple
+
+from dragoman.errors import StoreFault
+from dragoman.store.contract import Report
+from dragoman.store.sqlite import reading
+from dragoman.store.sqlite.changes import filled, folded, report
+from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.log import make, row_of, save
+from dragoman.store.sqlite.reading import Kept
+from dragoman.store.sqlite.schema import SPAN, connect, hold, prepare
+from dragoman.store.summary import Head
+
+_BESIDE = ("-wal", "-shm")
+
+
+class Rebuilt(NamedTuple):
+    """What came of it."""
+
+    reports: list[Report]
+    old: str  # where the damaged file is now
+
+
+def rebuild(path: str) -> Rebuilt:
+    """Save what is intact of a file; StoreFault when other processes use it, or nothing can be read at all."""
+    path = os.path.abspath(path)
+    if not os.path.exists(path):
+        raise StoreFault("unusable", f"{path} is not there; nothing can be repaired")
+    fresh = f"{path}.new"
+    try:
+        held = hold(path, alone=True)
+    except OSError as error:
+        raise fault(error, path) from error
+    try:
+        _remove(fresh)
+        prepare(fresh)
+        with closing(_damaged(path)) as old, closing(connect(fresh)) as new:
+            reports = _save(old, new)
+        aside = _free(f"{path}.damaged")
+        for end in _BESIDE:
+            if os.path.exists(path + end):
+                os.replace(path + end, aside + end)
+        os.replace(path, aside)
+        os.replace(fresh, path)
+        return Rebuilt(reports, aside)
+    except (sqlite3.Error, OSError) as error:
+        raise fault(error, path) from error
+    finally:
+        _remove(fresh)
+        os.close(held)
+
+
+def _damaged(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = bytes
+    return connection
+
+
+def _save(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Report]:
+    reports = []
+    new.execute("BEGIN IMMEDIATE")
+    for kept in _sessions(old):
+        id = kept.head.session_id
+        found = reading.stretch(old, kept, 1, kept.head.entries)
+        lines = filled(found.lines, found.lost)
+        number = make(new, id)
+        new.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?)", [row_of(number, seq, line) for seq, line in enumerate(lines, 1)]
+        )
+        save(new, number, folded(id, lines))
+        new.execute(
+            "UPDATE sessions SET name = ?, forked_from = ?, expired_at = ? WHERE number = ?",
+            (kept.head.name, kept.head.forked_from, "" if kept.is_expired else None, number),
+        )
+        if not kept.is_expired:
+            reports.append(report(id, kept.head.entries, found.lost))
+    new.execute("COMMIT")
+    return reports
+
+
+def _sessions(old: sqlite3.Connection) -> list[Kept]:
+    """The sessions that can be listed; then those whose entries are there, and which are not."""
+    listed: dict[int, Kept] = {}
+    for order in ("number", "number DESC"):
+        try:
+            cursor = old.execute(f"{reading.HEAD} NOT INDEXED ORDER BY {order}")
+            while (row := cursor.fetchone()) is not None:
+                kept = reading.kept_of(row)
+                listed.setdefault(kept.number, kept)
+        except sqlite3.DatabaseError:
+            continue  # from the other end as far as that goes
+    ends = _ends(old)
+    for number, last in ends.items():
+        if number not in listed:
+            head = Head(session_id=f"recovered-{number}", entries=last)
+            listed[number] = Kept(number, head, False, 0, 0)
+        elif last > listed[number].head.entries:
+            listed[number].head.entries = last
+    return _distinct(listed)
+
+
+def _distinct(listed: dict[int, Kept]) -> list[Kept]:
+    ids: set[str] = set()
+    names: set[str] = set()
+    for number in sorted(listed):
+        head = listed[number].head
+        if not head.session_id or head.session_id in ids:
+            head.session_id = f"recovered-{number}"
+        if head.name in names:
+            head.name = None
+        ids.add(head.session_id)
+        names.update([head.name] if head.name else [])
+    return [listed[number] for number in sorted(listed)]
+
+
+def _ends(old: sqlite3.Connection) -> dict[int, int]:
+    """The last number of each session that has entries, as far as the places of entries can be read."""
+    ends: dict[int, int] = {}
+    for sign, order in ((">", "ASC"), ("<", "DESC")):
+        place = -1 if sign == ">" else 1 << 62
+        while True:
+            try:
+                row = old.execute(
+                    f"SELECT place FROM entries WHERE place {sign} ? ORDER BY place {order} LIMIT 1", (place,)
+                ).fetchone()
+                if row is None:
+                    break
+                number, seq = divmod(row[0], SPAN)
+                if sign == ">":
+                    last = old.execute("SELECT max(place) FROM entries WHERE place < ?", ((number + 1) * SPAN,))
+                    seq = last.fetchone()[0] % SPAN
+                ends[number] = max(seq, ends.get(number, 0))
+                place = (number + 1) * SPAN - 1 if sign == ">" else number * SPAN
+            except sqlite3.DatabaseError:
+                break
+    return ends
+
+
+def _remove(path: str) -> None:
+    for end in ("", *_BESIDE):
+        try:
+            os.unlink(path + end)
+        except FileNotFoundError:
+            pass
+
+
+def _free(path: str) -> str:
+    number = 1
+    while os.path.exists(f"{path}-{number}"):
+        number += 1
+    return f"{path}-{number}"

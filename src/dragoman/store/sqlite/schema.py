@@ -1,0 +1,197 @@
+"""The file: its tables, its version, and how an older one becomes a newer one.
+
+Gives connections to a file that has the version of this program. A new file is made by the same steps that bring an
+old one up to date, so every step is used every day. An old file is copied before it is changed; a newer one is refused
+and not touched. Only its owner can read the file, and what SQLite puts beside it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from contextlib import closing
+from urllib.parse import quote
+
+from dragoman.errors import StoreFault
+from dragoman.store.sqlite.faults import fault
+
+# Says that a file is one of ours ("Drag").
+APPLICATION = 0x44726167
+
+# A step for each version: STEPS[0] makes version 1 out of an empty file.
+STEPS: tuple[str, ...] = (
+    """
+    CREATE TABLE sessions (
+      number      INTEGER PRIMARY KEY AUTOINCREMENT,
+      id          TEXT NOT NULL UNIQUE,
+      name        TEXT UNIQUE,
+      entries     INTEGER NOT NULL DEFAULT 0,
+      size        INTEGER NOT NULL DEFAULT 0,
+      turns       INTEGER NOT NULL DEFAULT 0,
+      created_at  TEXT NOT NULL DEFAULT '',
+      updated_at  TEXT NOT NULL DEFAULT '',
+      title       TEXT,
+      prompted    TEXT,
+      agent       TEXT,
+      cwd         TEXT,
+      forked_from TEXT,
+      touched     INTEGER NOT NULL DEFAULT 0,
+      expired_at  TEXT
+    );
+    CREATE TABLE entries (
+      place INTEGER PRIMARY KEY,
+      entry TEXT NOT NULL,
+      sum   INTEGER NOT NULL
+    );
+    """,
+    """
+    ALTER TABLE sessions ADD COLUMN scanned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE passages (
+      id      INTEGER PRIMARY KEY,
+      session INTEGER NOT NULL,
+      first   INTEGER NOT NULL,
+      role    TEXT NOT NULL,
+      text    TEXT NOT NULL
+    );
+    CREATE INDEX passages_of ON passages (session, first);
+    CREATE VIRTUAL TABLE search USING fts5(
+      text, content='passages', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
+    CREATE TRIGGER passage_added AFTER INSERT ON passages BEGIN
+      INSERT INTO search(rowid, text) VALUES (new.id, new.text);
+    END;
+    CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
+      INSERT INTO search(search, rowid, text) VALUES ('delete', old.id, old.text);
+    END;
+    """,
+)
+
+VERSION = len(STEPS)
+
+# Where the entries of a session are: its number, shifted; no log grows longer than this.
+SPAN = 1 << 40
+
+# How long a process waits for another one that is writing. A commit takes milliseconds, also on slow disks; who takes
+# longer is stopped or stuck, and people want to hear of it. Seconds.
+BUSY_PATIENCE = 10.0
+
+# A write-ahead file that grew larger, under a long read say, is cut to this when it can be. Bytes.
+_WAL_LIMIT = 64 * 1024 * 1024
+
+_SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
+
+
+def connect(path: str, durability: str = "full", *, patience: float = BUSY_PATIENCE) -> sqlite3.Connection:
+    """A connection to a file whose version is right; StoreFault when it cannot be had."""
+    try:
+        connection = _plain(path, patience)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except (sqlite3.Error, OSError) as error:
+        raise fault(error, path) from error
+
+
+def prepare(path: str, *, patience: float = BUSY_PATIENCE) -> None:
+    """Make the file, or bring it up to date; StoreFault when it is newer, not ours, damaged or cannot be written."""
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        _make_private(path)
+        with closing(_plain(path, patience)) as connection:
+            version = _version(connection, path)
+            if version < VERSION:
+                _migrate(connection, path, patience)
+    except (sqlite3.Error, OSError) as error:
+        raise fault(error, path) from error
+
+
+def hold(path: str, *, alone: bool = False) -> int:
+    """Say that this process uses the file; `alone` when nobody else may. Gives a descriptor to close."""
+    fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        whom = "other programs use it; end them" if alone else "it is being repaired; wait for that"
+        raise StoreFault("locked", f"{path} cannot be used now: {whom}, then try again") from None
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _plain(path: str, patience: float) -> sqlite3.Connection:
+    uri = f"file:{quote(os.path.abspath(path))}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection.text_factory = bytes
+    return connection
+
+
+def _make_private(path: str) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(fd).st_mode & 0o077:
+            os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+
+
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    if not is_empty and application != APPLICATION:
+        raise StoreFault("unusable", f"{path} is a database of another program; choose another file")
+    if version > VERSION:
+        raise StoreFault(
+            "newer", f"{path} was written by a newer Dragoman (format {version}, this one knows {VERSION}); update it"
+        )
+    return version
+
+
+def _migrate(connection: sqlite3.Connection, path: str, patience: float) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection, path)  # another process may have been faster
+        if version < VERSION:
+            if version > 0:
+                _back_up(path, f"{path}.format-{version}", patience)
+            for step in STEPS[version:]:
+                for statement in _statements(step):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _back_up(path: str, to: str, patience: float) -> None:
+    """A copy of what is committed; whoever is migrating holds the lock, so nothing changes meanwhile."""
+    fd = os.open(to, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.close(fd)
+    with closing(_plain(path, patience)) as source, closing(sqlite3.connect(to)) as copy:
+        source.backup(copy)
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a script; a trigger has semicolons inside."""
+    found: list[str] = []
+    part = ""
+    for piece in script.split(";")[:-1]:
+        part += piece + ";"
+        if sqlite3.complete_statement(part):
+            found.append(part.strip())
+            part = ""
+    return found

@@ -1,0 +1,226 @@
+"""The store in a file: the contract, put together from the writer, the reader and the index.
+
+Writes go to the writer's thread, reads to a thread and a connection of their own, so neither blocks the loop nor the
+other. A file that cannot be used is said when the store is opened. Above are the roles and the commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman.errors import ProtocolError
+from dragoman.schema.base import encode
+from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
+from dragoman.store.credentials import Vault
+from dragoman.store.query import terms
+from dragoman.store.sqlite import changes, index, reading
+from dragoman.store.sqlite.faults import corrupted, fault, is_damage
+from dragoman.store.sqlite.log import Append
+from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, hold, prepare
+from dragoman.store.sqlite.writer import Writer, closed
+from dragoman.store.summary import checked_name, expired, found
+
+T = TypeVar("T")
+
+_entry = msgspec.json.Decoder(Entry)
+
+
+class SqliteStore:
+    """Logs in one SQLite file; credentials in another beside it. Made by `SqliteStore.open(path)`."""
+
+    def __init__(self, path: str, *, durability: str = "full", patience: float = BUSY_PATIENCE) -> None:
+        """`durability`: "full" survives a power cut, "normal" may lose the last moments then, "off" promises nothing.
+
+        `patience` is how long a call waits for another process that is writing. Blocks for a moment; raises StoreFault.
+        """
+        self.path = os.path.abspath(path)
+        self._vault = Vault(f"{self.path}.credentials")
+        self._closed = False
+        prepare(self.path, patience=patience)
+        try:
+            self._hold = hold(self.path)
+        except OSError as error:
+            raise fault(error, self.path) from error
+        try:
+            self._connection = connect(self.path, durability, patience=patience)
+            self._connection.execute("PRAGMA query_only = ON")
+            self._writer = Writer(
+                lambda: connect(self.path, durability, patience=patience), self.path, changes.index_some
+            )
+        except BaseException:
+            os.close(self._hold)
+            raise
+        self._readers = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store-reader")
+
+    @classmethod
+    async def open(cls, path: str, *, durability: str = "full", patience: float = BUSY_PATIENCE) -> SqliteStore:
+        """Open a file, or make it, without blocking the loop."""
+        return await asyncio.to_thread(cls, path, durability=durability, patience=patience)
+
+    # --- the log ----------------------------------------------------------------------------------------------
+
+    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+        """Add drafts to a log; they are on the disk when this returns."""
+        texts = [_line(draft) for draft in drafts]
+        if not texts:
+            self._check_open()
+            return []
+        seq = await self._writer.put(Append(session_id, [(draft.kind, draft.time) for draft in drafts], texts))
+        return [
+            Entry(seq=number, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
+            for number, draft in enumerate(drafts, seq)
+        ]
+
+    async def read(
+        self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
+    ) -> list[Entry]:
+        """The entries above `after`."""
+
+        def entries(connection: sqlite3.Connection) -> list[Entry]:
+            return [*map(_entry.decode, _lines(connection, session_id, after, limit, intact))]
+
+        return await self._read(entries, session_id)
+
+    async def lines(
+        self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
+    ) -> list[bytes]:
+        """The entries above `after`, as JSON."""
+        return await self._read(lambda connection: _lines(connection, session_id, after, limit, intact), session_id)
+
+    # --- the list ---------------------------------------------------------------------------------------------
+
+    async def sessions(self) -> list[Summary]:
+        """All logs, the one that changed last first."""
+        kept = await self._read(reading.known)
+        return [one.head.summary for one in kept if not one.is_expired]
+
+    async def find(self, name: str) -> Summary:
+        """The session somebody means."""
+        kept = await self._read(reading.known)
+        if any(one.is_expired and one.head.session_id == name for one in kept):
+            raise expired(name)
+        return found(name, [one.head.summary for one in kept if not one.is_expired])
+
+    async def rename(self, session_id: str, name: str | None) -> Summary:
+        """Give a session a name, or take it away."""
+        wanted = None if name is None else checked_name(name)
+        return await self._write(lambda connection: changes.rename(connection, session_id, wanted))
+
+    async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
+        """Make a log that begins like another."""
+        summary = await self._write(lambda connection: changes.fork(connection, session_id, new_id, upto))
+        await asyncio.to_thread(self._vault.copy, session_id, new_id)
+        return summary
+
+    async def delete(self, session_id: str) -> bool:
+        """Forget a log, its name and its credentials."""
+        self._check_open()
+        await self._vaulted(self._vault.forget, [session_id])
+        return await self._write(lambda connection: changes.delete(connection, session_id))
+
+    async def expire(self, retention: Retention, now: str) -> list[str]:
+        """Take away what need not be kept."""
+        gone = await self._write(lambda connection: changes.expire(connection, retention, now))
+        await self._vaulted(self._vault.forget, gone)
+        return gone
+
+    # --- searching --------------------------------------------------------------------------------------------
+
+    async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
+        """The passages that hold all words; what was logged up to now is looked at first."""
+        self._check_open()
+        terms(query)
+        try:
+            while await self._write(index.behind):
+                pass
+            return await self._read(lambda connection: index.search(connection, query, limit, session_id))
+        except ProtocolError as error:
+            if getattr(error, "why", "") != "damaged":
+                raise
+        await self._write(index.renew)
+        while await self._write(index.behind):
+            pass
+        return await self._read(lambda connection: index.search(connection, query, limit, session_id))
+
+    # --- damage -----------------------------------------------------------------------------------------------
+
+    async def verify(self, session_id: str) -> Report:
+        """Look at every entry of a log."""
+        return await self._read(lambda connection: changes.examine(connection, session_id), session_id)
+
+    async def repair(self, session_id: str) -> Report:
+        """Replace what was lost; a file that SQLite cannot write any more needs `rebuild`."""
+        return await self._write(lambda connection: changes.repair(connection, session_id))
+
+    # --- credentials ------------------------------------------------------------------------------------------
+
+    async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
+        """Keep what must not stand in the log, in a file of its own."""
+        self._check_open()
+        await self._vaulted(self._vault.keep, session_id, msgspec.json.decode(encode(dict(credentials))))
+
+    async def credentials(self, session_id: str) -> dict[str, Any]:
+        """What was kept so."""
+        self._check_open()
+        return await self._vaulted(self._vault.read, session_id)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Keep all that was given, then let go of the file."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._writer.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        self._connection.close()
+        os.close(self._hold)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed()
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        result: T = await self._writer.put(work)
+        return result
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T], session_id: str | None = None) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work, session_id)
+
+    def _snapshot(self, work: Callable[[sqlite3.Connection], T], session_id: str | None) -> T:
+        """Read everything as it is at one moment."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if session_id is not None and is_damage(error):
+                raise corrupted(session_id, []) from error
+            raise fault(error, self.path) from error
+
+    async def _vaulted(self, call: Callable[..., T], *args: Any) -> T:
+        try:
+            return await asyncio.to_thread(call, *args)
+        except OSError as error:
+            raise fault(error, self._vault.path) from error
+
+
+def _line(draft: Draft) -> bytes:
+    text = encode(draft)
+    # Ready-made JSON in a body may be spread over lines; an entry is one.
+    return text if b"\n" not in text else encode(msgspec.json.decode(text))
+
+
+def _lines(connection: sqlite3.Connection, session_id: str, after: int, limit: int | None, intact: bool) -> list[bytes]:
+    return reading.lines(connection, reading.find(connection, session_id), after, limit, intact=intact)

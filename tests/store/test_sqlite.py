@@ -1,0 +1,135 @@
+"""The SQLite store keeps the contract, in a file that only its owner can read, and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.store.contract import Draft
+from dragoman.store.sqlite import SqliteStore
+from dragoman.testing import check_store
+
+
+def draft(number: int, kind: str = "update") -> Draft:
+    return Draft(kind=kind, actor="agent", time=f"2026-01-01T00:00:{number % 60:02}Z", body={"n": number})
+
+
+def test_the_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
+    made = 0
+
+    async def make() -> SqliteStore:
+        nonlocal made
+        made += 1
+        return await SqliteStore.open(str(tmp_path / f"{made}.db"), durability="off")
+
+    asyncio.run(check_store(make))
+
+
+@pytest.mark.parametrize("durability", ["full", "normal", "off"])
+def test_what_was_kept_is_there_after_a_restart(tmp_path: Path, durability: str) -> None:
+    path = str(tmp_path / "state" / "sessions.db")
+
+    async def write() -> None:
+        store = await SqliteStore.open(path, durability=durability)
+        await asyncio.gather(*(store.append(f"s{n % 3}", [draft(n), draft(n)]) for n in range(300)))
+        last = asyncio.ensure_future(store.append("s0", [draft(7)]))
+        await asyncio.sleep(0)
+        await store.close()  # keeps what was given, whether or not anybody waits
+        assert (await last)[0].seq == 201
+
+    async def read() -> None:
+        store = await SqliteStore.open(path)
+        for session in range(3):
+            entries = await store.read(f"s{session}")
+            assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+            expected = [n for n in range(300) if n % 3 == session for _ in range(2)] + [7] * (session == 0)
+            assert [entry.body["n"] for entry in entries] == expected
+        await store.close()
+
+    asyncio.run(write())
+    asyncio.run(read())
+
+
+def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    path = str(folder / "sessions.db")
+
+    async def main() -> None:
+        before = os.umask(0)
+        try:
+            store = await SqliteStore.open(path)
+            await store.append("one", [draft(1)])
+            await store.keep_credentials("one", {"token": "s3cret"})
+            names = sorted(file.name for file in folder.iterdir())
+            assert [name for name in names if name.startswith("sessions.db")] == names
+            assert {"sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.db.credentials"} <= set(names)
+            assert {name: oct((folder / name).stat().st_mode & 0o777) for name in names} == dict.fromkeys(
+                names, "0o600"
+            )
+            assert folder.stat().st_mode & 0o777 == 0o700
+            await store.close()
+        finally:
+            os.umask(before)
+
+    asyncio.run(main())
+    assert b"s3cret" not in Path(path).read_bytes()
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    path.touch(0o644)
+    store = SqliteStore(str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    asyncio.run(store.close())
+
+
+def test_a_cancelled_append_is_kept_or_not_but_nothing_else_suffers(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "s.db"))
+        waiting = asyncio.ensure_future(store.append("one", [draft(1)]))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        entries = await store.append("one", [draft(2)])
+        assert entries[0].seq == 2
+        assert [entry.body["n"] for entry in await store.read("one")] == [1, 2]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_an_entry_is_one_line_whatever_its_body_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "s.db"))
+        body = msgspec.Raw(b'{\n "a": "x\\ny\\u0000"\n}')
+        await store.append("one", [Draft(kind="update", actor="a", time="t", body=body), draft(2)])
+        lone = Draft(kind="update", actor="a", time="t", body={"text": "cut \ud83d"})
+        await store.append("one", [lone])
+        lines = await store.lines("one")
+        assert len(lines) == 3
+        assert not any(b"\n" in line for line in lines)
+        first, _, third = await store.read("one")
+        assert first.body == {"a": "x\ny\x00"}
+        assert third.body == {"text": "cut \ufffd"}
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_the_loop_goes_on_while_a_long_log_is_read(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+        await store.append("one", [draft(n) for n in range(20_000)])
+        reading = asyncio.ensure_future(store.read("one"))
+        passes = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            passes += 1
+        assert len(await reading) == 20_000
+        assert passes > 10
+        await store.close()
+
+    asyncio.run(main())
