@@ -23,9 +23,9 @@ def test_on_a_terminal_it_talks_until_an_empty_line(tmp_path: Path) -> None:
         assert "This is everything" in terminal.text
         assert all(f"/{command.name}" in terminal.text for command in COMMANDS)
         terminal.type("hello there\n")
-        terminal.await_text("> hello there\n\n`/help`")
+        terminal.await_text("│ hello there\n\n/help")
         terminal.type("/read notes.txt\n")
-        terminal.await_text("`notes.txt` has 2 lines.")
+        terminal.await_text("notes.txt has 2 lines.")
         terminal.type("\n")
         assert terminal.end() == 0
 

@@ -209,7 +209,7 @@ def test_one_yes_covers_the_question_and_the_writing(tmp_path: Path) -> None:
         assert (tmp_path / "a.txt").read_text() == "the new text\n"
         assert terminal.text.count("y/s/w/a/n? ") == 1
         assert "wants to write" not in terminal.text
-        assert "Changed `a.txt`." in terminal.text
+        assert "Changed a.txt." in terminal.text
 
 
 def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:

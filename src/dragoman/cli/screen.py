@@ -1,11 +1,12 @@
-"""A turn on a terminal: text as it comes, thoughts dimmed, tool calls with their status, plans as checklists.
+"""A turn on a terminal: Markdown as it comes, thoughts dimmed, tool calls with their status, plans as checklists.
 
 Takes updates, writes sheets; one row of a table for each kind of update. What a peer says goes through the sheets,
-which let nothing act. Above are run and demo; knows nothing of connections.
+which let nothing act. Above are run, chat and demo; knows nothing of connections.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from msgspec import UNSET
 
 from dragoman import Conversation
 from dragoman.cli.changes import changed, shortened
+from dragoman.cli.markdown import Markdown
 from dragoman.cli.terminal import Line, Sheet, Terminal, single
 from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock
@@ -34,6 +36,9 @@ from dragoman.session.toolcall import FINAL, ToolCall
 
 # Lines shown of what a tool found, of a change, and of what a command printed (its end).
 RESULT, CHANGE, PRINTED = 8, 40, 16
+
+# A word is kept back until it is whole, so that it can begin a line; not longer than an eye would notice. Seconds.
+WHOLE_WORD = 0.1
 
 # How a status looks: a sign and a style.
 _SIGNS = {
@@ -63,6 +68,7 @@ class Screen:
         output_of: Callable[[str], str] = lambda _: "",
         known: Container[tuple[str, str]] = (),
         verbose: bool = False,
+        discreet: bool = False,
     ) -> None:
         self._answer = terminal.answer
         self._aside = terminal.aside
@@ -70,9 +76,16 @@ class Screen:
         self._output_of = output_of
         self._known = known
         self._verbose = verbose
+        self._discreet = discreet  # somebody else shows mode, title and usage
+        self._texts = {
+            "message": Markdown(self._answer.pieces, lambda: self._answer.width),
+            "thought": Markdown(self._aside.pieces, lambda: self._aside.width, "dim"),
+        }
+        self._resting: asyncio.TimerHandle | None = None
         self._section: dict[Sheet, str] = {}
         self._statuses: dict[str, str] = {}
         self._plan: list[tuple[str, str]] = []
+        self._calls: list[str] = []  # those whose lines stand together at the end
 
     def show(self, update: Any) -> None:
         """One update."""
@@ -89,20 +102,38 @@ class Screen:
         self._section.clear()
         self._statuses.clear()
         self._plan = []
+        self._calls = []
 
     # --- text -------------------------------------------------------------------------------------------------
 
     def _say(self, update: AgentMessageChunk) -> None:
         if isinstance(update.content, TextContent):
-            self._enter(self._answer, "message")
-            self._answer.say(update.content.text)
+            self._flow(self._answer, "message", update.content.text)
         else:
             self._note(describe(update.content))
 
     def _think(self, update: AgentThoughtChunk) -> None:
         if isinstance(update.content, TextContent):
-            self._enter(self._aside, "thought")
-            self._aside.say(update.content.text, "dim")
+            self._flow(self._aside, "thought", update.content.text)
+
+    def _flow(self, sheet: Sheet, section: str, text: str) -> None:
+        """Text as it streams in: as Markdown where there is ink for it, else as it is."""
+        if not text:
+            return  # some agents send empty chunks that carry only _meta (peers.md 35)
+        self._enter(sheet, section)
+        if not sheet.has_ink:
+            sheet.say(text, "dim" if section == "thought" else "")
+            return
+        flowing = self._texts[section]
+        flowing.feed(text)
+        sheet.unsettled = flowing.settle
+        if self._resting is None:
+            self._resting = asyncio.get_running_loop().call_later(WHOLE_WORD, self._rest)
+
+    def _rest(self) -> None:
+        self._resting = None
+        for text in self._texts.values():
+            text.rest()
 
     def _echo(self, update: UserMessageChunk) -> None:
         if self._verbose:
@@ -117,13 +148,16 @@ class Screen:
         if call.status == before:
             return
         self._statuses[call.tool_call_id] = call.status
-        key = ("tool", call.tool_call_id)
         # Where a line cannot be drawn over, the beginning and the end of a call must do.
-        if before is None or call.status in FINAL or self._aside.continues(key):
+        stands = self._aside.continues("calls") and call.tool_call_id in self._calls
+        if before is None or call.status in FINAL or stands:
             self._enter(self._aside, "work")
-            sign, style = _SIGNS.get(call.status, ("·", "dim"))
-            kind = f" ({call.status})" if call.status in ("denied", "cancelled") else ""
-            self._aside.block(key, [Line(f"{sign} {call.title or call.name or call.tool_call_id}{kind}", style)])
+            together = self._calls if self._aside.continues("calls") else []
+            if call.status in FINAL or call.tool_call_id not in together:
+                # What it found stands below, so it goes to the end.
+                together = [*(id for id in together if id != call.tool_call_id), call.tool_call_id]
+            self._calls = together
+            self._aside.block("calls", [_headline(self._conversation.tool_calls[id]) for id in together])
         if call.status in FINAL:
             self._aside.lines(Line(f"    {line.text}", line.style) for line in self._results(call))
 
@@ -169,6 +203,8 @@ class Screen:
             self._note(f"the session is called {single(update.title)!r} now")
 
     def _usage(self, update: UsageUpdate) -> None:
+        if self._discreet:
+            return
         cost = f", {update.cost.amount:g} {single(update.cost.currency)}" if update.cost else ""
         self._note(f"{update.used} of {update.size} tokens of the context used{cost}")
 
@@ -204,6 +240,13 @@ class Screen:
         UsageUpdate: _usage,
         Notice: _notice,
     }
+
+
+def _headline(call: ToolCall) -> Line:
+    """A tool call in one line."""
+    sign, style = _SIGNS.get(call.status, ("·", "dim"))
+    kind = f" ({call.status})" if call.status in ("denied", "cancelled") else ""
+    return Line(f"{sign} {call.title or call.name or call.tool_call_id}{kind}", style)
 
 
 def describe(block: Any) -> str:

@@ -95,6 +95,7 @@ class Sheet:
         self._stream = stream
         self._at_start = True
         self._is_empty = True
+        self._is_blank = False
         self._block: tuple[object, int, int] | None = None
         self._has_footer = False
         self.unsettled: Callable[[], None] | None = None  # shows what somebody keeps back, before a new line begins
@@ -188,9 +189,9 @@ class Sheet:
             self._put("\n", ends=True)
 
     def gap(self) -> None:
-        """Leave an empty line, but not at the top."""
+        """Leave an empty line, but not at the top, and not below another one."""
         self.fresh()
-        if not self._is_empty:
+        if not self._is_empty and not self._is_blank:
             self._put("\n", ends=True)
 
     def _wrapped(self, text: str) -> Iterable[str]:
@@ -216,6 +217,7 @@ class Sheet:
         self.unfoot()
         self._stream.write(text)
         self._stream.flush()
+        self._is_blank = text.endswith("\n\n") or (text == "\n" and self._at_start)
         self._at_start = ends
         self._is_empty = False
         self._block = None
