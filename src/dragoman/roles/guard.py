@@ -183,7 +183,8 @@ class Guard:
         """Nothing is guarded any more: what was granted for sessions is forgotten."""
         await self._journal.flush()
         if self._grants is not None:
-            await asyncio.to_thread(self._grants.end_run, self.run)
+            with suppress(ConfigFault):  # they are of this run alone, and expire
+                await asyncio.to_thread(self._grants.end_run, self.run)
         self._kept.clear()
         self._once.clear()
 
