@@ -21,7 +21,9 @@ class Action(NamedTuple):
 
 
 ACTIONS: dict[str, Action] = {
-    "run": Action("inspect_run", "run [--out FILE] -- CMD...", "start an agent for a client and record all that passes"),
+    "run": Action(
+        "inspect_run", "run [--out FILE] -- CMD...", "start an agent for a client and record all that passes"
+    ),
     "show": Action("inspect_show", "show FILE", "what happened, as a timeline or a tree; filter and search"),
     "tail": Action("inspect_show", "tail [-f] FILE", "the end of it, and what follows"),
     "stats": Action("inspect_stats", "stats FILE", "counts, sizes and latencies by method; turns"),

@@ -6,6 +6,7 @@ A table of methods and of update kinds; what is not listed shows its first plain
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from dragoman.wire.envelope import WireError
 # One line on any screen; the whole message is always one step away. Characters.
 LONGEST = 240
 
+_SPACES = re.compile(r"\s+")
 _PLAIN = (str, int, float, bool)
 
 
@@ -48,7 +50,7 @@ def trace_of(params: Any) -> tuple[str, str]:
 
 def short(text: str) -> str:
     """At most one screen line of it."""
-    text = " ".join(text.split())
+    text = _SPACES.sub(" ", text)  # one at either end stays: chunks are put together later
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -92,7 +92,7 @@ class Reader:
         self.lost = 0  # bytes that passed unrecorded
         self.lines = 0
         self._understood = False
-        self._unit: float = _SECOND
+        self.unit: int = _SECOND  # microseconds in one of the file's times
         self._guess = Guess()
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Recorded]:
@@ -134,7 +134,7 @@ class Reader:
             self.troubles.append(Trouble(line, why))
 
     def _open(self, number: int, content: bytes, said: _Line) -> None:
-        self._unit = 1
+        self.unit = 1
         self._understood = True
         if said.format > FORMAT:
             self.trouble(
@@ -158,7 +158,7 @@ class Reader:
         if way is None:
             self.trouble(number, f"the direction {word[:40]!r} is not known here; skipped")
             return None
-        t = None if said.t is None else round(said.t * self._unit)
+        t = None if said.t is None else round(said.t * self.unit)
         if way in (NOTE, GAP, END):
             self._aside(way, said)
             return None
