@@ -1,0 +1,119 @@
+"""`dragoman inspect export`: a copy of a recording without secrets, as a recording again or as one HTML page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from dragoman.cli.arguments import Parser
+from dragoman.cli.inspect_file import DIALECTS, tell
+from dragoman.inspect.event import Event
+from dragoman.inspect.observer import Observer
+from dragoman.inspect.opening import lines_of, opened
+from dragoman.inspect.reading import NotRecorded, Reader
+from dragoman.inspect.recording import Header, frame_line, header_line
+from dragoman.inspect.redaction import Cleaner
+
+EPILOG = """\
+What MCP servers are given in env and headers, credentials, and everything that looks like a key or a token is replaced
+by [redacted], also where it is repeated. Read the copy before you hand it on all the same: only you know what else is
+private. --keep-secrets leaves everything in.
+
+--html makes one page that needs nothing else and loads nothing: the messages as arrows between client and agent, turns
+and tool calls around them, search, filters, the whole JSON of each. --with adds the recording from behind a proxy.
+
+exit codes: 0, 1 when a file cannot be read or written, 2 for wrong usage.
+
+examples:
+  dragoman inspect export talk.ndjson > share.ndjson
+  dragoman inspect export talk.ndjson --html --out talk.html
+  dragoman inspect export client-side.ndjson --with agent-side.ndjson --html --out both.html"""
+
+
+def main(name: str, arguments: list[str]) -> int:
+    """Read the arguments, then write the copy."""
+    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "A copy to hand on.", EPILOG)
+    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument("--html", action="store_true", help="as one HTML page")
+    parser.add_argument("--with", dest="behind", metavar="FILE", help="html: the recording from behind the proxy")
+    parser.add_argument("--out", metavar="FILE", help="where to write (standard output)")
+    parser.add_argument("--title", metavar="TEXT", help="html: what stands above it")
+    parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
+    parser.add_argument("--keep-secrets", action="store_true", help="leave everything in")
+    options, _ = parser.read(arguments)
+    paths = [options.file, *([options.behind] if options.behind else [])]
+    if "-" in paths:
+        parser.error("a recording is read twice here; name a file, not standard input")
+    if options.behind and not options.html:
+        parser.error("--with goes with --html")
+    cleaner = None if options.keep_secrets else learned(paths)
+    if options.html:
+        from dragoman.inspect.page import page
+
+        hops = [observed(path, cleaner, options.dialect) for path in paths]
+        _write(options.out, [page(hops, options.title or os.path.basename(options.file)).encode()])
+    else:
+        _write(options.out, copied(options.file, cleaner))
+    return 0
+
+
+def learned(paths: list[str]) -> Cleaner:
+    """The first pass: which values are secrets."""
+    cleaner = Cleaner()
+    for path in paths:
+        reader = Reader()
+        with opened(path) as file:
+            for recorded in reader.read(lines_of(file, reader)):
+                cleaner.learn(recorded)
+    return cleaner
+
+
+def copied(path: str, cleaner: Cleaner | None) -> Iterator[bytes]:
+    """The lines of the copy."""
+    reader = Reader()
+    has_header = False
+    with opened(path) as file:
+        for recorded in reader.read(lines_of(file, reader)):
+            if not has_header:
+                has_header = True
+                yield header_line(_header(reader, cleaner))
+            clean = cleaner.redact(recorded) if cleaner is not None else recorded
+            yield frame_line(clean.t or 0, clean.way, clean.data, clean.eol, clean.cut)
+    if not has_header:
+        yield header_line(_header(reader, cleaner))
+    tell(path, reader)
+
+
+def observed(path: str, cleaner: Cleaner | None, dialect: str) -> tuple[Header, list[Event]]:
+    """All events of a recording, without secrets."""
+    reader, observer = Reader(), Observer(dialect)
+    with opened(path) as file:
+        lines = reader.read(lines_of(file, reader))
+        events = [observer.observe(cleaner.redact(each) if cleaner is not None else each) for each in lines]
+    tell(path, reader)
+    return _header(reader, cleaner), events
+
+
+def _header(reader: Reader, cleaner: Cleaner | None) -> Header:
+    header = reader.header
+    header.format = 1
+    return header if cleaner is None else cleaner.header(header)
+
+
+def _write(path: str | None, parts: Iterator[bytes] | list[bytes]) -> None:
+    if path is None:
+        for part in parts:
+            sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with open(path, "wb", opener=_private) as file:
+            for part in parts:
+                file.write(part)
+    except OSError as error:
+        raise NotRecorded(f"cannot write {path}: {error.strerror}; choose another file with --out") from None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,130 @@
+"""One self-contained HTML page that shows a recording as a sequence of messages between lifelines.
+
+Takes the events of one recording, or of two that belong to one conversation (before and behind a proxy), and gives the
+text of the page. Everything of a peer's goes into one block of JSON that cannot end its element; the script writes it
+with textContent alone, and the page's own policy lets no other script run and nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from dragoman.inspect.event import Event, ToolCall
+from dragoman.inspect.recording import Header
+
+_WAYS = {"c2a": 0, "a2c": 1, "err": 2}
+
+# What the page shows of one message; the recording itself has the rest. Characters.
+SHOWN = 64 * 1024
+
+
+def page(hops: Sequence[tuple[Header, list[Event]]], title: str) -> str:
+    """The page of one recording, or of the two sides of a proxy, the client's first."""
+    data = encoded(facts(hops, title))
+    style, script = _part("style.css"), _part("script.js")
+    policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
+    parts = {"POLICY": policy, "TITLE": escape(title), "STYLE": style, "DATA": data, "SCRIPT": script}
+    head, *rest = _part("template.html").split("{{")
+    return head + "".join(parts[name] + after for name, after in (piece.split("}}", 1) for piece in rest))
+
+
+def encoded(value: Any) -> str:
+    """JSON that is safe inside a script element: no less-than sign, no line separators of JavaScript."""
+    text = msgspec.json.encode(value).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def facts(hops: Sequence[tuple[Header, list[Event]]], title: str) -> dict[str, Any]:
+    """All that the page shows."""
+    first = hops[0][0]
+    placed = [
+        (_moment(header, event, first), hop, event) for hop, (header, events) in enumerate(hops) for event in events
+    ]
+    if len(hops) > 1:
+        placed.sort(key=lambda each: each[0])
+    row_of = {(hop, event.line): row for row, (_, hop, event) in enumerate(placed)}
+    answers = {(hop, event.asked.line): row for row, (_, hop, event) in enumerate(placed) if event.asked is not None}
+    calls: dict[int, tuple[int, ToolCall]] = {}
+    order: dict[int, int] = {}  # of turns and tool calls: where they stand in their list
+    turns: dict[int, dict[str, Any]] = {}
+    sessions: dict[str, int] = {}
+    rows = []
+    for row, (t, hop, event) in enumerate(placed):
+        if event.call is not None:
+            order.setdefault(id(event.call), len(calls))
+            calls.setdefault(id(event.call), (hop, event.call))
+        if event.turn is not None:
+            order.setdefault(id(event.turn), len(turns))
+            turn = turns.setdefault(
+                id(event.turn),
+                {"n": event.turn.number, "prompt": event.turn.prompt, "stop": event.turn.stop, "first": row, "hop": hop,
+                 "took": event.turn.duration, "session": event.turn.session, "calls": len(event.turn.calls)},
+            )  # fmt: skip
+            turn["last"] = row
+        partner = row_of.get((hop, event.asked.line)) if event.asked is not None else answers.get((hop, event.line))
+        rows.append(_row(event, t, hop, partner, order.get(id(event.turn), -1),
+                         order.get(id(event.call), -1),
+                         sessions.setdefault(event.session, len(sessions)) if event.session else -1))  # fmt: skip
+    return {
+        "title": title,
+        "command": " ".join(first.command),
+        "start": first.start,
+        "redacted": first.redacted,
+        "lines": ["Client", "Agent"] if len(hops) == 1 else ["Client", "Proxy", "Agent"],
+        "rows": rows,
+        "turns": list(turns.values()),
+        "calls": [_call(call, hop, row_of) for hop, call in calls.values()],
+        "sessions": list(sessions),
+    }
+
+
+def _moment(header: Header, event: Event, first: Header) -> int:
+    return (event.t or 0) + (header.epoch - first.epoch if header.epoch and first.epoch else 0)
+
+
+def _row(event: Event, t: int, hop: int, partner: int | None, turn: int, call: int, session: int) -> list[Any]:
+    data = event.recorded.data
+    raw = data[: SHOWN * 4].decode("utf-8", "replace")
+    if len(raw) > SHOWN:
+        raw = raw[:SHOWN] + "…"
+    return [
+        t if event.t is not None else None,
+        _WAYS.get(event.way, 2),
+        event.kind,
+        event.update or event.method or event.kind,
+        event.id,
+        session,
+        event.text,
+        event.latency,
+        partner,
+        turn,
+        call,
+        [[str(flaw), flaw.fatal] for flaw in event.flaws],
+        event.trace,
+        raw,
+        event.size,
+        hop,
+    ]
+
+
+def _call(call: ToolCall, hop: int, row_of: dict[tuple[int, int], int]) -> list[Any]:
+    took = call.end - call.start if call.end is not None and call.start is not None else None
+    return [call.title or call.id, call.kind, call.status, row_of.get((hop, call.first), 0),
+            row_of.get((hop, call.last), 0), took]  # fmt: skip
+
+
+def _part(name: str) -> str:
+    return files("dragoman.inspect.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()
