@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dragoman.errors import Kind as Kind
     from dragoman.errors import Overloaded as Overloaded
     from dragoman.errors import ProtocolError as ProtocolError
+    from dragoman.errors import SandboxUnavailable as SandboxUnavailable
     from dragoman.errors import StartFailed as StartFailed
     from dragoman.errors import TransportClosed as TransportClosed
     from dragoman.errors import WriteStalled as WriteStalled
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from dragoman.roles.lending import Lending as Lending
     from dragoman.roles.lending import Question as Question
     from dragoman.roles.option import Option as Option
+    from dragoman.roles.providers import Provider as Provider
     from dragoman.roles.proxy import Forward as Forward
     from dragoman.roles.proxy import Proxy as Proxy
     from dragoman.roles.recovery import Recovery as Recovery
     from dragoman.roles.recovery import Trouble as Trouble
+    from dragoman.roles.saying import Saying as Saying
     from dragoman.roles.sessions import Session as Session
     from dragoman.roles.signin import SignIn as SignIn
     from dragoman.roles.signin import in_this_terminal as in_this_terminal
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from dragoman.session.minutes import Minutes as Minutes
     from dragoman.session.place import Place as Place
     from dragoman.session.toolcall import ToolCall as ToolCall
+    from dragoman.transport.sandbox import Limits as Limits
+    from dragoman.transport.sandbox import Sandbox as Sandbox
 
 __version__ = "0.1.0"
 
@@ -55,16 +60,21 @@ _HOMES = {
     "Forward": "roles.proxy",
     "Kind": "errors",
     "Lending": "roles.lending",
+    "Limits": "transport.sandbox",
     "Message": "session.message",
     "Minutes": "session.minutes",
     "Option": "roles.option",
     "Overloaded": "errors",
     "Place": "session.place",
     "ProtocolError": "errors",
+    "Provider": "roles.providers",
     "Proxy": "roles.proxy",
     "Question": "roles.lending",
     "Recovery": "roles.recovery",
     "RemoteAgent": "roles.client",
+    "Sandbox": "transport.sandbox",
+    "SandboxUnavailable": "errors",
+    "Saying": "roles.saying",
     "Session": "roles.sessions",
     "SignIn": "roles.signin",
     "StartFailed": "errors",
@@ -90,16 +100,21 @@ __all__ = [
     "Forward",
     "Kind",
     "Lending",
+    "Limits",
     "Message",
     "Minutes",
     "Option",
     "Overloaded",
     "Place",
     "ProtocolError",
+    "Provider",
     "Proxy",
     "Question",
     "Recovery",
     "RemoteAgent",
+    "Sandbox",
+    "SandboxUnavailable",
+    "Saying",
     "Session",
     "SignIn",
     "StartFailed",

@@ -11,7 +11,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, connect
+from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable, connect
+from dragoman.cli import sandbox
 from dragoman.cli.arguments import Parser
 from dragoman.cli.leave import Leave
 from dragoman.cli.main import INTERRUPTED, USAGE
@@ -40,9 +41,12 @@ What an agent may do is decided by your policy, the project's, and the mode (doc
 the working directory is allowed; writing files and running commands is asked about on a terminal, refused without one,
 and allowed by --yes. One yes covers one thing: whoever allows the tool call is not asked again when the agent then
 writes that file or runs that command. An answer can also be remembered: for the session, in this folder, or always
-(`dragoman grants`). What a command does once it runs is not confined. `dragoman audit` tells what was decided and why.
+(`dragoman grants`). What a command does once it runs is not confined, unless there is a sandbox. `dragoman audit`
+tells what was decided and why.
 
 modes: {", ".join(MODES)}
+
+{sandbox.ABOUT}
 
 Ctrl-C asks the agent to stop; a second one ends everything.
 
@@ -52,12 +56,13 @@ exit codes:
   2  wrong usage, or a policy,     7  the agent did not start, or died
      grants or audit file that   130  ended by Ctrl-C
      cannot be used
-  3  the agent refused
+  3  the agent refused             8  the sandbox cannot be had here
 
 examples:
   dragoman run --prompt 'Hello!' -- dragoman agent everything
   dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything
   dragoman run --prompt 'What would you change?' --mode plan -- my-agent --acp
+{sandbox.EXAMPLES.format(name="run", rest="--prompt 'Fix it' -- my-agent")}
   git diff | dragoman run -- my-agent --acp > review.md"""
 
 
@@ -65,7 +70,8 @@ def main(arguments: list[str]) -> int:
     """Read the arguments, then run the prompt."""
     parser = Parser(
         "run",
-        "[--prompt TEXT] [--yes] [--mode MODE] [--policy FILE] [--dialect D] [--cwd DIR] [--verbose] -- CMD ARG...",
+        "[--prompt TEXT] [--yes] [--mode MODE] [--policy FILE] [--dialect D] [--cwd DIR] [--sandbox] [--verbose]"
+        " -- CMD ARG...",
         "Give an agent one prompt (or what comes on standard input) and show its work as it happens.",
         EPILOG,
     )
@@ -84,7 +90,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--cwd", metavar="DIR", default=".", help="where the agent works (here)")
     parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
+    sandbox.add(parser)
     options, command = parser.read_with_agent(arguments)
+    options.sandbox = sandbox.chosen(parser, options)
     if not os.path.isdir(options.cwd):
         parser.error(f"--cwd: there is no folder {options.cwd}")
     if options.prompt is None:
@@ -114,6 +122,7 @@ async def converse(command: list[str], options: argparse.Namespace) -> int:
         places=places(),
         policy=options.policy,
         mode=options.mode,
+        sandboxed=options.sandbox is not None,
     )
 
     def told(words: str) -> None:
@@ -143,6 +152,7 @@ async def converse(command: list[str], options: argparse.Namespace) -> int:
             lend=leave.lending,
             report=told,
             stderr=wrote,
+            sandbox=options.sandbox,
         ) as agent:
             leave.attend(agent, command[0])
             session = await agent.open(cwd)
@@ -171,6 +181,8 @@ def ended(reason: str, terminal: Terminal) -> int:
 def failed(error: ProtocolError | ConnectionFailed, terminal: Terminal, clean: Callable[[str], str]) -> int:
     """The exit code of a turn that failed, with what to do about it; an agent's words may have secrets in them."""
     terminal.aside.line(f"dragoman run: {clean(explained(error))}", "red")
+    if isinstance(error, SandboxUnavailable):
+        return sandbox.UNAVAILABLE
     return DIED if isinstance(error, ConnectionFailed) else FAILED
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import sys
 
+from dragoman.cli import sandbox
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import visible
 from dragoman.dialect.registry import NAMES
 from dragoman.engine.loop import run as run_loop
 
-EPILOG = """\
+EPILOG = f"""\
 Put it where the editor starts its agent:
 
   dragoman translate -- my-agent --acp
   dragoman translate --agent-dialect draft -- my-agent
 
 Both dialects are found out by themselves unless they are named; which ones they are is said once on stderr. A client
-that cannot be asked for leave (2025.1) is taken to allow what it serves itself; --permission decides for it."""
+that cannot be asked for leave (2025.1) is taken to allow what it serves itself; --permission decides for it.
+
+{sandbox.ABOUT}
+The editor's own terminals are the editor's: here only the agent is confined, to the folder that this is started in.
+
+{sandbox.EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
 def main(arguments: list[str]) -> int:
     """Read the arguments, then interpret until one side leaves."""
     parser = Parser(
         "translate",
-        "[--client-dialect D] [--agent-dialect D] [--permission P] [--probe HOW] -- CMD ARG...",
+        "[--client-dialect D] [--agent-dialect D] [--permission P] [--probe HOW] [--sandbox] -- CMD ARG...",
         "Stand between an editor and an agent that speak different dialects of the protocol.",
         EPILOG,
     )
@@ -39,7 +45,13 @@ def main(arguments: list[str]) -> int:
         choices=("ladder", "polyglot"),
         help="how to find out the agent's dialect: one after the other, or all in one message",
     )
+    sandbox.add(parser)
     options, command = parser.read_with_agent(arguments)
+    confined = sandbox.chosen(parser, options)
+
+    if reason := sandbox.missing(confined):
+        print(f"{parser.prog}: {visible(reason)}", file=sys.stderr)
+        return sandbox.UNAVAILABLE
 
     from dragoman.roles.translate import translate
 
@@ -50,6 +62,7 @@ def main(arguments: list[str]) -> int:
             agent_dialect=options.agent_dialect,
             permission=options.permission,
             probe=options.probe,
+            sandbox=confined,
             report=lambda text: print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True),
         )
     )

@@ -73,6 +73,8 @@ class RemoteAgent(Account):
         self._loan = (
             None if lend is None else lend.to(lambda: self.connection, self._roots, lambda: [*self._conversations])
         )
+        if self._loan is not None and self._loan.sandbox is None:
+            self._loan.sandbox = dial.sandbox  # what an agent may not do itself, it must not have done by a command
         self._runner = sign_in
         self._terms = msgspec.structs.replace(terms, renew=self._renew, over=self._over)
         self._conversations: dict[str, Conversation] = {}

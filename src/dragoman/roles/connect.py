@@ -33,6 +33,7 @@ from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
+from dragoman.transport.sandbox import Sandbox
 
 # What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
 SHOWN = ClientSessionCapabilities(
@@ -60,6 +61,7 @@ def connect(
     patience: float = 60.0,
     timeout: float | None = None,
     idle_timeout: float | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Connecting:
     """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
 
@@ -69,6 +71,7 @@ def connect(
     `timeout` bounds every answer but those to initialize (`patience`) and to prompts; a turn in which nothing is heard
     for `idle_timeout` seconds is given up.
     `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
+    In a `sandbox` the agent and the commands it has run may write in `cwd` and the sessions' folders, and little more.
     """
     dial = Dial(
         target,
@@ -80,6 +83,7 @@ def connect(
         stderr=stderr,
         patience=patience,
         shows=SHOWN if capabilities is None else None,
+        sandbox=sandbox,
     )
     answers = Answers(permission, elicit)
     offered = capabilities

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.config.sandbox import closed
 from dragoman.dialect import detect
 from dragoman.dialect.beside import noted
 from dragoman.dialect.registry import NAMES
@@ -32,6 +33,7 @@ from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
+from dragoman.transport.sandbox import Sandbox
 
 # After official v1: the order in which the other spellings are tried.
 LADDER = ("draft", "crow", "2025.1")
@@ -77,11 +79,15 @@ class Dial:
         probe: str = "ladder",
         permission: str = "ask",
         shows: ClientSessionCapabilities | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         if dialect != "auto" and dialect not in NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
+        if sandbox is not None and not isinstance(target, str | Sequence):
+            raise ValueError("an agent that runs already cannot be sandboxed; give its command, or Lending a sandbox")
         self.dialect = dialect
         self.cwd = cwd
+        self.sandbox = closed(sandbox)
         self.report = report
         self._target = target
         self._env = env
@@ -277,7 +283,12 @@ class Dial:
             from dragoman.transport.process import spawn
 
             transport: Transport = await spawn(
-                words(self._target), cwd=cwd, env=self._env, inherit_env=self._inherit, stderr=self._stderr
+                words(self._target),
+                cwd=cwd,
+                env=self._env,
+                inherit_env=self._inherit,
+                stderr=self._stderr,
+                sandbox=self.sandbox,
             )
         else:
             transport = self._target

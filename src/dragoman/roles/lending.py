@@ -2,7 +2,7 @@
 
 Lending says what is lent and who approves; a Loan is what one agent has of it, and ends with the connection. Every use
 is a Question first; whoever built the client says yes or no. Above is the client; below are the calls and the
-workspace, which confines. What a command does once started is not confined.
+workspace, which confines. What a command does once started is not confined, unless in a sandbox.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dragoman.roles.terminal_calls import MAX_TERMINALS, TerminalCalls
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
 
 if TYPE_CHECKING:
+    from dragoman.transport.sandbox import Sandbox
     from dragoman.workspace.terminal import Terminal
 
 # Terminals that can still be shown: as many as may be open at once. The oldest fall away.
@@ -54,7 +55,8 @@ class Lending:
 
     `files` are all file calls; the others single out the parts of them that official v1 does not know. `extra_roots`
     are folders that every session has besides its own, for files only. `protected` gives, for a session's folders,
-    what in them is never written. `max_terminals` is told to the agent; None leaves it untold, not unbounded.
+    what in them is never written. `max_terminals` is told to the agent; None leaves it untold, not unbounded. Commands
+    run in the `sandbox`; without one in that of the agent, if it has one.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Lending:
         protected: Callable[[list[str]], list[str]] = lambda _: [],
         extra_roots: Sequence[str] = (),
         max_terminals: int | None = MAX_TERMINALS,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self.lends_files = files
         self.lends_terminals = terminals
@@ -87,6 +90,7 @@ class Lending:
         self.protected = protected
         self.extra_roots = tuple(extra_roots)
         self.max_terminals = max_terminals
+        self.sandbox = sandbox
         self.shown: dict[str, Terminal] = {}
 
     def capabilities(self) -> ClientCapabilities:
@@ -136,6 +140,7 @@ class Loan:
         sessions: Callable[[], Sequence[str]],
     ) -> None:
         self.lending = lending
+        self.sandbox = lending.sandbox
         self.connection = connection
         self.roots = roots
         self._sessions = sessions

@@ -65,10 +65,12 @@ class TerminalCalls:
 
     def _open(self, session_id: str) -> Terminals:
         if session_id not in self._terminals:
+            from dragoman.config.sandbox import closed
             from dragoman.workspace.terminals import Terminals
 
             roots = self._loan.roots(session_id)
-            self._terminals[session_id] = Terminals(roots, max_open=self._most)
+            sandbox = closed(self._loan.sandbox)
+            self._terminals[session_id] = Terminals(roots, max_open=self._most, sandbox=sandbox)
         return self._terminals[session_id]
 
     async def _create(self, params: Any) -> CreateTerminalResult:

@@ -14,6 +14,7 @@ from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay, pass_on
 from dragoman.transport.contract import Transport
+from dragoman.transport.sandbox import Sandbox
 
 
 async def translate(
@@ -25,6 +26,7 @@ async def translate(
     probe: str = "ladder",
     report: Callable[[str], None] | None = None,
     transport: Transport | None = None,
+    sandbox: Sandbox | None = None,
 ) -> int:
     """Interpret between the client on stdio and the agent that the command starts, until one leaves."""
     if transport is None:
@@ -40,6 +42,7 @@ async def translate(
         stderr=pass_on,
         probe=probe,
         permission=permission,
+        sandbox=sandbox,
     )
     relay = Relay(transport, dial, client_dialect=client_dialect, permission=permission, report=say)
     reason = await relay.run()

@@ -186,16 +186,19 @@ class Box:
 
     def _bubblewrapped(self, needed: Sequence[str], environ: Mapping[str, str], cwd: str) -> dict[str, Any]:
         system = [*surroundings.SYSTEM, *surroundings.settings()]
+        write = [*self.plan.write, self.home, self.temporary]
+        read = _outermost(needed, [*system, *write])
         for path in self.plan.closed:
-            os.makedirs(path, mode=0o700, exist_ok=True)  # what is not there could be made, and then be written
+            if not os.path.exists(path):  # what is not there could be made, and then be written
+                os.makedirs(path, mode=0o700, exist_ok=True)
         options = bubblewrap.arguments(
             system=system,
-            read=needed,
-            write=[*self.plan.write, self.home, self.temporary],
+            read=read,
+            write=write,
             closed=self.plan.closed,
             environ=environ,
             cwd=os.path.realpath(cwd),
-            links={path: os.readlink(path) for path in system if os.path.islink(path) and path.count(os.sep) == 1},
+            links={path: os.readlink(path) for path in (*_in_root(system), *read) if os.path.islink(path)},
             has_network=not self.plan.reach.is_nothing,
             is_root=os.geteuid() == 0,
         )
@@ -210,6 +213,20 @@ class Box:
                 os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
                 if not os.path.lexists(link):
                     os.symlink(path, link)
+
+
+def _outermost(paths: Iterable[str], known: Sequence[str]) -> list[str]:
+    """The paths that do not lie in others, or in what is known: a mount cannot be made in one that is not written."""
+    found: list[str] = []
+    for path in sorted(paths):
+        if not any(holds(folder, path) for folder in (*known, *found)):
+            found.append(path)
+    return found
+
+
+def _in_root(paths: Iterable[str]) -> list[str]:
+    """Folders like /bin, which is a link to usr/bin on most systems."""
+    return [path for path in paths if path.count(os.sep) == 1]
 
 
 def _program(name: str, environ: Mapping[str, str], cwd: str) -> str:

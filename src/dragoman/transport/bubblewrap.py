@@ -34,7 +34,7 @@ def arguments(
     has_network: bool,
     is_root: bool,
 ) -> list[str]:
-    """The options, without the program: `links` are system folders that are links, `closed` lies in what is written.
+    """The options, without the program: `links` are paths that are links, `closed` lies in what is written.
 
     Later mounts cover earlier ones, so what is closed stays closed.
     """
@@ -42,9 +42,9 @@ def arguments(
     if is_root:
         words += [word for name in KEPT_BY_ROOT for word in ("--cap-add", name)]
     words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-    for path in system:
+    for path in (*system, *read):
         words += ["--symlink", links[path], path] if path in links else ["--ro-bind-try", path, path]
-    for option, paths in (("--ro-bind-try", read), ("--bind", write), ("--ro-bind-try", closed)):
+    for option, paths in (("--bind", write), ("--ro-bind-try", closed)):
         for path in paths:
             words += [option, path, path]
     words.append("--clearenv")  # bubblewrap itself starts with nothing of it: it is not confined yet
