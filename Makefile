@@ -18,7 +18,7 @@ EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)
 SDK := tests/interop/node_modules/.made
 
 # Folders that come with a later step of the work are checked as soon as there is something in them.
-CODE := src tests $(foreach folder,bench examples docs/examples docs/generate,$(if $(wildcard $(folder)/*.py),$(folder)))
+CODE := src tests $(foreach folder,bench examples docs/examples docs/generate interop,$(if $(wildcard $(folder)/*.py),$(folder)))
 
 # No test may take longer; a hang ends as a failure with a traceback, not as a CI that never answers.
 PATIENCE := 300
@@ -53,8 +53,9 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 	DRAGOMAN_FUZZ_FRAMES=$(or $(FRAMES),2000000) DRAGOMAN_FUZZ_SEED=$(or $(SEED),random) \
 		$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
 
-interop: $(VENV)/.dev $(SDK) ## both ways with the official Python and TypeScript SDKs
+interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop
+	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 
 bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run

@@ -1,0 +1,144 @@
+"""The cells of an agent: what each asks, and what must come of it. Pure judgements over outcomes of the driver.
+
+A cell that the agent does not advertise is not run. A judgement gives a short note for the matrix, or raises Failed
+with a reason that can be read without the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interop.drive import Outcome
+
+SENTENCE = "The quick brown fox jumps over the lazy dog"
+WORD = "heron"
+WRITTEN = "written for the matrix"
+CANCELLED = 5  # the exit code of `dragoman run`
+
+# Give: prompt, and how it is driven. The cell runs in a folder of its own.
+Drive = Callable[..., Outcome]
+
+
+class Failed(Exception):
+    """The cell did not pass; the message says why."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of the matrix."""
+
+    name: str
+    title: str
+    play: Callable[[Drive, Path], str]
+    is_advertised: Callable[[dict[str, Any]], bool] = lambda introduction: True
+
+
+def expect(condition: Any, reason: str) -> None:
+    """Fail with this reason unless the condition holds."""
+    if not condition:
+        raise Failed(reason)
+
+
+def ended_well(outcome: Outcome, stop_reason: str = "end_turn", code: int = 0) -> None:
+    """The run ended by itself, for this reason, and left nothing behind."""
+    if outcome.code is None:
+        raise Failed(f"the run did not end within its {outcome.seconds:.0f} s")
+    last = outcome.stderr.strip().splitlines()[-1:] or [""]
+    expect(
+        outcome.stop_reason == stop_reason, f"stop reason {outcome.stop_reason}, exit {outcome.code}: {last[0][:300]}"
+    )
+    expect(outcome.code == code, f"exit code {outcome.code}, not {code}: {last[0][:300]}")
+    left_nothing(outcome)
+
+
+def left_nothing(outcome: Outcome) -> None:
+    """No process of it is there any more."""
+    expect(not outcome.left, f"left running: {'; '.join(outcome.left)[:300]}")
+
+
+def prompt(drive: Drive, folder: Path) -> str:
+    """Streamed text arrives, all of it, in order."""
+    outcome = drive(f"[[say {SENTENCE}]]")
+    ended_well(outcome)
+    expect(SENTENCE in outcome.text, f"the text was {outcome.text[-200:]!r}")
+    return f"{len(outcome.pieces)} pieces"
+
+
+def allowed(drive: Drive, folder: Path) -> str:
+    """A tool that asks first; leave is given, and the file is there."""
+    path = folder / "note.txt"
+    outcome = drive(f"[[write {path} {WRITTEN}]]", allow=True)
+    ended_well(outcome)
+    asked(outcome)
+    expect(path.is_file(), "leave was given, and there is no file")
+    expect(path.read_text().strip() == WRITTEN, f"the file holds {path.read_text()[:100]!r}")
+    through = "our files" if outcome.requests("fs/write_text_file") else "its own files"
+    return f"through {through}"
+
+
+def refused(drive: Drive, folder: Path) -> str:
+    """A tool that asks first; leave is refused, there is no file, and the turn ends."""
+    path = folder / "note.txt"
+    outcome = drive(f"[[write {path} {WRITTEN}]]", allow=False)
+    expect(outcome.code is not None, f"the run did not end within its {outcome.seconds:.0f} s")
+    asked(outcome)
+    expect(not path.exists(), "leave was refused, and the file is there")
+    expect(outcome.stop_reason is not None, f"the turn has no end: {outcome.stderr.strip()[-300:]}")
+    left_nothing(outcome)
+    return f"{outcome.stop_reason}, exit {outcome.code}"
+
+
+def command(drive: Drive, folder: Path) -> str:
+    """A command that needs leave; it is given, and the command ran."""
+    path = folder / "ran.txt"
+    outcome = drive(f"[[run touch {path}]]", allow=True)
+    ended_well(outcome)
+    asked(outcome)
+    expect(path.is_file(), "leave was given, and the command did not run")
+    through = "our terminal" if outcome.requests("terminal/create") else "its own shell"
+    return f"in {through}"
+
+
+def asked(outcome: Outcome) -> None:
+    """The agent asked on the wire, and the run told of question and decision."""
+    expect(outcome.requests("session/request_permission"), f"the agent did not ask; it said {outcome.text[-200:]!r}")
+    expect(outcome.bodies("asked"), "the agent asked, and the run did not tell")
+    expect(outcome.bodies("decided"), "the agent asked, and the run told no decision")
+
+
+def cancel(drive: Drive, folder: Path) -> str:
+    """Ctrl-C in the middle of a slow answer ends the turn as cancelled."""
+    outcome = drive("[[slow 60]]", interrupt=True)
+    ended_well(outcome, "cancelled", CANCELLED)
+    expect(outcome.requests("session/cancel"), "no session/cancel was sent")
+    return f"after {outcome.after_interrupt or 0:.1f} s"
+
+
+def load(drive: Drive, folder: Path) -> str:
+    """A named session goes on in another process, and the model hears what was said before."""
+    ended_well(drive(f"[[say {WORD}]]", session="matrix"))
+    outcome = drive("[[recall]]", session="matrix")
+    ended_well(outcome)
+    ways = [way for way in ("session/load", "session/resume") if outcome.result(way) is not None]
+    expect(ways, "neither session/load nor session/resume was answered")
+    expect(WORD in outcome.text, f"it does not remember; it said {outcome.text[-200:]!r}")
+    return f"by {ways[0]}"
+
+
+def can_load(introduction: dict[str, Any]) -> bool:
+    """Whether initialize offered to load or resume sessions."""
+    offered = introduction.get("agentCapabilities") or {}
+    return bool(offered.get("loadSession")) or "resume" in (offered.get("sessionCapabilities") or {})
+
+
+CELLS: tuple[Cell, ...] = (
+    Cell("prompt", "prompt", prompt),
+    Cell("allowed", "tool, allowed", allowed),
+    Cell("refused", "tool, refused", refused),
+    Cell("command", "command, allowed", command),
+    Cell("cancel", "cancel", cancel),
+    Cell("load", "load", load, can_load),
+)

