@@ -38,17 +38,20 @@ class Head(msgspec.Struct, kw_only=True):
     agent: str | None = None
     cwd: str | None = None
     forked_from: str | None = None
+    is_news: bool = False  # more than the counts has changed since somebody wrote it down
 
     def note(self, kind: str, time: str, line: bytes) -> None:
         """One more entry: its line of JSON. Called for each, so it looks into those that can tell something."""
         self.entries += 1
         self.size += len(line)
         self.updated_at = time
+        if kind == EntryKind.UPDATE and _TITLED not in line and self.created_at:
+            return
+        self.is_news = True
         if not self.created_at:
             self.created_at = time
-        if kind == EntryKind.UPDATE:
-            if _TITLED in line:
-                self._take_title(_body(line))
+        if kind == EntryKind.UPDATE and _TITLED in line:
+            self._take_title(_body(line))
         elif kind == EntryKind.TURN_STARTED:
             self.turns += 1
         elif kind == EntryKind.OPENED:

@@ -85,7 +85,7 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
         _clear(connection, kept[session_id].number)
         connection.execute(
             "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, cwd = NULL, "
-            "entries = 0, size = 0, scanned = 0, indexed = 0 WHERE number = ?",
+            "scanned = 0, indexed = 0 WHERE number = ?",
             (now, kept[session_id].number),
         )
     connection.execute(
@@ -98,6 +98,7 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
 
 def _clear(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (number * SPAN, (number + 1) * SPAN - 1))
+    connection.execute("DELETE FROM progress WHERE number = ?", (number,))
     index.forget(connection, number)
 
 

@@ -27,7 +27,8 @@ SELECT sessions.id, passages.first, passages.role, passages.text
 def behind(connection: sqlite3.Connection) -> bool:
     """Index a stretch of one log that is behind, within a transaction; whether there may be more."""
     row = connection.execute(
-        "SELECT id FROM sessions WHERE scanned < entries AND expired_at IS NULL ORDER BY touched LIMIT 1"
+        "SELECT id FROM sessions JOIN progress ON progress.number = sessions.number "
+        "WHERE scanned < entries AND expired_at IS NULL ORDER BY touched LIMIT 1"
     ).fetchone()
     if row is None:
         return False

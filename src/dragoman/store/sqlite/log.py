@@ -25,17 +25,8 @@ _SIZES = (256, 64, 16, 4, 1)
 # Sessions that are remembered; with more at work at once all are looked up again now and then.
 _REMEMBERED = 4096
 
-_HEADS = ("number", "id", "entries", "size", "turns", "created_at", "updated_at", "title", "prompted", "agent", "cwd",
-          "touched")  # fmt: skip
-_CHANGED = ", ".join(f"{name} = excluded.{name}" for name in _HEADS[2:])
-
-_ENTRY_SQL = {size: "INSERT INTO entries VALUES " + ",".join(["(?,?,?)"] * size) for size in _SIZES}
-_HEAD_SQL = {
-    size: f"INSERT INTO sessions ({', '.join(_HEADS)}) VALUES "
-    + ",".join([f"({','.join('?' * len(_HEADS))})"] * size)
-    + f" ON CONFLICT (number) DO UPDATE SET {_CHANGED}"
-    for size in _SIZES
-}
+_ENTRY_SQL = {size: "INSERT OR ROLLBACK INTO entries VALUES " + ",".join(["(?,?,?)"] * size) for size in _SIZES}
+_PROGRESS_SQL = {size: "REPLACE INTO progress VALUES " + ",".join(["(?,?,?,?,?)"] * size) for size in _SIZES}
 
 
 class Append:
@@ -80,14 +71,13 @@ class Log:
                     self.ended.add(append.session_id)
             _insert(connection, _ENTRY_SQL, rows, 3)
             now = time.time_ns()
-            heads: list[Any] = []
+            progress: list[Any] = []
             for number, head in touched.values():
-                heads += (
-                    number, head.session_id, head.entries, head.size, head.turns, head.created_at, head.updated_at,
-                    head.title, head.prompted, head.agent, head.cwd, now,
-                )  # fmt: skip
+                progress += (number, head.entries, head.size, head.updated_at, now)
                 now += 1
-            _insert(connection, _HEAD_SQL, heads, len(_HEADS))
+                if head.is_news:
+                    _write_down(connection, number, head)
+            _insert(connection, _PROGRESS_SQL, progress, 5)
             connection.execute("COMMIT")
         except BaseException:
             self.forget()
@@ -127,12 +117,18 @@ def make(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def save(connection: sqlite3.Connection, number: int, head: Head) -> None:
-    """Write down what is known of a session."""
-    values = (
-        number, head.session_id, head.entries, head.size, head.turns, head.created_at, head.updated_at, head.title,
-        head.prompted, head.agent, head.cwd, time.time_ns(),
-    )  # fmt: skip
-    connection.execute(_HEAD_SQL[1], values)
+    """Write down all that is known of a session."""
+    _write_down(connection, number, head)
+    values = (number, head.entries, head.size, head.updated_at, time.time_ns())
+    connection.execute(_PROGRESS_SQL[1], values)
+
+
+def _write_down(connection: sqlite3.Connection, number: int, head: Head) -> None:
+    connection.execute(
+        "UPDATE sessions SET turns = ?, created_at = ?, title = ?, prompted = ?, agent = ?, cwd = ? WHERE number = ?",
+        (head.turns, head.created_at, head.title, head.prompted, head.agent, head.cwd, number),
+    )
+    head.is_news = False
 
 
 def row_of(number: int, seq: int, line: bytes) -> tuple[int, str, int]:

@@ -24,8 +24,8 @@ _LARGE = 256 * 1024 * 1024
 
 # The columns of a Kept.
 HEAD = (
-    "SELECT number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, agent, cwd, "
-    "forked_from, scanned, indexed FROM sessions"
+    "SELECT sessions.number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, "
+    "agent, cwd, forked_from, scanned, indexed FROM sessions LEFT JOIN progress ON progress.number = sessions.number"
 )
 
 _STEP = (
@@ -62,9 +62,10 @@ def find(connection: sqlite3.Connection, session_id: str) -> Kept:
     return kept
 
 
-def known(connection: sqlite3.Connection, *, order: str = "touched DESC, number DESC") -> list[Kept]:
+def known(connection: sqlite3.Connection) -> list[Kept]:
     """All sessions, expired ones too; the one that changed last first."""
-    return [kept_of(row) for row in connection.execute(f"{HEAD} ORDER BY {order}").fetchall()]
+    rows = connection.execute(f"{HEAD} ORDER BY touched DESC, sessions.number DESC").fetchall()
+    return [kept_of(row) for row in rows]
 
 
 def kept_of(row: tuple[object, ...]) -> Kept:

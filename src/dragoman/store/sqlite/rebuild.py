@@ -93,7 +93,7 @@ def _sessions(old: sqlite3.Connection) -> list[Kept]:
     listed: dict[int, Kept] = {}
     for order in ("number", "number DESC"):
         try:
-            cursor = old.execute(f"{reading.HEAD} NOT INDEXED ORDER BY {order}")
+            cursor = old.execute(f"{reading.HEAD} ORDER BY sessions.{order}")
             while (row := cursor.fetchone()) is not None:
                 kept = reading.kept_of(row)
                 listed.setdefault(kept.number, kept)

@@ -26,18 +26,21 @@ STEPS: tuple[str, ...] = (
       number      INTEGER PRIMARY KEY AUTOINCREMENT,
       id          TEXT NOT NULL UNIQUE,
       name        TEXT UNIQUE,
-      entries     INTEGER NOT NULL DEFAULT 0,
-      size        INTEGER NOT NULL DEFAULT 0,
       turns       INTEGER NOT NULL DEFAULT 0,
       created_at  TEXT NOT NULL DEFAULT '',
-      updated_at  TEXT NOT NULL DEFAULT '',
       title       TEXT,
       prompted    TEXT,
       agent       TEXT,
       cwd         TEXT,
       forked_from TEXT,
-      touched     INTEGER NOT NULL DEFAULT 0,
       expired_at  TEXT
+    );
+    CREATE TABLE progress (
+      number      INTEGER PRIMARY KEY,
+      entries     INTEGER NOT NULL,
+      size        INTEGER NOT NULL,
+      updated_at  TEXT NOT NULL,
+      touched     INTEGER NOT NULL
     );
     CREATE TABLE entries (
       place INTEGER PRIMARY KEY,
