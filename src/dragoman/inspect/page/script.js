@@ -135,7 +135,7 @@ let timer = 0; $("search").addEventListener("input", () => { clearTimeout(timer)
 for (const id of ["method", "session", "way", "faults", "slow", "fold"]) $(id).addEventListener("change", build);
 let due = false; stage.addEventListener("scroll", () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(false); }); } }, { passive: true });
 track.addEventListener("click", (e) => { const r = e.target.closest(".r"); if (r && items[+r.dataset.n].rows) { choose(+r.dataset.n, false); open(); } });
-addEventListener("resize", () => { draw(true); });
+new ResizeObserver(() => { $("heads").style.marginRight = document.documentElement.clientWidth - stage.getBoundingClientRect().left - track.clientWidth + "px"; draw(true); }).observe(stage);
 addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || $("help").open) return;
   if (/^(INPUT|SELECT)$/.test(document.activeElement.tagName) && e.key !== "Escape") return;

@@ -1,0 +1,128 @@
+"""Two recordings, or two messages, compared by structure: ids and times never count.
+
+`compare` says where two JSON values differ; `diff` lines up the messages of two recordings and says what is only in
+one of them and what differs in both. Runs of chunks count as one message, for where a model cuts its text is chance.
+Pure; `replay` uses the first, the command the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dragoman.inspect.event import Event
+
+# Members that name things made up on the way; two runs never agree on them.
+IDS = frozenset({
+    "sessionId", "session_id", "terminalId", "terminal_id", "toolCallId", "tool_call_id", "messageId", "message_id",
+    "requestId", "elicitationId", "planId", "connectionId", "senderSessionId", "recipientSessionId",
+})  # fmt: skip
+# Members that tell when or where, not what.
+PASSING = frozenset({
+    "cwd", "workingDirectory", "working_directory", "timestamp", "createdAt", "updatedAt", "lastUpdate", "expiresAt",
+    "pid", "traceparent", "tracestate", "duration",
+})  # fmt: skip
+IGNORED = IDS | PASSING
+
+_CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+
+# A difference is shown with so much of each value. Characters.
+_QUOTED = 60
+
+
+def compare(expected: Any, actual: Any, ignored: frozenset[str] = IGNORED, path: str = "") -> Iterator[str]:
+    """Where two values differ, one line each."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for name in sorted(expected.keys() | actual.keys(), key=str):
+            at = f"{path}.{name}" if path else str(name)
+            if name in ignored or at in ignored:
+                continue
+            if name not in actual:
+                yield f"{at}: {_quoted(expected[name])} is missing"
+            elif name not in expected:
+                yield f"{at}: {_quoted(actual[name])} is new"
+            else:
+                yield from compare(expected[name], actual[name], ignored, at)
+    elif isinstance(expected, list) and isinstance(actual, list):
+        if len(expected) != len(actual):
+            yield f"{path}: {len(actual)} items instead of {len(expected)}"
+        for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
+            yield from compare(one, other, ignored, f"{path}[{index}]")
+    elif expected != actual or isinstance(expected, bool) is not isinstance(actual, bool):
+        yield f"{path or 'the value'}: {_quoted(actual)} instead of {_quoted(expected)}"
+
+
+class Change(NamedTuple):
+    """One difference between two recordings: `-` only in the first, `+` only in the second, `~` in both."""
+
+    sign: str
+    first: int | None  # lines
+    second: int | None
+    name: str
+    details: list[str]
+
+
+class _Said(NamedTuple):
+    key: tuple[str, str, str]
+    line: int
+    value: Any
+
+
+def diff(first: Iterable[Event], second: Iterable[Event], ignored: frozenset[str] = IGNORED) -> Iterator[Change]:
+    """What differs between two recordings."""
+    ones, others = list(_said(first)), list(_said(second))
+    matcher = SequenceMatcher(None, [each.key for each in ones], [each.key for each in others], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag == "equal":
+            for one, other in zip(ones[a:b], others[c:d], strict=True):
+                details = list(compare(one.value, other.value, ignored))
+                if details:
+                    yield Change("~", one.line, other.line, _name(one), details)
+            continue
+        yield from (Change("-", each.line, None, _name(each), []) for each in ones[a:b])
+        yield from (Change("+", None, each.line, _name(each), []) for each in others[c:d])
+
+
+def _name(said: _Said) -> str:
+    return " ".join(part for part in said.key if part)
+
+
+def _said(events: Iterable[Event]) -> Iterator[_Said]:
+    """What was said, runs of chunks put together; ids of requests and stderr left out."""
+    held: _Said | None = None
+    for event in events:
+        if event.kind in ("stderr", "blank"):
+            continue
+        key = (event.way, event.kind, event.name)
+        if event.update in _CHUNKS:
+            if held is not None and held.key == key:
+                held = _Said(key, held.line, held.value + event.text)
+                continue
+            if held is not None:
+                yield held
+            held = _Said(key, event.line, event.text)
+            continue
+        if held is not None:
+            yield held
+            held = None
+        yield _Said(key, event.line, _content(event))
+    if held is not None:
+        yield held
+
+
+def _content(event: Event) -> Any:
+    try:
+        message = msgspec.json.decode(event.recorded.data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return event.text
+    if isinstance(message, dict):
+        message.pop("id", None)
+    return message
+
+
+def _quoted(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"
