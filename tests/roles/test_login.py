@@ -9,7 +9,8 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.roles import login
-from dragoman.schema.auth import AuthMethod
+from dragoman.schema.auth import AuthAccount, AuthMethod
+from dragoman.testing import joined
 from tests.roles.raw import CWD, Raw, opened, prompted, run, served
 
 NEW = {
@@ -251,5 +252,57 @@ def test_who_is_logged_in_is_told_where_unstable_calls_are_offered() -> None:
             assert await client.result("auth/status", {}) == {"state": "not_required"}
         async with served(Agent("stable")) as client:
             assert (await client.error("auth/status", {}))["code"] == -32601
+
+    run(main())
+
+
+def test_a_client_hears_unasked_who_is_logged_in_now() -> None:
+    async def main() -> None:
+        agent = locked(unstable=True)
+        lasts = [timedelta(hours=1), timedelta(milliseconds=50)]
+        agent.authenticate("browser")(lambda _: lasts.pop(0))
+        agent.accounts(lambda: [AuthAccount(label="ada")])
+        async with served(agent) as client:
+            await client.result("authenticate", {"methodId": "browser"})
+            await client.result("logout", {})
+            await client.result("authenticate", {"methodId": "browser"})
+            await client.until(lambda message: message.get("params") == {"state": "unauthenticated"})  # it has expired
+            ada = {"state": "authenticated", "accounts": [{"label": "ada"}]}
+            no_one = {"state": "unauthenticated"}
+            assert client.said("auth/status_update") == [ada, no_one, ada, no_one]
+            stored = {"is": False}
+            agent.logged_in(lambda: stored["is"])
+            await agent.auth_changed()  # nothing has changed
+            stored["is"] = True
+            await agent.auth_changed()
+            await client.heard_call("auth/status_update")
+            assert client.said("auth/status_update")[4:] == [ada]
+
+    run(main())
+
+
+def test_only_clients_that_were_offered_it_hear_of_the_login() -> None:
+    async def main() -> None:
+        agent = locked()
+        agent.authenticate("browser")(lambda _: None)
+        async with served(agent) as client:
+            await client.result("authenticate", {"methodId": "browser"})
+            await agent.auth_changed()
+            assert client.said("auth/status_update") == []
+
+    run(main())
+
+
+def test_our_client_asks_who_is_logged_in_and_hears_of_changes() -> None:
+    async def main() -> None:
+        agent = locked(unstable=True)
+        agent.authenticate("browser")(lambda _: None)
+        heard: list[str] = []
+        on = {"auth/status_update": lambda news: heard.append(news.state)}
+        async with joined(agent, on=on) as remote:
+            assert (await remote.auth_status()).state == "unauthenticated"
+            await remote.authenticate("browser")
+            await remote.logout()
+            assert heard == ["authenticated", "unauthenticated"]
 
     run(main())

@@ -9,6 +9,7 @@ import pytest
 from dragoman import Agent, Kind, Option, ProtocolError, Session, Turn
 from dragoman.roles import catalogue
 from dragoman.schema.config import SessionMode
+from dragoman.testing import joined
 from tests.roles.raw import CWD, opened, prompted, run, served, updates
 
 FROM = {"cwd": CWD, "mcpServers": []}
@@ -156,6 +157,40 @@ def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.MonkeyPa
                 asked["cursor"] = page["nextCursor"]
             assert found == here[::-1]
             assert (await client.error("session/list", {"cursor": "x"}))["code"] == -32602
+
+    run(main())
+
+
+def test_sessions_that_come_and_go_between_pages_shift_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "PAGE", 2)
+
+    async def main() -> None:
+        agent, _ = recorded()
+        async with served(agent) as client:
+            here = [await opened(client) for _ in range(6)]
+            first = await client.result("session/list", {})
+            await opened(client)  # a new one, before all others
+            await client.result("session/delete", {"sessionId": here[4]})  # the last that was told
+            await client.result("session/delete", {"sessionId": here[3]})  # the next
+            second = await client.result("session/list", {"cursor": first["nextCursor"]})
+            third = await client.result("session/list", {"cursor": second["nextCursor"]})
+            pages = [[session["sessionId"] for session in page["sessions"]] for page in (first, second, third)]
+            assert pages == [[here[5], here[4]], [here[2], here[1]], [here[0]]]
+            assert "nextCursor" not in third
+
+    run(main())
+
+
+def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "PAGE", 2)
+
+    async def main() -> None:
+        agent, _ = recorded()
+        async with joined(agent) as remote:
+            here = [(await remote.open(CWD)).id for _ in range(5)]
+            await remote.open("/elsewhere")
+            assert [info.session_id async for info in remote.each_session(CWD)] == here[::-1]
+            assert len([info async for info in remote.each_session()]) == 6
 
     run(main())
 

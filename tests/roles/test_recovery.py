@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, ConnectionFailed, Kind, Lending, ProtocolError, Turn
+from dragoman import Agent, ConnectionFailed, Kind, Lending, Option, ProtocolError, Turn
 from dragoman.roles.recovery import STRATEGIES, Recovery, Strategy, Trouble, strategy_of
 from dragoman.schema.config import SessionMode
 from dragoman.testing import joined
@@ -239,6 +239,33 @@ def test_a_session_that_the_agent_forgot_goes_on_as_a_new_one() -> None:
             assert "without its memory" in told[0].explanation
             assert await session.ask("three") == "well done"
             assert [one.text for one in session.transcript.messages if one.role == "agent"] == ["well done"] * 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("dialect", ["v1", "banjo", "draft"])
+def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: str) -> None:
+    async def main() -> None:
+        options = [
+            Option.models(["sonnet", "opus"]),
+            Option.switch("loud"),
+            Option.free("depth", 3),
+            Option.select("mood", ["good", "bad"]),
+        ]
+        agent = Agent("set", options=options)
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            await turn.say(" ".join(str(turn.session.option(option.id)) for option in options))
+
+        async with joined(agent, dialect=dialect) as remote:
+            session = await remote.open(CWD)
+            for option, value in (("model", "opus"), ("loud", True), ("depth", 5), ("mood", "bad")):
+                await session.set_option(option, value)
+            assert await session.ask("how?") == "opus True 5 bad"
+            agent.sessions.clear()
+            agent.options[3] = Option.select("mood", ["good"])  # what is no longer taken stops nobody
+            assert await session.ask("how?", recover=Recovery()) == "opus True 5 good"
 
     run(main())
 

@@ -1,0 +1,174 @@
+"""A cancelled turn is answered with cancelled, whatever the author's code makes of it, and leaves no tool call open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError, Turn
+from dragoman.roles import prompting
+from tests.roles.raw import Raw, opened, prompted, run, served, updates
+
+Work = Callable[[Turn, asyncio.Event], Awaitable[Any]]
+
+
+async def obeys(turn: Turn, begun: asyncio.Event) -> None:
+    async with turn.tool("Sleep"):
+        begun.set()
+        await asyncio.Event().wait()
+
+
+async def swallows(turn: Turn, begun: asyncio.Event) -> str:
+    call = await turn.tool("Sleep").__aenter__()
+    begun.set()
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        await turn.say("never mind")
+        await call.text("goes on")
+    return "max_tokens"
+
+
+async def cleans_up(turn: Turn, begun: asyncio.Event) -> None:
+    async with turn.tool("Sleep"):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await turn.say("cleaned up")
+
+
+async def breaks(turn: Turn, begun: asyncio.Event) -> None:
+    try:
+        await obeys(turn, begun)
+    except asyncio.CancelledError:
+        raise ValueError("broken by the cancel") from None
+
+
+async def refuses(turn: Turn, begun: asyncio.Event) -> None:
+    try:
+        await obeys(turn, begun)
+    finally:
+        raise ProtocolError(Kind.PERMISSION_DENIED, "something else")
+
+
+async def works_in_a_group(turn: Turn, begun: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(obeys(turn, begun))
+        group.create_task(asyncio.Event().wait())
+
+
+def agent_with(work: Work) -> tuple[Agent, asyncio.Event]:
+    """An agent that works like this in its first turn, and says hello in the others."""
+    agent = Agent("worker")
+    begun = asyncio.Event()
+
+    @agent.prompt
+    async def answer(turn: Turn) -> Any:
+        if turn.session.turns > 1:
+            await turn.say("hello again")
+            return None
+        return await work(turn, begun)
+
+    return agent, begun
+
+
+def ask(client: Raw, session: str) -> int:
+    """Begin a turn."""
+    return client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
+
+
+@pytest.mark.item("004-14", "001-13")
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("work", [obeys, swallows, cleans_up, breaks, refuses, works_in_a_group])
+def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: Work, times: int) -> None:
+    async def main() -> None:
+        agent, begun = agent_with(work)
+        async with served(agent) as client:
+            session = await opened(client)
+            asked = ask(client, session)
+            await begun.wait()
+            for _ in range(times):
+                client.tell("session/cancel", {"sessionId": session})
+            answer = await client.until(lambda message: message.get("id") == asked)
+            assert answer["result"] == {"stopReason": "cancelled"}
+            states = [update["status"] for update in updates(client, "tool_call_update")]
+            assert states[-1] == "failed"
+            assert client.heard.index(answer) == len(client.heard) - 1
+            if work is cleans_up:  # a second cancel does not disturb it
+                assert updates(client, "agent_message_chunk")[-1]["content"]["text"] == "cleaned up"
+            again = await prompted(client, session)
+            assert again["result"]["stopReason"] == "end_turn"
+
+    run(main())
+
+
+def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompting, "CANCEL_PATIENCE", 0.05)
+
+    async def main() -> None:
+        let_go = asyncio.Event()
+
+        async def is_deaf(turn: Turn, begun: asyncio.Event) -> None:
+            await turn.tool("Sleep").__aenter__()
+            begun.set()
+            for _ in range(3):  # the client's cancel, ours, and that of the connection's end
+                try:
+                    await let_go.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        agent, begun = agent_with(is_deaf)
+        async with served(agent) as client:
+            session = await opened(client)
+            asked = ask(client, session)
+            await begun.wait()
+            client.tell("session/cancel", {"sessionId": session})
+            answer = await client.until(lambda message: message.get("id") == asked)
+            assert answer["result"] == {"stopReason": "cancelled"}
+            assert updates(client, "tool_call_update")[-1]["status"] == "failed"
+            busy = await prompted(client, session)
+            assert busy["error"]["data"]["kind"] == Kind.INVALID_STATE
+            let_go.set()
+            while agent.sessions[session].turn is not None:
+                await asyncio.sleep(0)
+            assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+
+    run(main())
+
+
+def test_a_cancel_of_a_client_that_did_not_open_the_session_stops_nothing() -> None:
+    async def main() -> None:
+        agent, begun = agent_with(obeys)
+        async with served(agent) as client, served(agent) as stranger:
+            session = await opened(client)
+            asked = ask(client, session)
+            await begun.wait()
+            stranger.tell("session/cancel", {"sessionId": session})
+            await stranger.result("session/list", {})  # by now the cancel was read
+            assert agent.sessions[session].turn is not None
+            assert not any(message.get("id") == asked for message in client.heard)
+            client.tell("session/cancel", {"sessionId": session})
+            await client.until(lambda message: message.get("id") == asked)
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", ["session/close", "session/delete"])
+def test_who_closes_or_deletes_a_session_ends_its_turn_also_that_of_another_client(method: str) -> None:
+    async def main() -> None:
+        agent, begun = agent_with(obeys)
+        async with served(agent) as client, served(agent) as other:
+            session = await opened(client)
+            asked = ask(client, session)
+            await begun.wait()
+            await other.result(method, {"sessionId": session})
+            answer = await client.until(lambda message: message.get("id") == asked)
+            assert answer["result"] == {"stopReason": "cancelled"}
+
+    run(main())
