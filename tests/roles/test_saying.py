@@ -10,9 +10,9 @@ from tests.roles.meeting import CWD, TRANSLATED, interpreted, run
 from tests.roles.raw import opened, prompted, served, updates
 
 
-def reporter(**declared: bool) -> Agent:
+def reporter(streaming: bool = True) -> Agent:
     """An agent that writes two messages at a time, and thinks in one piece."""
-    agent = Agent("reporter", **declared)
+    agent = Agent("reporter", streaming=streaming)
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
@@ -31,7 +31,7 @@ def reporter(**declared: bool) -> Agent:
 @pytest.mark.parametrize("streaming", [True, False])
 def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool) -> None:
     async def main() -> None:
-        async with served(reporter(streaming=streaming)) as client:
+        async with served(reporter(streaming)) as client:
             session = await opened(client)
             await prompted(client, session)
             said: dict[str | None, list[str]] = {}

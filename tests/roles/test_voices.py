@@ -1,4 +1,4 @@
-"""The options of seed 003 with their meaning: who answers a prompt, and whether a new session goes on where one ended."""
+"""The options of seed 003 with their meaning: who answers a prompt, and whether a new session goes on from the last."""
 
 from __future__ import annotations
 
