@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.policy.decision import Verdict
+from dragoman.policy.grants import granted
 from dragoman.policy.guard import Policy, decide
 from dragoman.policy.modes import AGENT_MODES, MODES, mode
 from dragoman.policy.question import OPERATIONS, Question
@@ -91,3 +92,11 @@ def test_an_agent_that_plans_executes_nothing_though_the_user_asks_for_no_checks
 def test_an_agents_own_ask_is_no_more_than_asking() -> None:
     assert AGENT_MODES["ask"] is Verdict.ASK
     assert verdict(question("file_write", mode="acceptEdits", agent_mode="ask")) == "ask"
+
+
+def test_no_grant_makes_an_agent_act_that_only_plans() -> None:
+    asked = question("terminal_execute", resource="make", agent_mode="plan")
+    grant = granted(asked, Verdict.ALLOW, "always", id="g", now=0.0)
+    assert grant is not None
+    assert decide(Policy(), asked, [grant]).verdict is Verdict.DENY
+    assert decide(Policy(), question("terminal_execute", resource="make"), [grant]).verdict is Verdict.ALLOW

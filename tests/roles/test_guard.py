@@ -208,6 +208,20 @@ def test_an_answer_does_not_reach_into_the_next_turn(tmp_path: Path) -> None:
     run(main())
 
 
+def test_an_answer_ends_with_its_turn_though_no_other_begins(tmp_path: Path) -> None:
+    """An agent that goes on working after its turn has to ask again."""
+
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", YES, NO) as scene:
+            path = str(scene.folder / "a")
+            await scene.do({"do": "ask", "kind": "edit", "paths": [path]})
+            use = Question(operation="write", resource=path, session_id=scene.session.id, named=path)
+            assert await scene.guard.approve(use) is False
+            assert len(scene.user.asked) == 2
+
+    run(main())
+
+
 @pytest.mark.item("004-04")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_leave_is_given_refused_and_taken_back_while_the_session_runs(tmp_path: Path, dialect: str) -> None:

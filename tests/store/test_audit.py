@@ -185,3 +185,57 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_marks_are_numbers_and_seals(audit: Audit) -> None:
     assert audit.verify().last == Mark(5, json.loads(lines(audit)[-1])["hash"])
+
+
+def test_what_was_cut_off_is_never_forgotten_though_the_log_goes_on(audit: Audit) -> None:
+    """Whoever cuts the end off cannot wait for the next entry to cover it."""
+    write(audit, lines(audit)[:3])
+    for log in (audit, Audit(audit.path)):
+        log.append([entry(6)])
+    assert [each["what"] for each in audit.entries()] == ["decided"] * 3 + ["gap", "decided", "decided"]
+    assert audit.verify().faults == [Fault(4, "entry 5 was written before this one and is not here any more")]
+
+
+def test_a_log_that_was_taken_away_is_missed(audit: Audit) -> None:
+    os.unlink(audit.path)
+    Audit(audit.path).append([entry(1)])
+    assert audit.verify().faults == [Fault(1, "entry 5 was written before this one and is not here any more")]
+
+
+def test_a_member_that_stands_twice_is_a_change(audit: Audit) -> None:
+    """The last one is read, and has the right seal; people see the first."""
+    kept = lines(audit)
+    write(audit, [*kept[:2], kept[2].replace('{"seq":3', '{"decision":"deny","seq":3'), *kept[3:]])
+    assert audit.verify().faults == [Fault(3, "entry 3 was changed")]
+
+
+def _verify(path: str, rounds: int) -> None:
+    for _ in range(rounds):
+        faults = Audit(path).verify().faults
+        assert faults == [], faults
+
+
+def test_a_log_is_whole_at_every_moment_while_others_add_to_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    Audit(path, durable=False).append([entry(0)])
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=_append, args=(path, "x")),
+        context.Process(target=_append, args=(path, "y")),
+        context.Process(target=_verify, args=(path, 100)),
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    checked = Audit(path).verify()
+    assert (checked.entries, checked.faults) == (101, [])
+
+
+def test_a_log_is_checked_without_adding_to_it(audit: Audit, tmp_path: Path) -> None:
+    audit.check()
+    assert len(lines(audit)) == 5
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        Audit(str(tmp_path / "file" / "log")).check()
