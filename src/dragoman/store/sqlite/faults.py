@@ -25,6 +25,11 @@ def code_of(error: BaseException) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
+def is_busy(error: BaseException) -> bool:
+    """Whether an error says that somebody else is writing."""
+    return code_of(error) in _BUSY
+
+
 def is_damage(error: BaseException) -> bool:
     """Whether an error says that the file is not as it was written."""
     if code_of(error):
@@ -63,6 +68,6 @@ def corrupted(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
     what = f"entries {which}{more} of" if lost else "the place of"
     return ProtocolError(
         Kind.SESSION_CORRUPTED,
-        f"{what} session {session_id!r} cannot be read any more; {REPAIR} {session_id}",
+        f"{what} session {session_id!r} cannot be read any more; run `dragoman sessions repair {session_id}`",
         {"sessionId": session_id, "lost": lost},
     )

@@ -7,12 +7,14 @@ anew when there is more. Everything here can be made again from the logs; nothin
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 from dragoman.store.contract import Hit
 from dragoman.store.passages import passages
 from dragoman.store.query import snippet, terms
 from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.reading import Kept
+from dragoman.store.sqlite.schema import SEARCH, statements
 
 # Entries that are looked at in one go, between commits of others.
 STRETCH = 4000
@@ -83,11 +85,19 @@ def forget(connection: sqlite3.Connection, number: int) -> None:
 
 def renew(connection: sqlite3.Connection) -> None:
     """Begin anew: the index was damaged."""
-    connection.execute("DROP TRIGGER IF EXISTS passage_removed")
-    connection.execute("DELETE FROM passages")
-    connection.execute("INSERT INTO search(search) VALUES ('rebuild')")
-    connection.execute(
-        "CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN "
-        "INSERT INTO search(search, rowid, text) VALUES ('delete', old.id, old.text); END"
-    )
+    _empty(connection)
+    for what in ("TRIGGER passage_added", "TRIGGER passage_removed", "TABLE search", "TABLE passages"):
+        connection.execute(f"DROP {what}")
+    for statement in statements(SEARCH):
+        connection.execute(statement)
     connection.execute("UPDATE sessions SET scanned = 0, indexed = 0")
+
+
+def _empty(connection: sqlite3.Connection) -> None:
+    """SQLite cannot even drop an index that it cannot open: give it the insides of a new one."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.execute("CREATE VIRTUAL TABLE search USING fts5(text)")
+        rows = fresh.execute("SELECT id, block FROM search_data").fetchall()
+    for table in ("search_data", "search_idx", "search_docsize"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.executemany("INSERT INTO search_data VALUES (?, ?)", rows)

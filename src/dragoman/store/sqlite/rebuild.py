@@ -7,6 +7,7 @@ SQLite stumbles over; entries that are merely wrong are mended in place by the s
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from typing import NamedTuple
@@ -18,8 +19,11 @@ from dragoman.store.sqlite.changes import filled, folded, report
 from dragoman.store.sqlite.faults import fault
 from dragoman.store.sqlite.log import make, row_of, save
 from dragoman.store.sqlite.reading import Kept
-from dragoman.store.sqlite.schema import SPAN, connect, hold, prepare
+from dragoman.store.sqlite.schema import PAGE, SPAN, connect, hold, prepare
 from dragoman.store.summary import Head
+
+# Where the first page says how many there are (the SQLite file format, 1.3).
+_COUNT_AT = 28
 
 _BESIDE = ("-wal", "-shm")
 
@@ -36,15 +40,16 @@ def rebuild(path: str) -> Rebuilt:
     path = os.path.abspath(path)
     if not os.path.exists(path):
         raise StoreFault("unusable", f"{path} is not there; nothing can be repaired")
-    fresh = f"{path}.new"
+    fresh, copy = f"{path}.new", f"{path}.copy"
     try:
         held = hold(path, alone=True)
     except OSError as error:
         raise fault(error, path) from error
     try:
         _remove(fresh)
+        _remove(copy)
         prepare(fresh)
-        with closing(_damaged(path)) as old, closing(connect(fresh)) as new:
+        with closing(_opened(path, copy, fresh)) as old, closing(connect(fresh)) as new:
             reports = _save(old, new)
         aside = _free(f"{path}.damaged")
         for end in _BESIDE:
@@ -57,12 +62,41 @@ def rebuild(path: str) -> Rebuilt:
         raise fault(error, path) from error
     finally:
         _remove(fresh)
+        _remove(copy)
         os.close(held)
 
 
-def _damaged(path: str) -> sqlite3.Connection:
+def _opened(path: str, copy: str, fresh: str) -> sqlite3.Connection:
+    """A copy of the damaged file that can be read from: SQLite would change the file itself."""
+    _copied(path, copy)
+    connection = _lenient(copy)
+    try:
+        connection.execute("SELECT 1 FROM sessions, progress, entries LIMIT 1").fetchone()
+        return connection
+    except sqlite3.DatabaseError:
+        connection.close()
+    # The first page says where everything is, and that is the same in every file that was made by the same steps.
+    _copied(path, copy)
+    with open(fresh, "rb") as good, open(copy, "r+b") as bad:
+        bad.write(good.read(PAGE))
+        bad.seek(_COUNT_AT)
+        bad.write((os.path.getsize(path) // PAGE).to_bytes(4, "big"))
+    return _lenient(copy)
+
+
+def _copied(path: str, copy: str) -> None:
+    _remove(copy)
+    for end in ("", "-wal"):
+        if os.path.exists(path + end):
+            fd = os.open(copy + end, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(path + end, "rb") as source, open(fd, "wb") as target:
+                shutil.copyfileobj(source, target)
+
+
+def _lenient(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.text_factory = bytes
+    connection.execute("PRAGMA writable_schema = ON")  # else a file that is too short is not read at all
     return connection
 
 

@@ -10,14 +10,35 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from contextlib import closing
 from urllib.parse import quote
 
 from dragoman.errors import StoreFault
-from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.faults import fault, is_busy
 
 # Says that a file is one of ours ("Drag").
 APPLICATION = 0x44726167
+
+# The index, which can be made anew at any time.
+SEARCH = """
+    CREATE TABLE passages (
+      id      INTEGER PRIMARY KEY,
+      session INTEGER NOT NULL,
+      first   INTEGER NOT NULL,
+      role    TEXT NOT NULL,
+      text    TEXT NOT NULL
+    );
+    CREATE INDEX passages_of ON passages (session, first);
+    CREATE VIRTUAL TABLE search USING fts5(
+      text, content='passages', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
+    CREATE TRIGGER passage_added AFTER INSERT ON passages BEGIN
+      INSERT INTO search(rowid, text) VALUES (new.id, new.text);
+    END;
+    CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
+      INSERT INTO search(search, rowid, text) VALUES ('delete', old.id, old.text);
+    END;
+    """
 
 # A step for each version: STEPS[0] makes version 1 out of an empty file.
 STEPS: tuple[str, ...] = (
@@ -51,26 +72,14 @@ STEPS: tuple[str, ...] = (
     """
     ALTER TABLE sessions ADD COLUMN scanned INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
-    CREATE TABLE passages (
-      id      INTEGER PRIMARY KEY,
-      session INTEGER NOT NULL,
-      first   INTEGER NOT NULL,
-      role    TEXT NOT NULL,
-      text    TEXT NOT NULL
-    );
-    CREATE INDEX passages_of ON passages (session, first);
-    CREATE VIRTUAL TABLE search USING fts5(
-      text, content='passages', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
-    CREATE TRIGGER passage_added AFTER INSERT ON passages BEGIN
-      INSERT INTO search(rowid, text) VALUES (new.id, new.text);
-    END;
-    CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
-      INSERT INTO search(search, rowid, text) VALUES ('delete', old.id, old.text);
-    END;
-    """,
+    """
+    + SEARCH,
 )
 
 VERSION = len(STEPS)
+
+# Bytes in a page of the file.
+PAGE = 4096
 
 # Where the entries of a session are: its number, shifted; no log grows longer than this.
 SPAN = 1 << 40
@@ -81,6 +90,9 @@ BUSY_PATIENCE = 10.0
 
 # A write-ahead file that grew larger, under a long read say, is cut to this when it can be. Bytes.
 _WAL_LIMIT = 64 * 1024 * 1024
+
+# Between two tries to make a file that another process is making. Seconds.
+_RETRY = 0.01
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
@@ -107,12 +119,29 @@ def prepare(path: str, *, patience: float = BUSY_PATIENCE) -> None:
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         _make_private(path)
-        with closing(_plain(path, patience)) as connection:
-            version = _version(connection, path)
-            if version < VERSION:
-                _migrate(connection, path, patience)
+        deadline = time.monotonic() + patience
+        while not _is_prepared(path, patience):
+            # Another process makes the file, and SQLite does not wait for the change to write-ahead logging.
+            if time.monotonic() > deadline:
+                raise StoreFault("locked", f"{path} is being made by another program that does not get on; end that")
+            time.sleep(_RETRY)
     except (sqlite3.Error, OSError) as error:
         raise fault(error, path) from error
+
+
+def _is_prepared(path: str, patience: float) -> bool:
+    with closing(_plain(path, patience)) as connection:
+        try:
+            connection.execute("BEGIN")  # for one moment's view of it
+            version = _version(connection, path)
+            connection.execute("COMMIT")
+            if version < VERSION:
+                _migrate(connection, path, patience)
+        except sqlite3.OperationalError as error:
+            if is_busy(error):
+                return False
+            raise
+    return True
 
 
 def hold(path: str, *, alone: bool = False) -> int:
@@ -160,6 +189,7 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, path: str, patience: float) -> None:
+    connection.execute(f"PRAGMA page_size = {PAGE}")  # only a new file takes it
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
@@ -169,7 +199,7 @@ def _migrate(connection: sqlite3.Connection, path: str, patience: float) -> None
             if version > 0:
                 _back_up(path, f"{path}.format-{version}", patience)
             for step in STEPS[version:]:
-                for statement in _statements(step):
+                for statement in statements(step):
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -188,7 +218,7 @@ def _back_up(path: str, to: str, patience: float) -> None:
         source.backup(copy)
 
 
-def _statements(script: str) -> list[str]:
+def statements(script: str) -> list[str]:
     """The statements of a script; a trigger has semicolons inside."""
     found: list[str] = []
     part = ""

@@ -1,0 +1,270 @@
+"""A log that is not as it was written: it is noticed, said, what is intact stays readable, and it can be repaired."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.store.contract import Draft, Entry
+from dragoman.store.sqlite import SqliteStore, rebuild
+from dragoman.store.sqlite.schema import SPAN
+
+COUNT = 600
+
+
+def draft(number: int) -> Draft:
+    text = f"text {number} " * 10
+    body = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)
+
+
+def write(path: Path, sessions: tuple[str, ...] = ("one", "two")) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(path), durability="off")
+        for session in sessions:
+            await store.append(session, [draft(n) for n in range(1, COUNT + 1)])
+        await store.close()
+
+    asyncio.run(main())
+
+
+def change(path: Path, sql: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.execute(sql, values)
+        file.commit()
+
+
+def kind_of(path: Path, session: str = "one") -> str:
+    async def main() -> str:
+        store = await SqliteStore.open(str(path))
+        try:
+            await store.read(session)
+        except ProtocolError as error:
+            return error.kind
+        finally:
+            await store.close()
+        return ""
+
+    return asyncio.run(main())
+
+
+DAMAGE = {
+    "a byte of an entry": ("UPDATE entries SET entry = replace(entry, 'text 7 ', 'text 8 ') WHERE place = ?", 7),
+    "a checksum": ("UPDATE entries SET sum = sum + 1 WHERE place = ?", 7),
+    "an entry in the middle": ("DELETE FROM entries WHERE place = ?", 7),
+    "the last entry": ("DELETE FROM entries WHERE place = ?", COUNT),
+    "an entry cut short": ("UPDATE entries SET entry = substr(entry, 1, 20) WHERE place = ?", 7),
+    "a newline inside": ("UPDATE entries SET entry = replace(entry, 'text', char(10)) WHERE place = ?", 7),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    sql, seq = DAMAGE[what]
+    change(path, sql, SPAN + seq)
+    if what == "a newline inside":
+        change(path, "UPDATE entries SET entry = entry || char(10) || '{}' WHERE place = ?", SPAN + seq)
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        with pytest.raises(ProtocolError, match=r"repair one") as caught:
+            await store.read("one")
+        assert caught.value.kind == Kind.SESSION_CORRUPTED
+        assert caught.value.data == {"sessionId": "one", "lost": [(seq, seq)]}
+        intact = await store.read("one", intact=True)
+        assert [entry.seq for entry in intact] == [n for n in range(1, COUNT + 1) if n != seq]
+        assert len(await store.read("two")) == COUNT
+        report = await store.verify("one")
+        assert report.lost == [(seq, seq)]
+        assert await store.repair("one") == report
+        entries = await store.read("one")
+        assert [entry.seq for entry in entries] == list(range(1, COUNT + 1))
+        assert [entry.seq for entry in entries if entry.kind == "lost"] == [seq]
+        assert (await store.append("one", [draft(1)]))[0].seq == COUNT + 1
+        assert (await store.verify("one")).is_whole
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_not_there_expired_or_damaged_are_three_different_things(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    change(path, "DELETE FROM entries WHERE place = ?", SPAN + 1)
+    change(path, "UPDATE sessions SET expired_at = 'x' WHERE id = 'two'")
+    assert [kind_of(path, id) for id in ("one", "two", "three")] == [
+        Kind.SESSION_CORRUPTED,
+        Kind.SESSION_EXPIRED,
+        Kind.SESSION_NOT_FOUND,
+    ]
+
+
+def test_a_list_that_counts_too_few_hides_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    change(path, "UPDATE progress SET entries = 10 WHERE number = 1")
+    assert kind_of(path) == Kind.SESSION_CORRUPTED
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        assert (await store.repair("one")).kept == [(1, COUNT)]
+        assert len(await store.read("one")) == COUNT
+        await store.close()
+
+    asyncio.run(main())
+
+
+async def survey(path: Path, expected: dict[int, Entry]) -> str:
+    """Read a damaged file as a user would: nothing wrong is ever given for right."""
+    try:
+        store = await SqliteStore.open(str(path))
+    except StoreFault as fault:
+        return fault.why
+    try:
+        for _ in range(2):
+            try:
+                entries = await store.read("one")
+            except ProtocolError as error:
+                return error.kind
+            assert {entry.seq: entry for entry in entries} == expected
+        return "whole"
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("way", ["flip", "cut", "zero"])
+def test_a_file_damaged_anywhere_gives_the_truth_or_an_error_and_can_be_rebuilt(tmp_path: Path, way: str) -> None:
+    source = tmp_path / "whole.db"
+    write(source)
+
+    async def whole() -> dict[int, Entry]:
+        store = await SqliteStore.open(str(source))
+        entries = await store.read("one")
+        await store.close()
+        return {entry.seq: entry for entry in entries}
+
+    expected = asyncio.run(whole())
+    size = source.stat().st_size
+    dice = random.Random(f"damage by {way}")
+    outcomes = set()
+    rebuilt = 0
+    for turn in range(25):
+        path = tmp_path / f"{way}-{turn}.db"
+        shutil.copyfile(source, path)
+        with open(path, "r+b") as file:
+            place = dice.randrange(100, size)
+            if way == "cut":
+                file.truncate(place)
+            elif way == "zero":
+                file.seek(place // 4096 * 4096)
+                file.write(bytes(4096))
+            else:
+                for _ in range(8):
+                    file.seek(place := dice.randrange(100, size))
+                    byte = file.read(1)[0]
+                    file.seek(place)
+                    file.write(bytes([byte ^ (1 << dice.randrange(8))]))
+        outcomes.add(asyncio.run(survey(path, expected)))
+        assert outcomes <= {"whole", "damaged", Kind.SESSION_CORRUPTED, Kind.SESSION_NOT_FOUND, Kind.INTERNAL_ERROR}
+        try:
+            rebuild(str(path))
+        except StoreFault:
+            continue
+        rebuilt += 1
+        asyncio.run(rebuilt_is_true(path, expected))
+    assert outcomes - {"whole"}, "no damage was noticed at all"
+    assert rebuilt > 20, "hardly any file could be rebuilt"
+
+
+async def rebuilt_is_true(path: Path, expected: dict[int, Entry]) -> None:
+    """After a rebuild every session can be read; what is not lost is as it was, also under another id."""
+    store = await SqliteStore.open(str(path))
+    for summary in await store.sessions():
+        entries = await store.read(summary.session_id)
+        for entry in entries:
+            assert entry.kind == "lost" or entry == expected[entry.seq]
+        await store.append(summary.session_id, [draft(1)])
+    await store.close()
+
+
+def test_a_rebuild_saves_the_rest_and_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    old = path.read_bytes()
+    reports, aside = rebuild(str(path))
+    assert {report.session_id for report in reports} == {"one", "two"}
+    assert sum(last - first + 1 for report in reports for first, last in report.kept) > COUNT // 3
+    assert sum(last - first + 1 for report in reports for first, last in report.lost) > COUNT // 3
+    assert Path(aside).read_bytes() == old
+    assert kind_of(path) == ""
+
+
+def test_a_file_without_its_first_page_is_rebuilt_too(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    with open(path, "r+b") as file:
+        file.write(bytes(4096))
+    assert [report.kept for report in rebuild(str(path)).reports] == [[(1, COUNT)]] * 2
+    assert kind_of(path) == ""
+
+
+def test_a_rebuild_wants_the_file_for_itself(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    store = SqliteStore(str(path))
+    with pytest.raises(StoreFault, match="other programs use it") as caught:
+        rebuild(str(path))
+    assert caught.value.why == "locked"
+    asyncio.run(store.close())
+    assert all(report.is_whole for report in rebuild(str(path)).reports)
+
+
+def test_a_torn_write_ahead_file_loses_only_what_was_torn(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    torn = tmp_path / "torn.db"
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        for number in range(1, 40):
+            await store.append("one", [draft(number)])
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{path}{end}", f"{torn}{end}")
+        await store.close()
+        wal = Path(f"{torn}-wal")
+        os.truncate(wal, wal.stat().st_size - 5000)
+        store = await SqliteStore.open(str(torn))
+        entries = await store.read("one")
+        assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+        assert 30 <= len(entries) < 39
+        assert (await store.append("one", [draft(1)]))[0].seq == len(entries) + 1
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path, ("one",))
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        before = await store.search('"text 17"')
+        await store.close()
+        change(path, "UPDATE search_data SET block = x'00112233445566778899' WHERE id > 1")
+        store = await SqliteStore.open(str(path))
+        assert await store.search('"text 17"') == before != []
+        await store.close()
+
+    asyncio.run(main())
