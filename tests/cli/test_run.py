@@ -204,7 +204,7 @@ def test_one_yes_covers_the_question_and_the_writing(tmp_path: Path) -> None:
         assert "▌ Edit a.txt\n" in question
         assert "▌   write: a.txt\n" in question
         assert "▌ - the old text\n▌ + the new text\n" in question
-        terminal.type("y\n")
+        terminal.type("y")
         assert terminal.end() == 0
         assert (tmp_path / "a.txt").read_text() == "the new text\n"
         assert terminal.text.count("y/s/w/a/n? ") == 1
@@ -216,9 +216,9 @@ def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:
     with OnTerminal(*RUN, "/run touch made", *AGENT, cwd=tmp_path) as terminal:
         terminal.await_text("y/s/w/a/n? ")
         assert "▌   command: touch made\n" in terminal.text
-        terminal.type("what?\n")
-        terminal.see("y/s/w/a/n? ")  # nonsense is no answer
-        terminal.type("n\n")
+        terminal.type("what?")
+        terminal.await_text("y/s/w/a/n? \n▌ y/s/w/a/n? ")  # a word is no answer, though it has an "a" in it
+        terminal.type("n")
         assert terminal.end() == 0
         assert not (tmp_path / "made").exists()
         assert "I did not run it." in terminal.text

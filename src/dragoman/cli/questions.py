@@ -1,7 +1,7 @@
-"""Asking the person at the terminal: a question on lines of its own, answered with one key and Enter.
+"""Asking the person at the terminal: a question on lines of its own, answered with one key.
 
 Takes lines and choices, gives the choice, or None when there is no answer (end of input, or the question was
-dismissed). What was typed before the question stood there does not answer it.
+dismissed). What was typed before the question stood there does not answer it, nor does a key out of a whole word.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from dragoman.cli.terminal import MARK, Line, Sheet, single
 
 # One read takes a whole line of a terminal: the kernel keeps no longer ones.
 _LINE = 4096
+
+# What Ctrl-D sends where lines are not waited for.
+_END = b"\x04"
 
 
 class Choice(NamedTuple):
@@ -43,31 +47,38 @@ class Person:
         self._sheet.mark([*question, *shown])
         self._forget_typed()
         keys = "/".join(choice.key for choice in choices)
-        while True:
-            answer = await self.read(f"{MARK} {keys}? ")
-            if answer is None:
-                self._sheet.mark([Line("no answer", "dim")])
-                return None
-            for choice in choices:
-                if answer.strip().lower() == choice.key:
-                    return choice.value
+        with key_by_key(self._fd):
+            while True:
+                typed = await self._take(f"{MARK} {keys}? ", "ask")
+                if typed in (b"", _END):
+                    self._sheet.line("")
+                    self._sheet.mark([Line("no answer", "dim")])
+                    return None
+                answer = typed.decode("utf-8", "replace").strip().lower()
+                self._sheet.line(answer[:1] if len(answer) == 1 else "")
+                for choice in choices:
+                    if answer == choice.key:
+                        return choice.value
 
     async def read(self, prompt: str, style: str = "ask") -> str | None:
         """One line that the person types; None at the end of input, or when dismissed."""
+        data = await self._take(prompt, style)
+        if data.endswith(b"\n"):
+            return data[:-1].decode("utf-8", "replace")
+        self._sheet.line("")  # no Enter ended the line
+        return None if not data else data.decode("utf-8", "replace")
+
+    async def _take(self, prompt: str, style: str) -> bytes:
         loop = asyncio.get_running_loop()
         self._sheet.prompt(prompt, style)
         typed: asyncio.Future[bytes] = loop.create_future()
         self._typed = typed
         loop.add_reader(self._fd, self._readable)
         try:
-            data = await typed
+            return await typed
         finally:
             loop.remove_reader(self._fd)
             self._typed = None
-        if data.endswith(b"\n"):
-            return data[:-1].decode("utf-8", "replace")
-        self._sheet.line("")  # no Enter ended the line
-        return None if not data else data.decode("utf-8", "replace")
 
     def dismiss(self) -> None:
         """Close the open question, if there is one, without an answer."""
@@ -93,6 +104,28 @@ class Person:
             termios.tcflush(self._fd, termios.TCIFLUSH)
         except termios.error:
             pass  # closed meanwhile: reading will tell
+
+
+@contextmanager
+def key_by_key(fd: int) -> Iterator[None]:
+    """A terminal that gives every key at once and shows none of them; Ctrl-C stays what it is."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:
+        yield  # closed meanwhile: reading will tell
+        return
+    now = termios.tcgetattr(fd)
+    now[3] &= ~(termios.ICANON | termios.ECHO)
+    termios.tcsetattr(fd, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        try:
+            termios.tcsetattr(fd, termios.TCSANOW, before)
+        except termios.error:
+            pass  # closed meanwhile
 
 
 def somebody(sheet: Sheet) -> Person | None:
