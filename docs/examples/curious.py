@@ -13,4 +13,5 @@ async def ask(turn: Turn) -> None:
     await turn.say("Thank you." if signed else "Another time, then.")
 
 
-agent.run()
+if __name__ == "__main__":
+    agent.run()

@@ -4,8 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from dragoman import Agent, Turn
+from dragoman.schema.auth import AuthAccount
 
-agent = Agent("doorman", version="1.0", auth_required=True)
+agent = Agent("doorman", version="1.0", auth_required=True, unstable=True)  # unstable: tells who is logged in
 
 
 @agent.authenticate("token", "With a token")
@@ -18,6 +19,12 @@ def check_token(credentials: dict[str, Any]) -> timedelta | bool:
 async def visit(credentials: dict[str, Any]) -> timedelta:
     """Official clients only name a method: open a browser here, ask a keychain, or trust the user of this machine."""
     return timedelta(hours=1)
+
+
+@agent.accounts
+def accounts() -> list[AuthAccount]:
+    """Told whenever a login begins or ends, to clients that take such news."""
+    return [AuthAccount(label="visitor")]
 
 
 @agent.logout

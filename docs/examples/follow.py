@@ -22,4 +22,5 @@ async def main(command: list[str]) -> None:
         await session.ask("look around")
 
 
-asyncio.run(main(sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from dragoman.schema.auth import AuthMethod
 
 TOKEN = Path("token.txt")
 
-if "--login" in sys.argv:
+if __name__ == "__main__" and "--login" in sys.argv:
     print("Welcome! You are signed in.")
     TOKEN.write_text("secret")
     sys.exit(0)
@@ -28,4 +28,5 @@ async def answer(turn: Turn) -> None:
     await turn.say("At your service.")
 
 
-agent.run()
+if __name__ == "__main__":
+    agent.run()

@@ -14,4 +14,5 @@ async def look(turn: Turn) -> None:
         await turn.say("Nice.")
 
 
-agent.run()
+if __name__ == "__main__":
+    agent.run()

@@ -15,4 +15,5 @@ async def main(command: list[str]) -> None:
         print(f"{len({session.id for session in sessions})} sessions")
 
 
-asyncio.run(main(sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

@@ -21,4 +21,5 @@ async def main(text: str, command: list[str]) -> None:
             print(f"gave up: {error.kind}")
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2:]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2:]))

@@ -20,4 +20,5 @@ async def main(command: list[str]) -> None:
         print(await session.ask("hello"))
 
 
-asyncio.run(main(sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

@@ -45,6 +45,11 @@ class LentFiles:
         self._roots = list(roots)
         self._own: Files | None = None
 
+    @property
+    def lent(self) -> bool:
+        """Whether text is read and written through the client."""
+        return self._connection.offers("client.fs.readTextFile") and self._connection.offers("client.fs.writeTextFile")
+
     async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
         """The text of a file, or `limit` lines from `line` (1-based) on."""
         if not self._connection.offers("client.fs.readTextFile"):

@@ -1,0 +1,26 @@
+"""Sessions found again: loaded with their history, resumed without, forked, deleted, listed: `history.py COMMAND`."""
+
+import asyncio
+import sys
+
+from dragoman import connect
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command) as agent:
+        session = await agent.open(cwd=".")
+        await session.ask("one")
+        await session.close()
+        loaded = await agent.load(session.id)  # when this returns, all of it was told again
+        print("loaded:", *(message.text for message in loaded.transcript.messages))
+        await agent.close_session(session.id)
+        resumed = await agent.resume(session.id)
+        print("resumed:", len(resumed.transcript), "messages;", await resumed.ask("two"))
+        fork = await agent.fork(session.id)
+        print("forked:", await fork.ask("three"))
+        await agent.delete(session.id)
+        print("left:", [info.session_id == fork.id async for info in agent.each_session()])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

@@ -1,0 +1,25 @@
+"""Permission by a function that sees the question and gives the option it chooses: `permit.py COMMAND...`."""
+
+import asyncio
+import sys
+
+from dragoman import Lending, connect
+from dragoman.schema.permission import RequestPermissionParams
+
+
+async def decide(question: RequestPermissionParams) -> str | None:
+    """The id of an option; None leaves the question unanswered. A program with a face would ask a person here."""
+    wanted = "allow_once" if "harmless" in str(question.tool_call.title) else "reject_once"
+    print(f"{question.tool_call.title}: {wanted}")
+    return next((option.option_id for option in question.options if option.kind == wanted), None)
+
+
+async def main(command: list[str]) -> None:
+    async with connect(command, permission=decide, lend=Lending()) as agent:
+        session = await agent.open(cwd=".")
+        for prompt in ("echo harmless", "touch dangerous"):
+            print(await session.ask(prompt))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
