@@ -33,8 +33,9 @@ EFFECTS = {
     "ssl", "subprocess", "threading", "time", "uuid",
 }  # fmt: skip
 
-# What the core may import from outside the standard library; uvloop only where it happens to be installed.
-DEPENDENCIES = {"msgspec", "uvloop"}
+# What the core may import from outside the standard library; uvloop only where it happens to be installed,
+# opentelemetry only in inspect/otel.py, when somebody asks for spans.
+DEPENDENCIES = {"msgspec", "opentelemetry", "uvloop"}
 
 
 def imported(source: str, module: str) -> Iterator[tuple[int, str]]:

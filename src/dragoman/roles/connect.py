@@ -62,6 +62,7 @@ def connect(
     timeout: float | None = None,
     idle_timeout: float | None = None,
     sandbox: Sandbox | None = None,
+    trace: Callable[[Transport], Transport] | None = None,
 ) -> Connecting:
     """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
 
@@ -71,6 +72,7 @@ def connect(
     `timeout` bounds every answer but those to initialize (`patience`) and to prompts; a turn in which nothing is heard
     for `idle_timeout` seconds is given up.
     `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
+    `trace` wraps the transport of every agent that is started: `dragoman.inspect.tap.Tap` overhears it.
     In a `sandbox` the agent and the commands it has run may write in `cwd` and the sessions' folders, and little more.
     """
     dial = Dial(
@@ -84,6 +86,7 @@ def connect(
         patience=patience,
         shows=SHOWN if capabilities is None else None,
         sandbox=sandbox,
+        trace=trace,
     )
     answers = Answers(permission, elicit)
     offered = capabilities

@@ -80,6 +80,7 @@ class Dial:
         permission: str = "ask",
         shows: ClientSessionCapabilities | None = None,
         sandbox: Sandbox | None = None,
+        trace: Callable[[Transport], Transport] | None = None,
     ) -> None:
         if dialect != "auto" and dialect not in NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
@@ -98,6 +99,7 @@ class Dial:
         self._probe = probe
         self._permission = permission
         self._shows = shows  # what official agents may send us beyond what every client takes
+        self._trace = trace
         self._first: Dialled | None = None
         self._others: dict[str, Dialled] = {}
         self._moving = asyncio.Lock()
@@ -293,7 +295,7 @@ class Dial:
         else:
             transport = self._target
         connection = Connection(
-            transport,
+            transport if self._trace is None else self._trace(transport),
             Side.CLIENT,
             self._handlers,
             fallback=self._fallback,

@@ -105,7 +105,8 @@ function open() {
   const out = $("json"); out.replaceChildren(); out.scrollTop = 0;
   for (const i of it.rows.slice(0, 200)) { pretty(rows[i][RAW], out); out.append("\n"); if (it.rows.length > 1) out.append("\n"); }
   if (it.rows.length > 200) out.append("… and " + (it.rows.length - 200) + " more");
-  $("detail").hidden = false;
+  const narrow = innerWidth <= 760, h = height(); $("detail").hidden = false;
+  if (narrow && (chosen * h < stage.scrollTop || (chosen + 1.5) * h > stage.scrollTop + stage.clientHeight * 0.36)) { stage.scrollTop = chosen * h - 1.2 * h; draw(false); }
 }
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*|true|false|null)/g;
 function pretty(raw, out) {

@@ -1,0 +1,102 @@
+"""A tap on a transport: everything that passes is told to whoever listens, and passes on as it is.
+
+`Tap` wraps transports for `connect(..., trace=tap)`; `trace_to` is a tap that records into a file. A listener takes a
+direction and a frame; the recorder and `otel.Spans` are such listeners. Knows no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from dragoman.inspect.recorder import Recorder
+from dragoman.inspect.recording import TO_AGENT, TO_CLIENT
+from dragoman.schema.side import Side
+from dragoman.transport.contract import Take, Transport
+from dragoman.wire.frames import Frame, Oversize
+
+Listener = Callable[[str, bytes], None]
+
+
+class Tap:
+    """Wraps the transports of one side; call it with a transport to get the tapped one."""
+
+    def __init__(self, *listeners: Listener, side: Side = Side.CLIENT) -> None:
+        self._listeners = listeners
+        self._out, self._in = (TO_AGENT, TO_CLIENT) if side is Side.CLIENT else (TO_CLIENT, TO_AGENT)
+
+    def __call__(self, transport: Transport) -> Transport:
+        """The same transport, overheard."""
+        return _Tapped(transport, self)
+
+    def sent(self, data: bytes) -> None:
+        """We said this."""
+        for listener in self._listeners:
+            listener(self._out, data)
+
+    def came(self, frames: Sequence[Frame]) -> None:
+        """The peer said these; of one too large to hold there is only the beginning."""
+        for frame in frames:
+            for listener in self._listeners:
+                listener(self._in, frame.head if isinstance(frame, Oversize) else frame)
+
+
+class _Tapped:
+    """A transport that tells a tap what passes."""
+
+    def __init__(self, transport: Transport, tap: Tap) -> None:
+        self.peer = transport.peer
+        self._transport = transport
+        self._tap = tap
+        self._told = 0  # frames that were offered, and so told, but wait to be received
+
+    async def receive(self) -> list[Frame]:
+        """The next frames, told before they are given."""
+        frames = await self._transport.receive()
+        fresh = frames[self._told :]
+        self._told = max(0, self._told - len(frames))
+        self._tap.came(fresh)
+        return frames
+
+    def listen(self, take: Take) -> None:
+        """Offer frames as the transport does, told first: what answers them must come after them."""
+
+        def told(frames: list[Frame]) -> bool:
+            self._tap.came(frames)
+            taken = take(frames)
+            if not taken:
+                self._told += len(frames)
+            return taken
+
+        self._transport.listen(told)
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        """Send one frame."""
+        self._transport.send(data, session)
+        self._tap.sent(data)
+
+    def congested(self) -> bool:
+        """Whether the sender should wait."""
+        return self._transport.congested()
+
+    async def drain(self) -> None:
+        """Wait until little is queued."""
+        await self._transport.drain()
+
+    async def close(self, reason: str = "") -> None:
+        """Close the transport; the listeners go on, for an agent may be started again."""
+        await self._transport.close(reason)
+
+
+@contextmanager
+def trace_to(path: str, command: Sequence[str], say: Callable[[str], None], *more: Listener) -> Iterator[Tap]:
+    """Record every connection of a client into one file, and tell whoever else listens."""
+    recorder = Recorder(path, command, say)
+    why = "the client ended"
+    try:
+        yield Tap(lambda way, frame: recorder.take(way, frame + b"\n"), *more)
+    except BaseException as error:
+        why = f"the client ended: {type(error).__name__}"
+        raise
+    finally:
+        recorder.close(why)
