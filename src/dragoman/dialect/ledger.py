@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from dragoman.dialect.chunk import Chunk
 from dragoman.schema.initialize import InitializeParams, InitializeResult
 from dragoman.schema.side import Side
 
@@ -111,3 +112,8 @@ class Ledger:
 
     def introduced(self, result: InitializeResult) -> None:
         """The agent introduced itself on this connection."""
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """A bare piece of text on its short way, as it goes on; None when the flow of updates has to see it."""
+        flows = self.incoming if self.peer is Side.AGENT else self.outgoing
+        return None if "session/update" in flows else chunk

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.dialect.chunk import Form
 from dragoman.dialect.ledger import Ledger, Settings
 from dragoman.schema.side import Side
 
@@ -29,6 +30,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     lower_result: SpellResult
     codes: dict[str, int]
     ledger: Callable[[Side, Settings], Ledger | None]
+    chunk: Form  # of a bare piece of text, which needs neither spelling nor flow
     cancels: bool  # whether it has `$/cancel_request`; a peer that has not would take it for a fault
 
 
@@ -55,5 +57,6 @@ def dialect(name: str) -> Dialect:
         lower_result=spelling.lower_result,
         codes=names.CODES,
         ledger=import_module(f"{folder}.ledger").open_ledger,
+        chunk=import_module(f"{folder}.chunk").CHUNK,
         cancels=name in _CANCELS,
     )

@@ -486,7 +486,7 @@ class Connection:
             self.report(text)
 
     def call(self, method: str, params: Any, done: Done, *, raw: bool = False) -> Id | UnsetType:
-        """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless it was refused."""
+        """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless refused."""
         if self._ended is not None:
             done(None, _closed(self._ended))
             return UNSET

@@ -67,7 +67,8 @@ class Emulation:
         is_request = not isinstance(id, UnsetType)
         done: Done = nobody if isinstance(id, UnsetType) else connection.answering(id, incoming.method)
         try:
-            flow = make(self.ledger, incoming.params)
+            params = incoming.params
+            flow = make(self.ledger, params)
         except ProtocolError as error:
             done(None, error)
             return None
@@ -77,8 +78,9 @@ class Emulation:
         def execute(effect: Any, answer: Done) -> Stop | None:
             if not isinstance(effect, Pass):
                 return self._carry_out(effect, answer)
-            incoming.params = effect.params
-            incoming.source = carried(effect.params, source)
+            if effect.params is not params:
+                incoming.params = effect.params
+                incoming.source = carried(effect.params, source)
             work = connection.handle(incoming, _typed(incoming.row, answer))
             if work is not None:
                 awaited.append(work)
@@ -112,6 +114,7 @@ class Emulation:
         def execute(effect: Any, answer: Done) -> Stop | None:
             if not isinstance(effect, Pass):
                 return self._carry_out(effect, answer)
+            said = source if effect.params is params else carried(effect.params, source)
             if is_request:
                 typed = _typed(row, answer)
 
@@ -119,10 +122,8 @@ class Emulation:
                     heard[:] = [result]
                     typed(result, error)
 
-                return self._calling_off(
-                    connection.send_request(method, carried(effect.params, source), hear, raw=True)
-                )
-            connection.send_notification(method, carried(effect.params, source), foreign=True)
+                return self._calling_off(connection.send_request(method, said, hear, raw=True))
+            connection.send_notification(method, said, foreign=True)
             answer(None, None)
             return None
 

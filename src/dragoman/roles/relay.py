@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.losses import losses
 from dragoman.dialect.registry import dialect as find_dialect
-from dragoman.engine.connection import Connection
+from dragoman.engine.connection import Connection, Tap
 from dragoman.engine.exchange import Done
 from dragoman.engine.handler import Handler
 from dragoman.engine.message import Incoming
@@ -133,15 +133,22 @@ class Relay:
             introduction = msgspec.structs.replace(introduction, meta=meta)
         dialled = await self._dial.open(introduction, handlers, self._to_client, source)
         self._first = dialled
-        dialled.connection.on_close = self._agent_left
         assert self.front.speech is not None
         self.same = self.front.speech.dialect.name == self._dial.dialect
         if self.same:  # both ends say everything the same way: nothing is left to emulate
             self.front.emulation = dialled.connection.emulation = None
             self.front.tap = self._tap(self.front, Side.AGENT)
-            dialled.connection.tap = self._tap(dialled.connection, Side.CLIENT)
+        self._listen_to(dialled.connection)
         self.report(f"client speaks {self.front.speech.dialect.name}, agent speaks {self._dial.dialect}")
         return dialled.introduction_values
+
+    def _listen_to(self, agent: Connection) -> None:
+        """An agent's updates are a stream: they take the shortest way there is."""
+        agent.on_close = self._agent_left
+        if self.same:
+            agent.tap = self._tap(agent, Side.CLIENT)
+        elif (Side.CLIENT, "session/update") not in self._claims:
+            agent.tap = short_way(agent, self.front)
 
     def _agent_left(self, error: BaseException) -> None:
         """The agent is gone: what the client waits for was answered with the reason; then we leave too."""
@@ -220,7 +227,7 @@ class Relay:
         """A 2025.1 agent has one folder: a session in another one gets another process."""
         dialled = await self._dial.at(incoming.params.cwd)
         self._first = self._dial.first  # which may have moved
-        dialled.connection.on_close = self._agent_left
+        self._listen_to(dialled.connection)
 
         def opened(result: Any, error: ProtocolError | None) -> None:
             if error is None:
@@ -310,6 +317,30 @@ _MADE_UP_FOR: dict[str, frozenset[str]] = {
     "terminal/create": frozenset({"command", "args", "args[]", "env", "outputByteLimit"}),
     "session/request_permission": frozenset({"options[]", "options[].kind", "toolCall.rawInput", "toolCall.status"}),
 }
+
+
+def short_way(source: Connection, target: Connection) -> Tap:
+    """Between two dialects: bare pieces of text are said again at once; all else takes the long way, in its turn."""
+    assert source.speech is not None
+    assert target.speech is not None
+    read, say = source.speech.dialect.chunk.read, target.speech.dialect.chunk.say
+    ledgers = [end.emulation.ledger for end in (source, target) if end.emulation is not None]
+    transport = target.transport
+
+    def tap(envelope: Envelope, _: bytes) -> tuple[bool, Awaitable[None] | None]:
+        if envelope.method != "session/update" or envelope.id is not UNSET or envelope.params is UNSET:
+            return False, None
+        chunk = read(envelope.params)
+        for ledger in ledgers:
+            if chunk is None:
+                break
+            chunk = ledger.pass_chunk(chunk)
+        if chunk is None:
+            return False, None
+        target.outbox.write(say_call(UNSET, "session/update", say(chunk)))
+        return True, transport.drain() if transport.congested() else None
+
+    return tap
 
 
 def pass_on(data: bytes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from dragoman.dialect.beside import changed, member, noted, side
+from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.ledger import Ask, Flow, FlowMaker, Heed, Ledger, Pass, Send, Settings
 from dragoman.dialect.shape import ABSENT, INFERRED, SIDE, Object
 from dragoman.schema.base import Unknown, to_json
@@ -83,6 +84,10 @@ class AgentLedger(Ledger):
         elif type(update) is ConfigOptionUpdate and session in self._options:
             update = changed(update, config_options=self._complete(session, update.config_options))
         yield Pass(changed(params, update=update))
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """Pieces of text say nothing of models."""
+        return chunk
 
     def _switch(self, session: str, model: Any) -> list[Any]:
         """All options, with another model; of a session that nobody opened here at least the model is known."""
@@ -165,6 +170,10 @@ class ClientLedger(Ledger):
             return {}
         rest = [each for each in member(result, "config_options") or () if not _is_models(each)]
         return changed(result, config_options=rest)  # models are no option for a banjo client
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """Pieces of text say nothing of models."""
+        return chunk
 
     def _update(self, params: Any) -> Flow:
         """Options are said as options; that the model is another one is said once more in banjo's own way."""

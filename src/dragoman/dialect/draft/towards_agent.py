@@ -15,6 +15,7 @@ from msgspec import UNSET
 from dragoman.dialect.beside import noted as side_noted
 from dragoman.dialect.beside import unsaid
 from dragoman.dialect.book import Book, Page, free_option, noted, side_data
+from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.ledger import (
     Ask,
     Deliver,
@@ -173,6 +174,10 @@ class AgentLedger(Ledger):
             if page.modes is not None:
                 page.modes.current_mode_id = update.current_mode_id
         yield Pass(params)
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """Pieces of text change no option."""
+        return chunk
 
     def _placed(self, params: Any) -> Any:
         """The same call with its session, and with absolute paths (sections 14.3 and 6.6-5)."""

@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.beside import unsaid
 from dragoman.dialect.book import Book, Page, compact, noted, side_data
+from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.draft.screen import PUSHED_LIMIT, Screen
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
 from dragoman.errors import Kind, ProtocolError
@@ -219,8 +220,8 @@ class ClientLedger(Ledger):
         page = self.book.find(params.session_id)
         if page is None:
             page = self.book.open(params.session_id, "")
-        if kind in _SPEAKERS:
-            page.count(_SPEAKERS[kind])
+        if kind in _CHUNKS:
+            page.count(_SPEAKERS[_CHUNKS[kind]])
         elif page.opening and kind in _SETTINGS:
             return  # the client asked for this in session/new, and does not know the session yet
         elif kind is CurrentModeUpdate:
@@ -235,6 +236,12 @@ class ClientLedger(Ledger):
         elif kind is ToolCallProgress:
             params = msgspec.structs.replace(params, update=self._with_screens(params.session_id, update))
         yield Pass(params)
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """Pieces of text are only counted."""
+        page = self.book.find(chunk.session) or self.book.open(chunk.session, "")
+        page.count(_SPEAKERS[chunk.kind])
+        return chunk
 
     def _changes(self, page: Page, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
         """The draft tells one change a message; the vocabulary tells all options at once (5.14-17)."""
@@ -367,7 +374,12 @@ class ClientLedger(Ledger):
 
 _ENDS = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED, ToolCallStatus.CANCELLED})
 _SETTINGS = frozenset({CurrentModeUpdate, ConfigOptionUpdate})
-_SPEAKERS: dict[type, str] = {AgentMessageChunk: "agent", UserMessageChunk: "user", AgentThoughtChunk: "thought"}
+_SPEAKERS = {"agent_message_chunk": "agent", "user_message_chunk": "user", "agent_thought_chunk": "thought"}
+_CHUNKS: dict[type, str] = {
+    AgentMessageChunk: "agent_message_chunk",
+    UserMessageChunk: "user_message_chunk",
+    AgentThoughtChunk: "agent_thought_chunk",
+}
 
 
 def _placed(block: Any, cwd: str) -> Any:

@@ -1,12 +1,41 @@
 """The most frequent message there is, recognised at a glance: one piece of text and nothing else.
 
-Used by the dialects whose messages are plain texts, so that a stream of tokens costs them next to nothing.
+As a form for the short way from wire to wire, and as values for the dialects whose messages are plain texts, so that a
+stream of tokens costs them next to nothing.
 """
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
+import msgspec
+
+from dragoman.dialect.chunk import Form
 from dragoman.dialect.shape import Object
 from dragoman.dialect.v1.names import CHUNKS
+
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class _Update(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "sessionUpdate"}):
+    kind: str
+    content: _Text
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    session_id: str
+    update: _Update
+
+
+CHUNK: Final = Form(
+    _Params,
+    {kind: kind for kind in CHUNKS},
+    lambda said: (said.session_id, said.update.kind, said.update.content.text),
+    lambda session, kind, text: _Params(session, _Update(kind, _Text("text", text))),
+)
 
 
 def chunk_text(params: Object) -> str | None:

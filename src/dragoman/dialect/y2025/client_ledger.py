@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.beside import changed, inferred, known, member, noted, side, unsaid
+from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.ledger import Deliver, Flow, FlowMaker, Ledger, Pass, Report, Settings, Wait, Wake
 from dragoman.dialect.shape import ABSENT
 from dragoman.dialect.words import placeholder
@@ -226,6 +227,13 @@ class ClientLedger(Ledger):
             self._held.add(session)
             yield Wait(_placed(session))
         yield Pass(self._for_client(params))
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """Pieces of text get the client's name of their session; they wait, by the flow, while that may be unknown."""
+        session = self._client_ids.get(chunk.session)
+        if session is None:
+            return None if self._opening else chunk
+        return chunk if session == chunk.session else chunk._replace(session=session)
 
     def _is_closed(self, block: Any) -> bool:
         return _CAPABLE.get(type(block)) in self._closed
