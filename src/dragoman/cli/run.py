@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable, connect
 from dragoman.cli import sandbox
 from dragoman.cli.arguments import Parser
+from dragoman.cli.inspect_trace import traced
 from dragoman.cli.leave import Leave
 from dragoman.cli.main import INTERRUPTED, USAGE
 from dragoman.cli.play import Interrupts, play
@@ -90,6 +91,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--cwd", metavar="DIR", default=".", help="where the agent works (here)")
     parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
+    parser.add_argument("--trace", metavar="FILE", help="record every message; `dragoman inspect show FILE` shows them")
     sandbox.add(parser)
     options, command = parser.read_with_agent(arguments)
     options.sandbox = sandbox.chosen(parser, options)
@@ -102,7 +104,8 @@ def main(arguments: list[str]) -> int:
     if not options.prompt.strip():
         parser.error("the prompt is empty")
     try:
-        return run_loop(converse(command, options))
+        with traced(options.trace, command) as options.tap:
+            return run_loop(converse(command, options))
     except ConfigFault as fault:
         print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
         return USAGE
@@ -153,6 +156,7 @@ async def converse(command: list[str], options: argparse.Namespace) -> int:
             report=told,
             stderr=wrote,
             sandbox=options.sandbox,
+            trace=options.tap,
         ) as agent:
             leave.attend(agent, command[0])
             session = await agent.open(cwd)

@@ -44,7 +44,8 @@ class Hearing:
     def call(self, to: Side, method: str, raw: Raw, is_request: bool) -> tuple[str, Any, list[Flaw]]:
         """A call: its method and params in the vocabulary, and what is wrong with them."""
         said, flaws = _values(raw)
-        if to is Side.AGENT and not self._heard_client:
+        if to is Side.AGENT and not self._is_fixed and (method == "initialize" or not self._heard_client):
+            self._heard_agent = self._heard_agent and method != "initialize"  # an agent may be started again
             self._listen(method, said)
         try:
             name, params = self._spoken[to.other].lift_call(to, method, said)
