@@ -67,6 +67,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     name: str | None = None
     title: str | None = None  # the agent's, else the beginning of the first prompt
     agent: str | None = None
+    agent_session: str | None = None  # the id that the agent knows it by now
     cwd: str | None = None
     turns: int = 0
     bytes: int = 0

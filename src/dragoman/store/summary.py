@@ -1,7 +1,7 @@
 """What a list of sessions shows, folded from their logs; and how a session is found by what people type.
 
 Takes entries as they are appended, gives summaries. Pure; every store uses it, so that all list the same. The bodies
-it looks into: `opened` (agent, cwd, title), `prompt` (the first one names a session nobody named) and the update that
+it looks into: `opened` (agent, its id for the session, cwd, title), `prompt` (the first one names a session nobody named) and the update that
 tells a title.
 """
 
@@ -36,6 +36,7 @@ class Head(msgspec.Struct, kw_only=True):
     title: str | None = None
     prompted: str | None = None
     agent: str | None = None
+    agent_session: str | None = None
     cwd: str | None = None
     forked_from: str | None = None
     is_news: bool = False  # more than the counts has changed since somebody wrote it down
@@ -66,6 +67,7 @@ class Head(msgspec.Struct, kw_only=True):
 
     def _take_opened(self, body: Any) -> None:
         self.agent = _text(body.get("agent")) or self.agent
+        self.agent_session = _text(body.get("sessionId")) or self.agent_session
         self.cwd = _text(body.get("cwd")) or self.cwd
         self.title = _text(body.get("title")) or self.title
 
@@ -80,6 +82,7 @@ class Head(msgspec.Struct, kw_only=True):
             name=self.name,
             title=self.title or self.prompted,
             agent=self.agent,
+            agent_session=self.agent_session,
             cwd=self.cwd,
             turns=self.turns,
             bytes=self.size,

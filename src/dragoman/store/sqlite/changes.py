@@ -84,8 +84,8 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
     for session_id in gone:
         _clear(connection, kept[session_id].number)
         connection.execute(
-            "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, cwd = NULL, "
-            "scanned = 0, indexed = 0 WHERE number = ?",
+            "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, "
+            "agent_session = NULL, cwd = NULL, scanned = 0, indexed = 0 WHERE number = ?",
             (now, kept[session_id].number),
         )
     connection.execute(

@@ -125,8 +125,9 @@ def save(connection: sqlite3.Connection, number: int, head: Head) -> None:
 
 def _write_down(connection: sqlite3.Connection, number: int, head: Head) -> None:
     connection.execute(
-        "UPDATE sessions SET turns = ?, created_at = ?, title = ?, prompted = ?, agent = ?, cwd = ? WHERE number = ?",
-        (head.turns, head.created_at, head.title, head.prompted, head.agent, head.cwd, number),
+        "UPDATE sessions SET turns = ?, created_at = ?, title = ?, prompted = ?, agent = ?, agent_session = ?, cwd = ? "
+        "WHERE number = ?",
+        (head.turns, head.created_at, head.title, head.prompted, head.agent, head.agent_session, head.cwd, number),
     )
     head.is_news = False
 

@@ -52,6 +52,7 @@ STEPS: tuple[str, ...] = (
       title       TEXT,
       prompted    TEXT,
       agent       TEXT,
+      agent_session TEXT,
       cwd         TEXT,
       forked_from TEXT,
       expired_at  TEXT
