@@ -15,9 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman import Agent
 from dragoman.dialect.registry import NAMES, dialect
 from dragoman.roles.relay import Relay
+from dragoman.schema.content import TextContent
 from dragoman.schema.side import Side
+from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateParams, UserMessageChunk
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import pair
 from dragoman.wire.envelope import Envelope
 from tests.pairs.test_taking_back import Between, between
 from tests.pairs.words import WORDS, Json
@@ -55,6 +60,7 @@ CHUNKS = st.builds(
     BLOCKS,
     st.sampled_from(MORE),
 )
+TYPED = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 PLANS = st.just({"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": []}})
 
 
@@ -121,3 +127,32 @@ def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str) -> No
 @pytest.mark.parametrize("junk", [b"null", b"[]", b"{}", b"7", b'"\xff"', b'{"sessionId":"\\ud800"}', b"[" * 2000])
 def test_what_is_no_piece_of_text_is_left_to_the_long_way(name: str, junk: bytes) -> None:
     assert dialect(name).chunk.read(msgspec.Raw(junk)) is None
+
+
+def wide_text() -> st.SearchStrategy[str]:
+    """Text with lone surrogates too, which a stream that cuts an emoji in two may hold."""
+    return st.text(st.characters(codec=None), max_size=8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8, deadline=None)
+@given(texts=st.lists(st.tuples(st.sampled_from(TYPED), wide_text()), min_size=1, max_size=6))
+def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts: list[tuple[Any, str]]) -> None:
+    async def said(is_short: bool) -> list[Json]:
+        ours, theirs = pair()
+        connection = Agent("says", version="1", dialect=name).attach(ours, report=lambda _: None)
+        peer = ScriptedPeer(theirs)
+        await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
+        if not is_short:
+            connection._say_chunk = lambda params: False  # type: ignore[method-assign]
+        for kind, text in texts:
+            update = kind(content=TextContent(text=text))
+            connection.notify("session/update", UpdateParams(session_id="s", update=update))
+        heard = [await peer.receive() for _ in texts]
+        await connection.close()
+        return heard
+
+    async def main() -> None:
+        assert await said(True) == await said(False)
+
+    asyncio.run(main())

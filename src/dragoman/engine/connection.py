@@ -31,7 +31,7 @@ from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES, MAX_SAID
 from dragoman.engine.message import Incoming
 from dragoman.engine.outbox import Form, Outbox, form
 from dragoman.engine.reading import NOT_STRICT, read, strictly, values
-from dragoman.engine.speech import Speech, is_bare, may_name_side
+from dragoman.engine.speech import Speech, chunk_of, is_bare, may_name_side
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -454,10 +454,22 @@ class Connection:
 
     def notify(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Send a notification; one the peer's dialect has no words for is reported, once."""
+        if method == "session/update" and self._say_chunk(params):
+            return
         if self.emulation is not None and method in self.emulation.ledger.outgoing:
             self.emulation.run_outgoing(method, params, nobody)
             return
         self.send_notification(method, params, foreign=foreign)
+
+    def _say_chunk(self, params: Any) -> bool:
+        """Send an update by the short way, if it is a bare piece of text and the dialect is not v1 anyway."""
+        speech = self.speech
+        if speech is None or speech.plain or (chunk := chunk_of(params)) is None:
+            return False
+        if self.emulation is not None and (chunk := self.emulation.ledger.pass_chunk(chunk)) is None:
+            return False
+        self.outbox.write(say_call(UNSET, "session/update", speech.dialect.chunk.say(chunk)))
+        return True
 
     def form(self, method: str, params: Any, gap: str) -> Form | None:
         """A notification as a form with a gap where `gap` stands; None where frames are not that simple."""

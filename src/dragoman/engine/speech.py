@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
 from dragoman.dialect.v1.names import CODES as V1_CODES
@@ -21,7 +22,7 @@ from dragoman.schema.base import Model, encode
 from dragoman.schema.content import TextContent
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
-from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMessageChunk
+from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateParams, UserMessageChunk
 from dragoman.wire.envelope import WireError
 
 # The results in which v1 peers may say something otherwise than the vocabulary: models (dialect/v1/spelling).
@@ -135,6 +136,17 @@ def is_bare(params: Any) -> bool:
         return False
     content = update.content
     return type(content) is TextContent and content.meta is UNSET
+
+
+def chunk_of(params: Any) -> Chunk | None:
+    """The bare piece of text that a typed update is, for the short way; None when there is more to it."""
+    if type(params) is not UpdateParams or not is_bare(params):
+        return None
+    update: Any = params.update
+    content = update.content
+    if update.message_id is not UNSET or content.annotations is not UNSET:
+        return None
+    return Chunk(params.session_id, update.__struct_config__.tag, content.text)
 
 
 def untainted(value: Any, method: str) -> Any:
