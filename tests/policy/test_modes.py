@@ -8,6 +8,7 @@ from dragoman.policy.decision import Verdict
 from dragoman.policy.grants import granted
 from dragoman.policy.guard import Policy, decide
 from dragoman.policy.modes import AGENT_MODES, MODES, mode
+from dragoman.policy.parse import rule_file
 from dragoman.policy.question import OPERATIONS, Question
 
 INSIDE = {"file_read": "/w/a", "file_write": "/w/a", "file_delete": "/w/a"}
@@ -92,6 +93,12 @@ def test_an_agent_that_plans_executes_nothing_though_the_user_asks_for_no_checks
 def test_an_agents_own_ask_is_no_more_than_asking() -> None:
     assert AGENT_MODES["ask"] is Verdict.ASK
     assert verdict(question("file_write", mode="acceptEdits", agent_mode="ask")) == "ask"
+
+
+def test_a_rule_is_an_answer_to_an_agent_that_asks_and_not_to_one_that_plans() -> None:
+    policy = Policy(files=(rule_file('[[rule]]\ndecision = "allow"\n', "policy.toml"),))
+    assert decide(policy, question("file_write", agent_mode="ask")).verdict is Verdict.ALLOW
+    assert decide(policy, question("file_write", agent_mode="plan")).verdict is Verdict.DENY
 
 
 def test_no_grant_makes_an_agent_act_that_only_plans() -> None:

@@ -25,7 +25,7 @@ from dragoman.policy.options import choose
 from dragoman.policy.question import ON_FILES, Operation, Question
 from dragoman.policy.secrets import from_environment
 from dragoman.roles.asking import UNREMEMBERED, Asked, Choice, thing
-from dragoman.roles.guard import Guard
+from dragoman.roles.guard import NOBODY, Guard
 from dragoman.schema.toolcall import Diff
 
 # A question that fills several screens is not read; what is left out is counted.
@@ -72,6 +72,7 @@ class Leave:
         **options: Any,
     ) -> None:
         self.turn: ClientTurn | None = None
+        self.refused = 0  # what the person did not refuse, but nobody or policy did
         self.shown: set[tuple[str, str]] = set()  # changes that a question showed: path and new text
         self._sheet = sheet
         self._person = person
@@ -156,13 +157,15 @@ class Leave:
         """Refusals that the person did not give are said."""
         if decision.allows or decision.source in (Source.USER, Source.CANCELLED):
             return
+        self.refused += 1
         if asked.call is not None:
             what = single(asked.call.title or asked.call.name or "a tool call")
         else:
             first = asked.questions[0]
             what = f"{USES.get(first.operation, first.operation)} {self._short(thing(first))}"
         if decision.source == Source.NOBODY:
-            words = f"refused, for there is nobody to ask: {what} (--yes allows it)"
+            why = decision.reason.removesuffix(f"; {NOBODY}")
+            words = f"refused, for {NOBODY}: {what} ({single(why)}; --yes allows it)"
         else:
             words = f"refused: {what} ({single(decision.reason)})"
         self._sheet.line(self.clean(words), "red")

@@ -1,7 +1,8 @@
 """The one decision: rules, mode and grants put together. Pure.
 
 In this order: what is ours is not written; a rule that denies; a mode that denies firmly, ours or the agent's own; a
-grant; a rule that allows or asks; the mode's cell. What would be asked is asked, except in the modes that ask nobody.
+grant; a rule that allows or asks; the mode's cell, or the agent's own mode where that asks. What would be asked is
+asked, except in the modes that ask nobody.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def decide(
     if known is not None:
         return known
     found = ruled if ruled is not None else cell
-    if floor is not None and floor.verdict > found.verdict:
+    # What the user wrote into a rule is an answer to an agent that only wants to ask.
+    if floor is not None and ruled is None and floor.verdict > found.verdict:
         found = floor
     return _settled(current, found) if found.verdict is ASK else found
 

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 # Longer than a coffee, shorter than a forgotten terminal: then the answer is no. Seconds.
 PATIENCE = 600.0
 
+NOBODY = "there is nobody to ask"
+
 # An open question that ended without an answer.
 CLOSED = Decision(DENY, Source.CANCELLED, "the question was closed without an answer: the turn was cancelled")
 
@@ -172,10 +174,11 @@ class Guard:
         """The user wants this session in another mode: ours at once, and the agent's where it has one of that name."""
         before = self.mode(session.id)
         self._modes[session] = mode_of(mode).name
-        detail = {"before": before}
-        await self._journal.write(
-            Entry(who="user", what=What.MODE, time=now(), session=session.id, mode=mode, detail=detail)
-        )
+        change = Entry(who="user", what=What.MODE, time=now(), session=session.id, mode=mode, detail={"before": before})
+        try:
+            await self._journal.write(change)
+        except OSError as error:
+            raise ConfigFault([f"the change of mode cannot be written down: {error}"]) from None
         if session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
 
@@ -322,7 +325,7 @@ class Guard:
         self, asked: Asked, session: Conversation | None, is_use: bool
     ) -> tuple[Decision, Choice | None]:
         if self._ask_user is None:
-            return Decision(DENY, Source.NOBODY, f"{asked.decision.reason}; there is nobody to ask"), None
+            return Decision(DENY, Source.NOBODY, f"{asked.decision.reason}; {NOBODY}"), None
         await self._journal.write(*entries(What.ASKED, asked, asked.decision, None), durable=False)
         try:
             answer = self._asking(asked)
