@@ -47,7 +47,6 @@ class Plan(NamedTuple):
     mechanism: str
     reach: Reach
     write: tuple[str, ...]
-    closed: tuple[str, ...]  # what lies in `write` and is not written
     filter: bytes | None
     abi: int = 0
     bubblewrap: str | None = None
@@ -71,31 +70,30 @@ def plan(sandbox: Sandbox, roots: Iterable[str], machine: Machine) -> Plan:
     wanted = reach(sandbox.net)
     write = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)))
     closed = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in sandbox.closed))
-    inside = [path for path in closed if any(holds(folder, path) for folder in write)]
-    for path in write:
-        holder = next((place for place in closed if holds(place, path)), None)
-        if holder is not None:
-            raise SandboxUnavailable(f"the sandbox cannot make {path} writable: {holder} is Dragoman's own")
+    for folder in write:
+        for ours in closed:
+            # Not even a mount over it would do: the folder above it could be moved away, and another be made.
+            if holds(folder, ours) or holds(ours, folder):
+                what = f"the sandbox cannot make {folder} writable, for {ours} is Dragoman's own"
+                raise SandboxUnavailable(f"{what}; work in a folder that has nothing to do with it")
     reasons: list[str] = []
     tests = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
     for mechanism, why_not in tests:
         if sandbox.mechanism not in (AUTO, mechanism):
             continue
-        reason = why_not(wanted, inside, machine)
+        reason = why_not(wanted, machine)
         if reason is None:
             found = machine.find_bubblewrap()[0] if mechanism == BUBBLEWRAP else None
-            return Plan(mechanism, wanted, write, tuple(inside), _filter(wanted, machine), machine.abi, found)
+            return Plan(mechanism, wanted, write, _filter(wanted, machine), machine.abi, found)
         reasons.append(reason)
     raise SandboxUnavailable(f"no sandbox can be had: {'; '.join(reasons)}")
 
 
-def _why_not_landlock(wanted: Reach, inside: Sequence[str], machine: Machine) -> str | None:
+def _why_not_landlock(wanted: Reach, machine: Machine) -> str | None:
     if machine.abi == 0:
         return "this kernel has no Landlock (Linux 5.13 and newer, enabled with lsm=landlock)"
     if machine.abi < landlock.FILES_SINCE:
         return f"this kernel's Landlock (version {machine.abi}) lets files be emptied; it takes Linux 6.2"
-    if inside:
-        return f"{inside[0]} is Dragoman's own and lies in a writable folder; work in a folder beside it"
     if wanted.ports and machine.abi < landlock.TCP_SINCE:
         return "limiting TCP to ports takes Linux 6.7; say all or none (--sandbox-net all)"
     if machine.processor is None and wanted != Reach(None, True):
@@ -103,7 +101,7 @@ def _why_not_landlock(wanted: Reach, inside: Sequence[str], machine: Machine) ->
     return None
 
 
-def _why_not_bubblewrap(wanted: Reach, _: Sequence[str], machine: Machine) -> str | None:
+def _why_not_bubblewrap(wanted: Reach, machine: Machine) -> str | None:
     if wanted.ports:
         return "bubblewrap cannot limit TCP to ports; say all or none (--sandbox-net all)"
     found, reason = machine.find_bubblewrap()
@@ -188,14 +186,10 @@ class Box:
         system = [*surroundings.SYSTEM, *surroundings.settings()]
         write = [*self.plan.write, self.home, self.temporary]
         read = _outermost(needed, [*system, *write])
-        for path in self.plan.closed:
-            if not os.path.exists(path):  # what is not there could be made, and then be written
-                os.makedirs(path, mode=0o700, exist_ok=True)
         options = bubblewrap.arguments(
             system=system,
             read=read,
             write=write,
-            closed=self.plan.closed,
             environ=environ,
             cwd=os.path.realpath(cwd),
             links={path: os.readlink(path) for path in (*_in_root(system), *read) if os.path.islink(path)},

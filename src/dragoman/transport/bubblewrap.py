@@ -27,26 +27,21 @@ def arguments(
     system: Sequence[str],
     read: Sequence[str],
     write: Sequence[str],
-    closed: Sequence[str],
     environ: Mapping[str, str],
     cwd: str,
     links: Mapping[str, str],
     has_network: bool,
     is_root: bool,
 ) -> list[str]:
-    """The options, without the program: `links` are paths that are links, `closed` lies in what is written.
-
-    Later mounts cover earlier ones, so what is closed stays closed.
-    """
+    """The options, without the program: `links` are those of the paths that are links, and where they lead."""
     words = [*_APART, *([] if has_network else ["--unshare-net"]), "--cap-drop", "ALL"]
     if is_root:
         words += [word for name in KEPT_BY_ROOT for word in ("--cap-add", name)]
     words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (*system, *read):
         words += ["--symlink", links[path], path] if path in links else ["--ro-bind-try", path, path]
-    for option, paths in (("--bind", write), ("--ro-bind-try", closed)):
-        for path in paths:
-            words += [option, path, path]
+    for path in write:
+        words += ["--bind", path, path]
     words.append("--clearenv")  # bubblewrap itself starts with nothing of it: it is not confined yet
     for name, value in environ.items():
         words += ["--setenv", name, value]
