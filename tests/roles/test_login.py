@@ -229,6 +229,23 @@ def test_banjo_accepts_any_params_of_authenticate(params: Any) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("params", [{}, {"method": 1, "x": [None]}, [1, "two"], None, "text"])
+def test_a_client_that_names_no_method_may_be_banjo_and_is_let_in_like_one(params: Any) -> None:
+    """Banjo's initialize is v1's: nobody can tell before."""
+
+    async def main() -> None:
+        async with served(Agent("any"), "v1") as client:
+            assert await client.result("authenticate", params) == {}
+            await opened(client)
+        agent = locked()
+        agent.authenticate("keychain")(lambda _: False)
+        async with served(agent, "v1") as client:
+            assert (await client.error("authenticate", params))["code"] == -32000
+            assert (await client.error("authenticate", {"methodId": "other"}))["code"] == -32602
+
+    run(main())
+
+
 def test_what_banjo_says_is_no_password_where_a_hook_decides() -> None:
     async def main() -> None:
         agent = locked(dialect="banjo")

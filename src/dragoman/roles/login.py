@@ -110,7 +110,7 @@ class Login:
         if check is not None:
             return check
         declared = {method.id: method for method in agent.auth_methods}
-        if self._reception.spoken == "banjo":
+        if self._reception.spoken == "banjo" or not method_id:
             return next(iter(agent.auth_hooks.values()), None)  # its params mean nothing (seed 003): the first decides
         if method_id in declared and declared[method_id].form == AuthForm.TERMINAL:
             raise ProtocolError(

@@ -170,10 +170,10 @@ class Reception:
             await work
 
     def _reading_anything(self, handler: Handler) -> Handler:
-        """Banjo's authenticate may say anything (seed 003)."""
+        """Banjo's authenticate may say anything (seed 003); who names no method may be banjo, which is read as v1."""
 
         def reading(incoming: Incoming, done: Done) -> Awaitable[None] | None:
-            if self.spoken == "banjo":
+            if self.spoken == "banjo" or (self.spoken == "v1" and _is_blank(incoming.values)):
                 incoming.params = lenient(incoming.values)
             return handler(incoming, done)
 
@@ -228,6 +228,10 @@ class Reception:
                 done(result, None)
 
         return through
+
+
+def _is_blank(said: Any) -> bool:
+    return not said or not isinstance(said, dict)
 
 
 async def _handled(handler: Handler, incoming: Incoming) -> Any:

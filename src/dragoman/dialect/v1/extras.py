@@ -23,6 +23,15 @@ def lift_initialize(params: Object) -> Object:
     return with_side({**params, "protocolVersion": number}, version=version)
 
 
+def lift_authenticate(params: Object) -> Object:
+    """authenticate without a method: banjo's params mean nothing."""
+    if "methodId" in params:
+        return params
+    lifted = Lifted(params)
+    lifted.infer("methodId", "")
+    return lifted.done()
+
+
 def lift_new(params: Object) -> Object:
     """session/new without MCP servers means none."""
     return params if "mcpServers" in params else _inferring(params, "mcpServers")

@@ -115,6 +115,7 @@ LIFTED_UPDATES: Final = frozenset({"plan", "current_model_update"})
 
 LIFT: Final[Rules] = {
     (Side.AGENT, "initialize"): extras.lift_initialize,
+    (Side.AGENT, "authenticate"): extras.lift_authenticate,
     (Side.AGENT, "session/new"): extras.lift_new,
     (Side.AGENT, "session/set_mode"): extras.lift_set_mode,
     (Side.AGENT, "session/set_model"): extras.lift_set_model,
