@@ -44,8 +44,13 @@ def test_every_command_explains_itself(name: str) -> None:
     ("words", "says"),
     [
         (["nosuch"], "there is no command 'nosuch'; try: demo"),
-        (["run"], "name the agent to start after --"),
-        (["run", "--prompt", "x"], "name the agent to start after --"),
+        (["run"], "give its command after --"),
+        (["run", "--prompt", "x"], "give its command after --"),
+        (["run", "--prompt", "x", "y", "--", "x"], "say what to ask once"),
+        (["run", "x", "--file", "/no/such/file", "--", "x"], "there is no /no/such/file"),
+        (["run", "x", "--timeout", "-1", "--", "x"], "--timeout takes a number of seconds"),
+        (["run", "x", "--option", "y", "--", "x"], "--option takes ID=VALUE"),
+        (["run", "x", "--quiet", "--verbose", "--", "x"], "--quiet and --verbose contradict each other"),
         (["run", "--nosuch", "--", "x"], "unrecognized arguments: --nosuch"),
         (["run", "--dialect", "x", "--", "x"], "invalid choice: 'x'"),
         (["run", "--prompt", "x", "--cwd", "/no/such/folder", "--", "x"], "there is no folder /no/such/folder"),
@@ -58,7 +63,10 @@ def test_every_command_explains_itself(name: str) -> None:
         (["demo", "--", "x"], "it takes no command"),
     ],
 )
-def test_wrong_usage_is_one_line_that_says_what_to_do(words: list[str], says: str) -> None:
+def test_wrong_usage_is_one_line_that_says_what_to_do(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no agent is found there
     ran = dragoman(*words)
     assert ran.returncode == 2
     assert says in ran.stderr

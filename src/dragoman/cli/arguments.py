@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import NoReturn
 
@@ -55,11 +55,11 @@ class Parser(argparse.ArgumentParser):
         return options, command
 
 
-def described(main: Callable[[list[str]], int]) -> Parser | None:
-    """The parser that a command reads its arguments with; None for one that reads them by hand."""
+def described(main: Callable[[list[str]], int], start: Sequence[str] = ()) -> Parser | None:
+    """The parser that a command reads its arguments with, after these; None for one that reads them by hand."""
     token = _describing.set(True)
     try:
-        main([])
+        main(list(start))
     except Described as found:
         return found.parser
     finally:

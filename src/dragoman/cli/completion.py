@@ -56,8 +56,17 @@ def _taken(name: str) -> Iterable[Taken]:
         yield Taken("", False, ("everything",), "", "the agent to be")
         yield Taken("--dialect", True, ("auto", *NAMES), "", "the dialect to speak")
         return
-    parser = described(import_module(f"dragoman.cli.{name}").main)
-    for action in parser._actions if parser is not None else ():
+    module = import_module(f"dragoman.cli.{name}")
+    actions: Iterable[str] = getattr(module, "ACTIONS", ())  # a command whose actions have parsers of their own
+    if actions:
+        yield Taken("", False, tuple(actions), "", "what to do")
+    starts = [[action] for action in actions] or [[]]
+    parsers = [parser for start in starts if (parser := described(module.main, start)) is not None]
+    yield from dict.fromkeys(taken for parser in parsers for taken in _of(parser))
+
+
+def _of(parser: Parser) -> Iterable[Taken]:
+    for action in parser._actions:
         metavar = action.metavar if isinstance(action.metavar, str) else ""
         wants = "agents" if action.dest == "agent" and metavar == "NAME" else _WANTED.get(metavar, "")
         choices = tuple(map(str, action.choices or ()))

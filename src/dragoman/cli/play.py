@@ -1,18 +1,19 @@
 """One prompt in front of a person: sent, shown as it is answered, cancelled by Ctrl-C.
 
-Used by run and demo. The first Ctrl-C asks the agent to stop (session/cancel), the next one ends the program.
+Used by run and chat. The first Ctrl-C asks the agent to stop (session/cancel), the next one ends the program.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dragoman import ClientTurn, Conversation
 from dragoman.cli.leave import Leave
 from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Sheet
+from dragoman.schema.content import ContentBlock
 
 
 class Interrupts:
@@ -35,10 +36,16 @@ class Interrupts:
 
 
 async def play(
-    session: Conversation, text: str, screen: Screen, leave: Leave, interrupts: Interrupts, aside: Sheet
+    session: Conversation,
+    content: str | Sequence[ContentBlock],
+    screen: Screen,
+    leave: Leave,
+    interrupts: Interrupts,
+    aside: Sheet,
+    timeout: float | None = None,
 ) -> ClientTurn:
     """Prompt, show everything, and give the turn when it is over; raises what ended it otherwise."""
-    async with session.prompt(text) as turn:
+    async with session.prompt(content, timeout=timeout) as turn:
 
         def cancel() -> None:
             aside.disturbed()

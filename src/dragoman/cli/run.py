@@ -11,31 +11,18 @@ import os
 import sys
 from collections.abc import Callable
 
-from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable, connect
-from dragoman.cli import sandbox
+from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
+from dragoman.cli import attachments, exits, meeting, sandbox
 from dragoman.cli.arguments import Parser
-from dragoman.cli.inspect_trace import traced
-from dragoman.cli.leave import Leave
-from dragoman.cli.main import INTERRUPTED, USAGE
+from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import somebody
-from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Terminal, visible
-from dragoman.config.places import places
-from dragoman.dialect.registry import NAMES
+from dragoman.config.agents import NamedAgent
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault
 from dragoman.policy.modes import MODES
-
-EXITS: dict[str, int] = {
-    "end_turn": 0,
-    "refusal": 3,
-    "max_tokens": 4,
-    "max_turn_requests": 4,
-    "cancelled": 5,
-}
-FAILED = 1
-DIED = 7
+from dragoman.schema.content import ContentBlock, TextContent
 
 EPILOG = f"""\
 What an agent may do is decided by your policy, the project's, and the mode (docs/policy.md). Without any, reading in
@@ -49,145 +36,134 @@ modes: {", ".join(MODES)}
 
 {sandbox.ABOUT}
 
+--file sends a file along, as a text, a picture or a link, whatever the agent takes. With --quiet only the answer is
+printed, and what goes wrong. --timeout is for the whole run; the agent is asked to stop before it is ended.
+
 Ctrl-C asks the agent to stop; a second one ends everything.
 
-exit codes:
-  0  the agent ended its turn      4  a limit was reached (tokens, requests)
-  1  an error                      5  cancelled
-  2  wrong usage, or a policy,     7  the agent did not start, or died
-     grants or audit file that   130  ended by Ctrl-C
-     cannot be used
-  3  the agent refused             8  the sandbox cannot be had here
+{exits.listed()}
 
 examples:
-  dragoman run --prompt 'Hello!' -- dragoman agent everything
+  dragoman run 'What does this project do?'
+  dragoman run --agent opencode --file src/main.py 'Is there a bug in it?'
+  dragoman run --quiet --timeout 300 'Write a summary' > summary.md
   dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything
   dragoman run --prompt 'What would you change?' --mode plan -- my-agent --acp
+  dragoman run --image shot.png --model large --mcp servers.json 'What is wrong on this page?'
 {sandbox.EXAMPLES.format(name="run", rest="--prompt 'Fix it' -- my-agent")}
-  git diff | dragoman run -- my-agent --acp > review.md"""
+  git diff | dragoman run 'Review this' -- my-agent --acp > review.md"""
 
 
 def main(arguments: list[str]) -> int:
     """Read the arguments, then run the prompt."""
     parser = Parser(
         "run",
-        "[--prompt TEXT] [--yes] [--mode MODE] [--policy FILE] [--dialect D] [--cwd DIR] [--sandbox] [--verbose]"
-        " -- CMD ARG...",
-        "Give an agent one prompt (or what comes on standard input) and show its work as it happens.",
+        f"[PROMPT | --prompt TEXT] {meeting.USAGE}",
+        "Give an agent one prompt (or what comes on standard input, or both) and show its work as it happens.",
         EPILOG,
     )
-    parser.add_argument("--prompt", metavar="TEXT", help="what to ask; without it, standard input is read")
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help="allow what would be asked about; not what policy denies, and files only in the working directory",
-    )
-    parser.add_argument(
-        "--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode (that of your policy file, or default)"
-    )
-    parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
-    parser.add_argument(
-        "--dialect", metavar="D", default="auto", choices=("auto", *NAMES), help=f"auto (found out), {', '.join(NAMES)}"
-    )
-    parser.add_argument("--cwd", metavar="DIR", default=".", help="where the agent works (here)")
-    parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
-    parser.add_argument("--trace", metavar="FILE", help="record every message; `dragoman inspect show FILE` shows them")
-    sandbox.add(parser)
-    options, command = parser.read_with_agent(arguments)
-    options.sandbox = sandbox.chosen(parser, options)
-    if not os.path.isdir(options.cwd):
-        parser.error(f"--cwd: there is no folder {options.cwd}")
-    if options.prompt is None:
-        if sys.stdin is None or sys.stdin.isatty():
-            parser.error("say what to ask with --prompt, or pipe it in")
-        options.prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    if not options.prompt.strip():
-        parser.error("the prompt is empty")
+    parser.add_argument("words", nargs="?", metavar="PROMPT", help="what to ask; what is piped in follows it")
+    parser.add_argument("--prompt", metavar="TEXT", help="the same")
+    parser.add_argument("--file", metavar="FILE", action="append", default=[], help="send it along; can be repeated")
+    parser.add_argument("--image", metavar="FILE", action="append", default=[], help="send a picture along")
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, help="give up after that long")
+    parser.add_argument("--quiet", action="store_true", help="print only the answer")
+    meeting.add(parser)
+    options, command = parser.read(arguments)
+    if options.quiet and options.verbose:
+        parser.error("--quiet and --verbose contradict each other")
+    if options.timeout is not None and not 0 < options.timeout < 1e9:
+        parser.error("--timeout takes a number of seconds")
+    for path in [*options.file, *options.image]:
+        if not os.path.exists(path):
+            parser.error(f"there is no {path}")
     try:
-        with traced(options.trace, command) as options.tap:
-            return run_loop(converse(command, options))
+        agent = meeting.agreed(parser, options, command)
+        options.prompt = prompted(parser, options)
+        return run_loop(converse(agent, options))
     except ConfigFault as fault:
         print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
-        return USAGE
+        return exits.USAGE
 
 
-async def converse(command: list[str], options: argparse.Namespace) -> int:
-    """Start the agent, prompt it, and say how it went; raises ConfigFault when the user's files cannot be used."""
-    terminal = Terminal(sys.stdout, sys.stderr)
-    aside = terminal.aside
-    interrupts = Interrupts()
-    cwd, verbose = os.path.abspath(options.cwd), options.verbose
-    leave = Leave(
-        aside,
-        somebody(aside),
-        cwd=cwd,
-        yes=options.yes,
-        places=places(),
-        policy=options.policy,
-        mode=options.mode,
-        sandboxed=options.sandbox is not None,
-    )
+def prompted(parser: Parser, options: argparse.Namespace) -> str:
+    """What to ask: the words, what is piped in, or both."""
+    if options.words is not None and options.prompt is not None:
+        parser.error("say what to ask once: as a word or with --prompt")
+    said = options.words if options.words is not None else options.prompt
+    piped = ""
+    if said is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            parser.error("say what to ask, as in: dragoman run 'What is this?', or pipe it in")
+        piped = sys.stdin.buffer.read().decode("utf-8", "replace")
+    elif options.words is not None and sys.stdin is not None and _is_piped():
+        piped = sys.stdin.buffer.read().decode("utf-8", "replace")
+    text = "\n\n".join(part for part in (said, piped) if part and part.strip())
+    if not text and not options.file and not options.image:
+        parser.error("the prompt is empty")
+    return text
 
-    def told(words: str) -> None:
-        if verbose:
-            aside.line(leave.clean(words), "dim")
 
-    partial = bytearray()
-
-    def wrote(data: bytes) -> None:
-        if verbose:
-            partial.extend(data)
-            *lines, rest = bytes(partial).split(b"\n")
-            partial[:] = rest
-            for line in lines:
-                aside.line(leave.clean(line.decode("utf-8", "replace")), "dim")
-
-    def printed(id: str) -> str:
-        shown = leave.lending.terminal(id)
-        return shown.output().text if shown is not None else ""
+def _is_piped() -> bool:
+    """Whether somebody gives us something on standard input: a pipe or a file, not a device or nothing."""
+    import stat
 
     try:
-        async with connect(
-            command,
-            dialect=options.dialect,
-            cwd=cwd,
-            permission=leave.permission,
-            lend=leave.lending,
-            report=told,
-            stderr=wrote,
-            sandbox=options.sandbox,
-            trace=options.tap,
-        ) as agent:
-            leave.attend(agent, command[0])
-            session = await agent.open(cwd)
-            if options.mode is not None:
-                await leave.guard.switch(session, options.mode)
-            screen = Screen(terminal, session, output_of=printed, known=leave.shown, verbose=verbose)
-            turn = await play(session, options.prompt, screen, leave, interrupts, aside)
-            return ended(turn.stop_reason or "", terminal)
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+async def converse(agent: NamedAgent, options: argparse.Namespace) -> int:
+    """Start the agent, prompt it, and say how it went; raises ConfigFault when the user's files cannot be used."""
+    terminal = Terminal(sys.stdout, sys.stderr)
+    interrupts = Interrupts()
+    clean: Callable[[str], str] = str
+    try:
+        async with meeting.meet(
+            agent, options, terminal, somebody(terminal.aside), timeout=options.timeout, quiet=options.quiet
+        ) as met:
+            clean = met.leave.clean
+            asked = content(met, options)
+            turn = await play(met.session, asked, met.screen, met.leave, interrupts, terminal.aside, options.timeout)
+            return ended(turn.stop_reason or "", terminal, met.leave.refused)
     except asyncio.CancelledError:
-        aside.line("ended", "yellow")
-        return INTERRUPTED
+        terminal.aside.line("ended", "yellow")
+        return exits.INTERRUPTED
     except (ProtocolError, ConnectionFailed) as error:
-        return failed(error, terminal, leave.clean)
-    finally:
-        await leave.close()
+        return failed(error, terminal, clean, is_timed=options.timeout is not None)
 
 
-def ended(reason: str, terminal: Terminal) -> int:
+def content(met: Met, options: argparse.Namespace) -> list[ContentBlock]:
+    """The prompt and what goes along with it."""
+    takes = met.agent.capabilities
+    text = [TextContent(text=options.prompt)] if options.prompt else []
+    return [
+        *text,
+        *(attachments.attached(os.path.abspath(path), takes, as_image=True) for path in options.image),
+        *(attachments.attached(os.path.abspath(path), takes) for path in options.file),
+    ]
+
+
+def ended(reason: str, terminal: Terminal, refused: int = 0) -> int:
     """The exit code of a turn that ended; an end out of the ordinary is said."""
-    code = EXITS.get(reason, FAILED)
+    code = exits.REASONS.get(reason, exits.FAILED)
     if code:
         terminal.aside.line(f"the turn ended: {reason.replace('_', ' ')}", "yellow")
-    return code
+    return exits.NO_LEAVE if code == exits.OK and refused else code
 
 
-def failed(error: ProtocolError | ConnectionFailed, terminal: Terminal, clean: Callable[[str], str]) -> int:
+def failed(
+    error: ProtocolError | ConnectionFailed, terminal: Terminal, clean: Callable[[str], str], *, is_timed: bool = False
+) -> int:
     """The exit code of a turn that failed, with what to do about it; an agent's words may have secrets in them."""
     terminal.aside.line(f"dragoman run: {clean(explained(error))}", "red")
     if isinstance(error, SandboxUnavailable):
-        return sandbox.UNAVAILABLE
-    return DIED if isinstance(error, ConnectionFailed) else FAILED
+        return exits.NO_SANDBOX
+    if isinstance(error, ConnectionFailed):
+        return exits.DIED
+    return exits.TIMEOUT if is_timed and error.kind == Kind.TIMEOUT else exits.FAILED
 
 
 def explained(error: ProtocolError | ConnectionFailed) -> str:

@@ -69,6 +69,7 @@ class Screen:
         known: Container[tuple[str, str]] = (),
         verbose: bool = False,
         discreet: bool = False,
+        quiet: bool = False,
     ) -> None:
         self._answer = terminal.answer
         self._aside = terminal.aside
@@ -76,6 +77,7 @@ class Screen:
         self._output_of = output_of
         self._known = known
         self._verbose = verbose
+        self._quiet = quiet  # nothing but the answer
         self._discreet = discreet  # somebody else shows mode, title and usage
         self._texts = {
             "message": Markdown(self._answer.pieces, lambda: self._answer.width),
@@ -89,6 +91,8 @@ class Screen:
 
     def show(self, update: Any) -> None:
         """One update."""
+        if self._quiet and not (isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent)):
+            return
         shown = self._SHOWN.get(type(update))
         if shown is not None:
             shown(self, update)

@@ -1,0 +1,183 @@
+"""Meeting an agent on a terminal: started, guarded, a session opened as the user wants it, a screen to show it on.
+
+The one way in which run, chat and demo come to a conversation: `add` gives them the same flags, `agreed` reads these,
+`meet` does the rest. Above are the commands; below are connect, leave and screen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from dragoman import Conversation, Kind, ProtocolError, RemoteAgent, connect
+from dragoman.cli import chosen, sandbox, servers, settings
+from dragoman.cli.arguments import Parser
+from dragoman.cli.leave import Leave
+from dragoman.cli.questions import Person
+from dragoman.cli.screen import Screen
+from dragoman.cli.terminal import Terminal, single
+from dragoman.config.agents import NamedAgent
+from dragoman.config.places import places
+from dragoman.dialect.registry import NAMES
+from dragoman.policy.modes import MODES
+from dragoman.policy.secrets import from_environment
+from dragoman.schema.mcp import McpServer
+from dragoman.transport.sandbox import AUTO
+
+# How long an agent may take to introduce itself: some install themselves first (peers.md 59). Seconds.
+PATIENCE = 120.0
+
+USAGE = "[--agent NAME] [OPTIONS] [-- CMD ARG...]"
+
+
+class Met(NamedTuple):
+    """An agent, one session of it, who answers its questions, and where all of it is shown."""
+
+    agent: RemoteAgent
+    session: Conversation
+    leave: Leave
+    screen: Screen
+
+
+def add(parser: Parser) -> None:
+    """The flags of every command that talks with an agent."""
+    chosen.offer(parser)
+    parser.add_argument("--cwd", metavar="DIR", help="where the agent works (here)")
+    parser.add_argument(
+        "--dialect", metavar="D", choices=("auto", *NAMES), help=f"auto (found out), {', '.join(NAMES)}"
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="allow what would be asked about; not what policy denies, and files only in the working directory",
+    )
+    parser.add_argument(
+        "--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode (that of your policy file, or default)"
+    )
+    parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
+    parser.add_argument("--agent-mode", metavar="ID", help="the agent's own mode to begin in")
+    parser.add_argument("--model", metavar="ID", help="the model that shall answer, where the agent lets one choose")
+    parser.add_argument(
+        "--option", metavar="ID=VALUE", action="append", default=[], help="another option of the agent; can be repeated"
+    )
+    parser.add_argument(
+        "--mcp", metavar="FILE", action="append", default=[], help='MCP servers for the agent: {"mcpServers": {...}}'
+    )
+    parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
+    sandbox.add(parser)
+
+
+def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> NamedAgent:
+    """Which agent is meant; the flags are completed with what is configured for it, and checked."""
+    agent = chosen.which(parser, options.agent, command)
+    if options.sandbox is None and agent.sandbox:
+        options.sandbox = AUTO
+    options.sandbox = sandbox.chosen(parser, options)
+    options.dialect = options.dialect or agent.dialect
+    options.agent_mode = options.agent_mode or agent.mode or None
+    options.cwd = os.path.expanduser(options.cwd or agent.cwd or ".")
+    if not os.path.isdir(options.cwd):
+        parser.error(f"--cwd: there is no folder {options.cwd}")
+    options.cwd = os.path.abspath(options.cwd)
+    pairs = [pair.partition("=") for pair in options.option]
+    if not all(id and equals for id, equals, _ in pairs):
+        parser.error("--option takes ID=VALUE")
+    options.option = [(id, value) for id, _, value in pairs]
+    options.servers = [server for file in options.mcp for server in servers.load(file)]
+    return agent
+
+
+@asynccontextmanager
+async def meet(
+    agent: NamedAgent,
+    options: argparse.Namespace,
+    terminal: Terminal,
+    person: Person | None,
+    *,
+    keeps: bool = True,
+    timeout: float | None = None,
+    **screening: Any,
+) -> AsyncIterator[Met]:
+    """Start the agent and open a session; `keeps`: by the user's policy, grants and audit."""
+    aside, verbose = terminal.aside, options.verbose
+    leave = Leave(
+        aside,
+        person,
+        cwd=options.cwd,
+        yes=options.yes,
+        places=places() if keeps else None,
+        policy=options.policy,
+        mode=options.mode,
+        sandboxed=options.sandbox is not None,
+    )
+    leave.guard.redaction.add(from_environment(agent.env))
+    partial = bytearray()
+
+    def told(words: str) -> None:
+        if verbose:
+            aside.line(leave.clean(words), "dim")
+
+    def wrote(data: bytes) -> None:
+        if verbose:
+            partial.extend(data)
+            *lines, rest = bytes(partial).split(b"\n")
+            partial[:] = rest
+            for line in lines:
+                aside.line(leave.clean(line.decode("utf-8", "replace")), "dim")
+
+    def printed(id: str) -> str:
+        shown = leave.lending.terminal(id)
+        return shown.output().text if shown is not None else ""
+
+    try:
+        async with connect(
+            agent.words,
+            dialect=options.dialect,
+            cwd=options.cwd,
+            env=agent.env or None,
+            permission=leave.permission,
+            lend=leave.lending,
+            report=told,
+            stderr=wrote,
+            sandbox=options.sandbox,
+            patience=PATIENCE if timeout is None else timeout,
+            timeout=timeout,
+        ) as remote:
+            leave.attend(remote, agent.command)
+            session = await opened(remote, options, leave)
+            yield Met(
+                remote,
+                session,
+                leave,
+                Screen(terminal, session, output_of=printed, known=leave.shown, verbose=verbose, **screening),
+            )
+    finally:
+        await leave.close()
+
+
+async def opened(remote: RemoteAgent, options: argparse.Namespace, leave: Leave) -> Conversation:
+    """A new session, with servers, modes, model and options as the user wants them."""
+    allowed = await leave.guard.servers(taken(remote, options.servers), options.cwd)
+    session = await remote.open(options.cwd, mcp_servers=allowed, mode=options.agent_mode)
+    if options.agent_mode and session.modes is not None:
+        await settings.set_mode(session, options.agent_mode)
+    if options.mode is not None:
+        await leave.guard.switch(session, options.mode)
+    if options.model:
+        await settings.set_model(session, options.model)
+    for id, value in options.option:
+        await settings.set_option(session, id, value)
+    return session
+
+
+def taken(remote: RemoteAgent, given: list[McpServer]) -> list[McpServer]:
+    """The servers, if the agent can connect to all of them: to leave one out would be a surprise."""
+    offered = remote.capabilities.mcp_capabilities
+    for server in given:
+        if server.form != "stdio" and not (offered and getattr(offered, server.form, False)):
+            what = f"the agent does not connect to {server.form} servers, such as {single(server.name)}"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, what)
+    return given
