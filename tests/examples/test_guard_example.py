@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.test_client_examples import EVERYTHING, EXAMPLES, PATIENCE, behind
+from tests.examples.ways import DRAGOMAN, EXAMPLES, PATIENCE
+
+EVERYTHING = (*DRAGOMAN, "agent", "everything")
+
+
+def behind(dialect: str) -> tuple[str, ...]:
+    """The everything agent in this dialect, behind an interpreter; the client speaks v1."""
+    return (*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", dialect)
 
 
 @pytest.mark.parametrize("command", [EVERYTHING, behind("draft"), behind("crow")], ids=["v1", "draft", "crow"])

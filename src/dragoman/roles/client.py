@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from dragoman.dialect.beside import noted, unsaid
 from dragoman.engine.connection import Connection
@@ -156,11 +156,25 @@ class RemoteAgent(Account):
         def enter(connection: Connection, result: Any) -> None:
             entered.append(self._enter(result.session_id, place, directories, result, connection, mcp_servers))
 
-        await self._new(place, mcp_servers, directories, mode, enter, _instructing(system_prompt))
+        instructions = _instructing(system_prompt)
+        self._check_instructions(instructions)
+        await self._new(place, mcp_servers, directories, mode, enter, instructions)
         session = entered[0]
         if mode is not None and session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
         return session
+
+    def _check_instructions(self, prompt: SystemPrompt | UnsetType) -> None:
+        """A system prompt that would be lost on the way is refused here (reference 1.5); the draft can only append."""
+        if isinstance(prompt, UnsetType) or (self.dialect == "draft" and prompt.mode == SystemPromptMode.APPEND):
+            return
+        gate = "agent.sessionCapabilities.systemPrompt"
+        if prompt.mode != SystemPromptMode.APPEND:
+            gate += f".mode.{prompt.mode}"
+        if not self.connection.offers(gate):
+            what = gate.partition(".")[2]
+            message = f"this agent takes no system prompt that is to {prompt.mode}"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"capability": what})
 
     async def _new(
         self,
