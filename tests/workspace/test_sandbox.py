@@ -285,9 +285,9 @@ def test_a_command_that_is_not_there_is_told_as_without_a_sandbox(tmp_path: Path
 
 def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
     need("landlock")
-    (tmp_path / "inner").mkdir()
+    inner = str(_made(tmp_path / "inner"))
     code = (
-        "import asyncio, sys; sys.path.append(sys.argv[1])\n"
+        "import sys; sys.path.extend(sys.argv[1].split(':'))\n"
         "from dragoman.transport.box import Box\n"
         "from dragoman.transport.sandbox import Sandbox\n"
         "import subprocess\n"
@@ -304,7 +304,7 @@ def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
     sources = str(Path(dragoman.__file__).parents[1])
     packages = str(Path(msgspec.__file__).parents[1])
     confined = sandbox("landlock", read=(sources, packages))
-    text, _ = output_of(tmp_path, confined, sys.executable, args=["-c", code, sources, str(tmp_path / "inner")])
+    text, _ = output_of(tmp_path, confined, sys.executable, args=["-c", code, f"{sources}:{packages}", inner])
     assert text.splitlines()[-1] == "2", text
     assert (tmp_path / "inner" / "y").exists()
     assert not (tmp_path / "z").exists()

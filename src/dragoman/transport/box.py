@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -271,19 +270,12 @@ def _sweep() -> None:
 
 def _remove(folder: str) -> None:
     """Remove a folder, also where somebody took away the right to: it is ours."""
-
-    def again(function: Callable[..., Any], path: str, _: Any) -> None:
-        try:
-            for place in (os.path.dirname(path), path):
-                if holds(folder, place) and stat.S_ISDIR(os.lstat(place).st_mode):
-                    os.chmod(place, 0o700)
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-        except OSError:
-            pass
-
-    shutil.rmtree(folder, onerror=again)
-    if os.path.isdir(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.isdir(folder):
+        return
+    for place, folders, _ in os.walk(folder):
+        for name in folders:
+            path = os.path.join(place, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)  # before the walk goes into it
+    shutil.rmtree(folder, ignore_errors=True)
