@@ -145,6 +145,7 @@ async def meet(
             sandbox=options.sandbox,
             patience=PATIENCE if timeout is None else timeout,
             timeout=timeout,
+            trace=getattr(options, "tap", None),
         ) as remote:
             leave.attend(remote, agent.command)
             session = await opened(remote, options, leave)

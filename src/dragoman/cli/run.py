@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
 from dragoman.cli import attachments, exits, meeting, sandbox
 from dragoman.cli.arguments import Parser
+from dragoman.cli.inspect_trace import traced
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import somebody
@@ -68,6 +69,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--image", metavar="FILE", action="append", default=[], help="send a picture along")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="give up after that long")
     parser.add_argument("--quiet", action="store_true", help="print only the answer")
+    parser.add_argument("--trace", metavar="FILE", help="record every message; `dragoman inspect show FILE` shows them")
     meeting.add(parser)
     options, command = parser.read(arguments)
     if options.quiet and options.verbose:
@@ -80,7 +82,8 @@ def main(arguments: list[str]) -> int:
     try:
         agent = meeting.agreed(parser, options, command)
         options.prompt = prompted(parser, options)
-        return run_loop(converse(agent, options))
+        with traced(options.trace, agent.words) as options.tap:
+            return run_loop(converse(agent, options))
     except ConfigFault as fault:
         print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
         return exits.USAGE
