@@ -1,4 +1,4 @@
-"""Typed messages as ledgers handle them: their members, and the side data that stands beside those.
+"""Typed messages as ledgers and roles handle them: their members, and the side data that stands beside those.
 
 Takes Structs of the vocabulary, and answers, which a relay may give as JSON objects: both are read and changed the same
 way, by the names of the Struct. Nothing is changed in place. `shape` does the same for JSON that is being spelled.
@@ -61,6 +61,16 @@ def known(message: Any, *names: str) -> Any:
 def unsaid(message: Any, *names: str) -> Any:
     """A copy of a message in which these members count as not said: the peer has no place for them."""
     return noted(message, **{INFERRED: list(dict.fromkeys([*inferred(message), *names]))})
+
+
+def noted_for(asked: Any, told: Object) -> Any:
+    """The `_meta` that tells this to who asked, if its dialect wants it; official answers stay official."""
+    return {SIDE: told} if side(asked) else UNSET
+
+
+def number(value: Any) -> int | None:
+    """A number that was said, or None."""
+    return value if isinstance(value, int) else None
 
 
 @cache

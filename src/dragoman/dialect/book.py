@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.dialect.shape import SIDE
+from dragoman.dialect.beside import noted, side
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionModeState
 
@@ -49,7 +49,7 @@ class Page(msgspec.Struct, kw_only=True):
 
     def values(self) -> dict[str, Any]:
         """The value of each option, by id."""
-        return {option.id: side_data(option).get("value", option.current_value) for option in self.options}
+        return {option.id: side(option).get("value", option.current_value) for option in self.options}
 
     def count(self, speaker: str) -> None:
         """A chunk was said: the first one of a speaker is a message."""
@@ -100,19 +100,6 @@ def is_inside(folder: str, path: str) -> bool:
     """Whether an absolute path lies in a folder, by its words."""
     clean = posixpath.normpath(path)
     return clean == folder or clean.startswith(folder.rstrip("/") + "/")
-
-
-def side_data(params: Any) -> dict[str, Any]:
-    """The side data of a typed message; empty when there is none."""
-    meta = params.meta or {}
-    side = meta.get(SIDE)
-    return side if isinstance(side, dict) else {}
-
-
-def noted(params: Any, **members: Any) -> Any:
-    """A copy of a typed message with these members in its side data."""
-    meta = {**(params.meta or {}), SIDE: {**side_data(params), **members}}
-    return msgspec.structs.replace(params, meta=meta)
 
 
 def free_option(name: str, value: Any) -> SessionConfigOption:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted_for, number, side
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.beside import noted_for, number, side
 from dragoman.schema.fs import (
     ChangedParams,
     CreateDirectoryResult,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.dialect.book import side_data
+from dragoman.dialect.beside import side
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.capability import offers
 from dragoman.errors import Kind, ProtocolError
@@ -83,7 +83,7 @@ class Login:
         check = self._check(params.method_id)
         if check is None:
             return AuthenticateResult()
-        credentials = side_data(params).get("credentials")
+        credentials = side(params).get("credentials")
         verdict = await self._reception.agent.call(check, credentials if isinstance(credentials, dict) else {})
         entered = self._enter(True if verdict is None else verdict)
         await self.tell()

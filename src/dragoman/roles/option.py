@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.book import free_option, noted, side_data
+from dragoman.dialect.beside import noted, side
+from dragoman.dialect.book import free_option
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import ConfigCategory, ConfigChoice, ConfigType, SessionConfigOption
 
@@ -99,12 +100,12 @@ def _choice(choice: Choice) -> ConfigChoice:
 
 def value_of(option: SessionConfigOption) -> Any:
     """What an option is set to."""
-    return side_data(option).get("value", option.current_value)
+    return side(option).get("value", option.current_value)
 
 
 def changed(option: SessionConfigOption, value: Any, *, in_words: bool = False) -> SessionConfigOption:
     """The option with another value; one it does not take is refused. `in_words`: switches are said as words."""
-    if "value" in side_data(option):
+    if "value" in side(option):
         return _freely(option, value)
     if option.form == "boolean":
         if in_words and value in ("true", "false"):

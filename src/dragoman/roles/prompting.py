@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from dragoman.dialect.book import side_data
+from dragoman.dialect.beside import side
 from dragoman.engine.exchange import Done
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.engine.message import Incoming
@@ -108,7 +108,7 @@ class Prompting:
         """session/cancel: nothing happens when no turn runs, or in a session that this client did not open."""
         session = self._agent.sessions.get(params.session_id)
         if session is not None and session.id in self._reception.lifecycle.sessions:
-            self._cancel(session, side_data(params).get("reason"))
+            self._cancel(session, side(params).get("reason"))
 
     async def stop(self, session: Session) -> None:
         """Cancel a running turn, whichever client began it, and wait for its end as long as anybody should."""
@@ -158,7 +158,7 @@ class Prompting:
         """session/set_config_option: the author hears of it before the client is answered."""
         session = self._reception.active(params.session_id)
         before = list(session.options)
-        session.set_option(params.config_id, side_data(params).get("value", params.value), tell=False)
+        session.set_option(params.config_id, side(params).get("value", params.value), tell=False)
         try:
             await self._agent.call_hook("option_changed", session, params.config_id, session.option(params.config_id))
         except BaseException:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted_for, number, side
 from dragoman.dialect.shape import SIDE
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.beside import noted_for, number, side
 from dragoman.schema.terminal import (
     CreateTerminalResult,
     KillTerminalResult,

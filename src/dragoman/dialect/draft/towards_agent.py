@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.beside import noted as side_noted
-from dragoman.dialect.beside import unsaid
-from dragoman.dialect.book import Book, Page, free_option, noted, side_data
+from dragoman.dialect.beside import noted, side, unsaid
+from dragoman.dialect.book import Book, Page, free_option
 from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.ledger import (
     Ask,
@@ -84,8 +83,8 @@ class AgentLedger(Ledger):
         self._check_servers(params.mcp_servers)
         result = yield Pass(params)
         page = self.book.open(result.session_id, params.cwd)
-        side = side_data(params)
-        self._fill(page, side.get("initialMode"), side.get("configOptions"))
+        beside = side(params)
+        self._fill(page, beside.get("initialMode"), beside.get("configOptions"))
         return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
 
     def _check_servers(self, servers: Any) -> None:
@@ -106,8 +105,8 @@ class AgentLedger(Ledger):
             result = yield Pass(params)
         finally:
             page.running = False
-        side = side_data(result)
-        self._fill(page, side.get("mode"), side.get("configOptions"))
+        beside = side(result)
+        self._fill(page, beside.get("mode"), beside.get("configOptions"))
         return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
 
     def _fill(self, page: Page, mode: Any, values: Any) -> None:
@@ -124,7 +123,7 @@ class AgentLedger(Ledger):
         page = self.book.open(params.session_id, "")
         page.running = True
         if not self.takes_attachments:
-            blocks = [side_noted(block, attachment=ABSENT) for block in params.prompt]
+            blocks = [noted(block, attachment=ABSENT) for block in params.prompt]
             params = msgspec.structs.replace(params, prompt=blocks)
         try:
             return (yield Pass(params))
@@ -142,7 +141,7 @@ class AgentLedger(Ledger):
         """session/set_config_option: the draft answers one value, v1 wants the full list (5.14-17)."""
         result = yield Pass(params)
         page = self.book.open(params.session_id, "")
-        value = side_data(result).get("currentValue", params.value)
+        value = side(result).get("currentValue", params.value)
         self._note_option(page, params.config_id, value)
         return SetConfigOptionResult(config_options=page.options, meta=result.meta)
 
@@ -164,9 +163,9 @@ class AgentLedger(Ledger):
         kind = type(update)
         if kind is ConfigOptionUpdate:
             page = self.book.open(params.session_id, "")
-            side = side_data(update)
-            if "key" in side:
-                self._note_option(page, side["key"], side.get("currentValue"))
+            beside = side(update)
+            if "key" in beside:
+                self._note_option(page, beside["key"], beside.get("currentValue"))
                 update = msgspec.structs.replace(update, config_options=list(page.options))
                 params = msgspec.structs.replace(params, update=update)
         elif kind is CurrentModeUpdate:
@@ -208,7 +207,7 @@ class AgentLedger(Ledger):
         """fs/write_text_file: `overwrite: false` is a read first; the draft wants to hear what was written (24)."""
         params = self._placed(params)
         created = False
-        if side_data(params).get("overwrite") is False:
+        if side(params).get("overwrite") is False:
             probe = ReadTextFileParams(session_id=params.session_id, path=params.path, line=1, limit=1)
             try:
                 yield Deliver("fs/read_text_file", noted(probe, encoding="latin-1"))  # which any bytes are
@@ -222,7 +221,7 @@ class AgentLedger(Ledger):
                 )
         result = yield Pass(params)
         told = {"bytesWritten": len(params.content.encode("utf-8", "replace")), "created": created}
-        return noted(result, **{**told, **side_data(result)})
+        return noted(result, **{**told, **side(result)})
 
     # --- terminals --------------------------------------------------------------------------------------------
 
@@ -233,7 +232,7 @@ class AgentLedger(Ledger):
         identity = result.terminal_id
         self.book.terminals[identity] = params.session_id
         self.pushed[identity] = {}
-        timeout = side_data(params).get("timeout")
+        timeout = side(params).get("timeout")
         if isinstance(timeout, int | float) and timeout > 0:
             yield Start(self._kill_after(params.session_id, identity, timeout / 1000))
         yield Start(self._push(params.session_id, identity))
@@ -259,7 +258,7 @@ class AgentLedger(Ledger):
             )
         except ProtocolError:
             return True
-        streams = side_data(shown).get("streams")
+        streams = side(shown).get("streams")
         now: dict[str, str] = streams if isinstance(streams, dict) else {"": shown.output}  # "": nobody knows which
         before = self.pushed.get(terminal_id, {})
         if terminal_id in self.pushed:
@@ -279,7 +278,7 @@ class AgentLedger(Ledger):
     def wait(self, params: Any) -> Flow:
         """terminal/wait_for_exit with the draft's timeout; all output is pushed before the answer."""
         params = self._placed(params)
-        timeout = side_data(params).get("timeout")
+        timeout = side(params).get("timeout")
         if not isinstance(timeout, int | float):
             result = yield Pass(params)
         else:
@@ -345,7 +344,7 @@ class AgentLedger(Ledger):
 
 def _told(part: Any) -> dict[str, Any]:
     """What only the draft says of a part of the capabilities."""
-    return side_data(part) if part else {}
+    return side(part)
 
 
 def _added(before: str, now: str) -> str:

@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.beside import unsaid
-from dragoman.dialect.book import Book, Page, compact, noted, side_data
+from dragoman.dialect.beside import noted, side, unsaid
+from dragoman.dialect.book import Book, Page, compact
 from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.draft.screen import PUSHED_LIMIT, Screen
 from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
@@ -68,10 +68,10 @@ class ClientLedger(Ledger):
     def met(self, params: InitializeParams) -> None:
         """Remember how many terminals the client lends at once, and whether it has dialogs (section 10.2)."""
         capabilities = params.client_capabilities or None
-        lent = side_data(capabilities).get("terminal", {}) if capabilities is not None else {}
+        lent = side(capabilities).get("terminal")
         most = lent.get("maxConcurrent") if isinstance(lent, dict) else None
         self.max_terminals = most if isinstance(most, int) else None
-        face = side_data(capabilities).get("ui") if capabilities is not None else None
+        face = side(capabilities).get("ui")
         self.can_be_asked = not isinstance(face, dict) or face.get("permissionDialogs") is not False
 
     def introduced(self, result: InitializeResult) -> None:
@@ -79,8 +79,8 @@ class ClientLedger(Ledger):
         capabilities = result.agent_capabilities or None
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
         self.takes_system_prompt = sessions is not None and bool(sessions.system_prompt)
-        told = side_data(sessions) if sessions is not None else {}
-        modes = told.get("modes") or (side_data(capabilities) if capabilities is not None else {}).get("modes")
+        told = side(sessions)
+        modes = told.get("modes") or side(capabilities).get("modes")
         lists = [modes, told.get("configOptions")]
         found = [name for names in lists if isinstance(names, list) for name in names]
         self.named = frozenset(name for name in found if isinstance(name, str))
@@ -98,7 +98,7 @@ class ClientLedger(Ledger):
 
     def new(self, params: Any) -> Flow:
         """session/new: what the draft sets along with it is set before it is answered (5.14-23)."""
-        side = side_data(params)
+        beside = side(params)
         preamble = ""
         if params.system_prompt and not self.takes_system_prompt:
             preamble = "\n".join(getattr(block, "text", "") for block in params.system_prompt.content)
@@ -110,8 +110,8 @@ class ClientLedger(Ledger):
         page.preamble = preamble
         page.opening = True
         try:
-            yield from self._set_mode(page, side.get("initialMode"))
-            options = side.get("configOptions")
+            yield from self._set_mode(page, beside.get("initialMode"))
+            options = beside.get("configOptions")
             for key, value in options.items() if isinstance(options, dict) else ():
                 yield from self._set_option(page, key, value)
         finally:
@@ -193,7 +193,7 @@ class ClientLedger(Ledger):
         previous = page.values().get(params.config_id)
         result = yield Pass(params)
         page.set_options(result.config_options)
-        current = page.values().get(params.config_id, side_data(params).get("value", params.value))
+        current = page.values().get(params.config_id, side(params).get("value", params.value))
         return noted(result, key=params.config_id, previousValue=previous, currentValue=current)
 
     def authenticate(self, params: Any) -> Flow:
@@ -279,11 +279,11 @@ class ClientLedger(Ledger):
         kinds = [option.kind for option in params.options]
         is_plain = len(set(kinds)) == len(kinds) and _PLAIN.issuperset(kinds)
         result = yield Pass(unsaid(params, "options") if is_plain else params)
-        side = side_data(result)
-        if "granted" not in side:
+        beside = side(result)
+        if "granted" not in beside:
             return result
-        granted = side.get("granted") is True
-        remember = side.get("remember") is True or side.get("scope") in _REMEMBERED_SCOPES
+        granted = beside.get("granted") is True
+        remember = beside.get("remember") is True or beside.get("scope") in _REMEMBERED_SCOPES
         for kind in _CHOICES[granted, remember]:
             for option in params.options:
                 if option.kind == kind:
@@ -384,7 +384,7 @@ _CHUNKS: dict[type, str] = {
 
 def _placed(block: Any, cwd: str) -> Any:
     """An attachment with a relative path is in the session's folder (section 14.3)."""
-    if type(block) is not ResourceLink or "attachment" not in side_data(block) or not _RELATIVE.match(block.uri):
+    if type(block) is not ResourceLink or "attachment" not in side(block) or not _RELATIVE.match(block.uri):
         return block
     path = posixpath.normpath(posixpath.join(cwd, unquote(block.uri.removeprefix("file:"))))
     return msgspec.structs.replace(block, uri=f"file://{quote(path)}")
