@@ -9,6 +9,9 @@ import time
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import visible
 
+# The thread that writes gives way to the one that passes messages after so long; the usual 5 ms would be felt. Seconds.
+SWITCH = 0.0001
+
 EPILOG = """\
 Put it where the client starts its agent. The traffic passes byte for byte, with stderr, signals and the agent's exit
 code; the recording never slows or breaks it. A recording holds everything that was said, secrets too: its file is for
@@ -26,7 +29,10 @@ examples:
 def main(name: str, arguments: list[str]) -> int:
     """Read the arguments, then stand between the two until the agent ends."""
     parser = Parser(
-        f"inspect {name}", "[--out FILE] -- CMD ARG...", "Start an agent for a client and record all that passes.", EPILOG
+        f"inspect {name}",
+        "[--out FILE] -- CMD ARG...",
+        "Start an agent for a client and record all that passes.",
+        EPILOG,
     )
     parser.add_argument("--out", metavar="FILE", help="where to record")
     parser.add_argument("--quiet", action="store_true", help="do not say where the recording is")
@@ -35,6 +41,7 @@ def main(name: str, arguments: list[str]) -> int:
     from dragoman.inspect.pump import die_alike, pump
     from dragoman.inspect.recorder import Recorder
 
+    sys.setswitchinterval(SWITCH)
     recorder = Recorder(options.out or _somewhere(), command, _say)
     if not options.out and not options.quiet:
         _say(f"recording to {recorder.path}")

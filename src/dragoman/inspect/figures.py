@@ -151,8 +151,10 @@ class Figures:
         if not is_plain or not lines[-1].endswith(b"\n"):
             decoded = [_tried(line) for line in lines]
         spoken = self._spoken
-        for said, line in zip(decoded, lines, strict=True):
+        base = self.reader.lines
+        for number, (said, line) in enumerate(zip(decoded, lines, strict=True)):
             if said is None:
+                self.reader.lines = base + number
                 self._slowly(line)
                 continue
             message = said.msg
@@ -162,7 +164,7 @@ class Figures:
                 sizes.append(len(line) - line.find(b'"msg":') - _AROUND)
             else:
                 self._singly(said, line)
-        self.reader.lines += sum(said is not None for said in decoded)
+        self.reader.lines = base + len(lines)
         self._fold(decoded)
 
     def _new(self, key: tuple[str, str | None, str]) -> list[int]:

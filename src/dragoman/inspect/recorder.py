@@ -54,7 +54,7 @@ class Recorder:
             raise NotWritable(f"cannot record to {path}: {error.strerror}; choose another file with --out") from None
         now = time.time_ns() // 1000
         self._start = time.monotonic_ns() // 1000
-        self._write(header_line(_header(command, now)))
+        self._header = header_line(_header(command, now))
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
 
@@ -84,6 +84,7 @@ class Recorder:
 
     def _work(self) -> None:
         try:
+            self._write(self._header)
             while not self._wake.wait(EVERY):
                 self._flush()
             self._flush()

@@ -1,0 +1,139 @@
+"""The commands that look at a recording, as people and machines use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.inspect import ACTIONS
+from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, answer, chunk, inspect, lines, news, write
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    return write(tmp_path / "talk.ndjson")
+
+
+def shown(*words: str | Path) -> str:
+    done = inspect(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def test_the_timeline_pairs_answers_and_folds_chunks(talk: Path) -> None:
+    text = shown("show", talk)
+    assert "✓ session/prompt #2 7 ms  end_turn" in text
+    assert "agent_message_chunk ×2  Hello" in text
+    assert text.count("┆") == 4
+
+
+def test_the_tree_has_turns_and_tool_calls(talk: Path) -> None:
+    text = shown("show", talk, "--tree")
+    assert "turn 1  7 ms  end_turn  s1  “hello”" in text
+    assert "├ Read  read  completed  3 ms" in text
+
+
+@pytest.mark.parametrize(
+    ("filter", "found"),
+    [
+        (["--method", "fs/"], [10, 11]),
+        (["--direction", "c2a"], [2, 4, 6, 11]),
+        (["--slow", "5"], [13]),
+        (["--grep", "HELLO"], [6]),
+        (["--session", "s1", "--method", "prompt"], [6, 13]),
+        (["--faults"], []),
+    ],
+)
+def test_filters_choose_messages(filter: list[str], found: list[int], talk: Path) -> None:
+    rows = [json.loads(line) for line in shown("show", talk, "--json", *filter).splitlines()]
+    assert [row["line"] for row in rows] == found
+
+
+def test_peer_text_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    path = write(tmp_path / "r", [*TALK[:5], ("a2c", chunk("\x1b]0;owned\x07 \u202e")), ("a2c", b"\x1b[2J")])
+    looks: list[list[str]] = [["show"], ["show", "--full"], ["validate"], ["stats"]]
+    for words in looks:
+        out = inspect(*words, path).stdout
+        assert b"\x1b" not in out
+        assert "\u202e" not in out.decode()
+
+
+def test_stats_for_people_and_machines(talk: Path) -> None:
+    assert "1 turns: end_turn ×1" in shown("stats", talk)
+    figures = json.loads(shown("stats", talk, "--json"))
+    assert figures["frames"] == {"c2a": 4, "a2c": 8}
+    assert figures["turns"]["count"] == 1
+
+
+def test_validate_says_where_and_exits_3(tmp_path: Path, talk: Path) -> None:
+    assert inspect("validate", talk).returncode == 0
+    broken = write(tmp_path / "b", [*TALK[:5], ("a2c", news({"sessionUpdate": "tool_call"})), ("a2c", answer(2, {}))])
+    done = inspect("validate", broken)
+    assert done.returncode == 3
+    assert b"line 7: a2c session/update tool_call" in done.stdout
+    assert b"line 8: a2c session/prompt" in done.stdout
+
+
+def test_a_recording_that_is_cut_is_shown_with_where_and_why(tmp_path: Path) -> None:
+    path = tmp_path / "cut"
+    path.write_bytes(b"".join(lines())[:-30])
+    for action in ("show", "stats", "validate"):
+        done = inspect(action, path)
+        assert b"line 13: the recording is cut" in done.stderr
+        assert done.stdout
+
+
+def test_two_recordings_differ_by_what_was_said_not_by_ids_times_and_cuts(tmp_path: Path, talk: Path) -> None:
+    text = b"".join(lines(step=77)).replace(b"s1", b"other").replace(b'"text": "Hel"', b'"text": "He"')
+    same = tmp_path / "same"
+    same.write_bytes(text.replace(b'"text": "lo "', b'"text": "llo "').replace(b"t1", b"t9"))
+    assert inspect("diff", talk, same).returncode == 0
+    other = write(tmp_path / "other", [*TALK[:8], *TALK[10:11], ("a2c", answer(2, {"stopReason": "refusal"}))])
+    done = inspect("diff", talk, other)
+    assert done.returncode == 3
+    assert [line.split("  (")[0] for line in done.stdout.decode().splitlines()] == [
+        "- a2c request fs/read_text_file",
+        "- c2a answer fs/read_text_file",
+        "~ a2c answer session/prompt",
+        '    result.stopReason: "refusal" instead of "end_turn"',
+    ]
+
+
+def test_tail_follows_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "growing"
+    whole = lines()
+    path.write_bytes(b"".join(whole[:2]))
+    command = [*DRAGOMAN, "inspect", "tail", "-f", str(path)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    assert process.stdout is not None
+    try:
+        assert b"initialize #0" in process.stdout.readline()
+        with path.open("ab") as file:
+            file.write(whole[2][:10])
+            file.flush()
+            file.write(whole[2][10:])
+        assert "✓ initialize" in process.stdout.readline().decode()
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_action_teaches_by_example_and_refuses_in_one_line(action: str) -> None:
+    assert b"example" in inspect(action, "--help").stdout
+    wrong = inspect(action, "--no-such-option")
+    assert wrong.returncode == 2
+    assert wrong.stderr.count(b"\n") == 1
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    for action in ("show", "stats", "validate", "export"):
+        done = inspect(action, tmp_path / "gone")
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+        assert inspect(action, tmp_path).returncode == 1

@@ -1,0 +1,118 @@
+"""Copies to hand on: no secret in them, and a page that nothing in a recording can break out of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.inspect.page import page
+from dragoman.inspect.reading import Reader
+from dragoman.inspect.recording import Header
+from tests.inspect.talk import TALK, call, chunk, inspect, observed, write
+
+SECRET = "correct-horse-battery"
+SERVER = {"name": "m", "command": "x", "args": [], "env": [{"name": "PLACE", "value": SECRET}]}
+HEADERS = {
+    "name": "h",
+    "type": "http",
+    "url": "http://x",
+    "headers": [{"name": "X-A", "value": "Bearer very-secret-token"}],
+}
+
+
+def exported(path: Path, *options: str) -> bytes:
+    done = inspect("export", path, *options)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+def test_what_mcp_servers_are_given_is_taken_out_wherever_it_is_repeated(tmp_path: Path) -> None:
+    opening = call(1, "session/new", {"cwd": "/w", "mcpServers": [SERVER, HEADERS]})
+    talk = [("a2c", chunk(f"early {SECRET}")), ("c2a", opening), ("a2c", f"noise {SECRET}".encode())]
+    copy = exported(write(tmp_path / "r", [*talk, ("a2c", chunk("late very-secret-token"))]))
+    assert SECRET.encode() not in copy
+    assert b"very-secret-token" not in copy
+    assert b'"name":"PLACE"' in copy
+    assert json.loads(copy.splitlines()[0])["redacted"] is True
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"methodId": "login", "_meta": {"x": 1}, "token": "tok-1234567890"},
+        {"method": "login", "credentials": {"user": "u", "deep": ["tok-1234567890"]}},
+    ],
+)
+def test_what_is_given_to_sign_in_with_is_taken_out(params: dict[str, Any], tmp_path: Path) -> None:
+    copy = exported(write(tmp_path / "r", [("c2a", call(1, "authenticate", params))]))
+    assert b"tok-1234567890" not in copy
+    assert b"login" in copy
+
+
+def test_known_shapes_of_keys_are_taken_out(tmp_path: Path) -> None:
+    copy = exported(write(tmp_path / "r", [("a2c", chunk("use sk-abcdefghijklmnopqrstuv please"))]))
+    assert b"sk-abcdefghijkl" not in copy
+
+
+def test_what_holds_no_secret_stays_as_it_is(tmp_path: Path) -> None:
+    path = write(tmp_path / "r")
+    before = [each.data for each in Reader().read(path.read_bytes().splitlines(keepends=True))]
+    after = [each.data for each in Reader().read(exported(path).splitlines(keepends=True))]
+    assert after == before
+
+
+def test_secrets_stay_when_that_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "r", [("c2a", call(1, "session/new", {"cwd": "/", "mcpServers": [SERVER]}))])
+    assert SECRET.encode() in exported(path, "--keep-secrets")
+
+
+HOSTILE = "</script><script>alert(1)</script><!-- {{SCRIPT}} \u2028 \x00 <img src=x onerror=alert(2)>"
+
+
+def embedded(text: str) -> Any:
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    return json.loads(data)
+
+
+def test_hostile_content_stays_data() -> None:
+    talk: list[tuple[str, Any]] = [*TALK[:5], ("a2c", chunk(HOSTILE)), ("a2c", HOSTILE.encode())]
+    _, events = observed(talk)
+    text = page([(Header(command=[HOSTILE]), events)], HOSTILE)
+    assert "<img" not in text
+    assert text.count("<script") == 2
+    assert text.count("</script>") == 2
+    assert HOSTILE.strip("\x00") in json.loads(embedded(text)["rows"][5][13])["params"]["update"]["content"]["text"]
+
+
+def test_the_page_lets_only_its_own_script_run_and_loads_nothing() -> None:
+    text = page([(Header(), observed()[1])], "talk")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none'")
+    assert "unsafe" not in policy[1]
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", text)
+    assert "innerHTML" not in text
+
+
+def test_the_page_pairs_requests_and_gathers_turns_and_tool_calls() -> None:
+    data = embedded(page([(Header(), observed()[1])], "talk"))
+    assert data["lines"] == ["Client", "Agent"]
+    assert [row[8] for row in data["rows"]] == [1, 0, 3, 2, 11, None, None, None, 9, 8, None, 4]
+    assert [(turn["first"], turn["last"], turn["stop"]) for turn in data["turns"]] == [(4, 11, "end_turn")]
+    assert [call[:5] for call in data["calls"]] == [["Read", "read", "completed", 7, 10]]
+
+
+def test_both_sides_of_a_proxy_make_three_lifelines_in_order_of_time() -> None:
+    behind = Header(epoch=501)
+    data = embedded(page([(Header(epoch=1), observed()[1]), (behind, observed()[1])], "talk"))
+    assert data["lines"] == ["Client", "Proxy", "Agent"]
+    assert [row[15] for row in data["rows"][:4]] == [0, 1, 0, 1]
+    assert data["rows"][1][0] == data["rows"][0][0] + 500
+
+
+def test_an_empty_recording_makes_a_page_too(tmp_path: Path) -> None:
+    assert embedded(exported(write(tmp_path / "r", []), "--html").decode())["rows"] == []

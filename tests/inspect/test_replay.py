@@ -1,0 +1,120 @@
+"""Recordings played as mock peers: to real clients and agents, strictly and leniently."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import connect
+from dragoman.inspect.script import Script
+from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, answer, call, inspect, recorded, write
+
+EVERYTHING = [*DRAGOMAN, "agent", "everything"]
+
+
+def script(we: str = "a2c", strict: bool = True, talk: list[tuple[str, Any]] = TALK) -> Script:
+    return Script(recorded(talk), we, strict)
+
+
+def said(lines: list[Any]) -> list[dict[str, Any]]:
+    return [json.loads(line.data) for line in lines]
+
+
+def heard(play: Script, message: dict[str, Any]) -> list[dict[str, Any]]:
+    reaction = play.hear(json.dumps(message).encode())
+    assert reaction.wrong == ""
+    return said(reaction.lines)
+
+
+def test_an_agent_is_played_under_the_clients_own_ids() -> None:
+    play = script()
+    assert play.begin() == []
+    assert heard(play, {**TALK[0][1], "id": "one"}) == [{**TALK[1][1], "id": "one"}]
+    assert heard(play, {**call(77, "session/new", {"cwd": "/elsewhere", "mcpServers": []})})[0]["id"] == 77
+    updates = heard(play, {**TALK[4][1], "id": 78})
+    assert updates == [message for _, message in TALK[5:9]]
+    assert heard(play, TALK[9][1])[-1] == {**TALK[11][1], "id": 78}
+    assert play.missing() == []
+
+
+def test_strict_names_what_differs() -> None:
+    play = script()
+    other = call(0, "initialize", {"protocolVersion": 2, "clientCapabilities": {}})
+    reaction = play.hear(json.dumps(other).encode())
+    assert "params.protocolVersion: 2 instead of 1" in reaction.wrong
+    assert "line 2" in reaction.wrong
+    assert said(reaction.lines)[0]["error"]["code"] == -32600
+
+
+def test_strict_wants_the_recorded_order() -> None:
+    assert "session/new came" in script().hear(json.dumps(TALK[2][1]).encode()).wrong
+
+
+def test_lenient_takes_requests_in_any_order_and_once_more() -> None:
+    play = script(strict=False)
+    assert heard(play, {**TALK[2][1], "id": 5})[0] == {**TALK[3][1], "id": 5}
+    assert heard(play, {**TALK[0][1], "id": 6})[0] == {**TALK[1][1], "id": 6}
+    assert heard(play, {**TALK[2][1], "id": 7})[0] == {**TALK[3][1], "id": 7}
+
+
+def test_lenient_refuses_what_was_never_asked() -> None:
+    (refusal,) = heard(script(strict=False), call(9, "session/list", {}))
+    assert refusal["error"]["code"] == -32601
+
+
+def test_a_client_is_played_with_the_sessions_of_the_real_agent() -> None:
+    play = script("c2a")
+    assert said(play.begin()) == [TALK[0][1]]
+    assert heard(play, TALK[1][1]) == [TALK[2][1]]
+    (prompt,) = heard(play, answer(1, {"sessionId": "real"}))
+    assert prompt["params"]["sessionId"] == "real"
+
+
+@pytest.mark.parametrize("way", ["--strict", "--lenient"])
+def test_a_real_client_cannot_tell_a_replay_from_its_agent(way: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "r")
+
+    async def converse() -> str:
+        command = [*DRAGOMAN, "inspect", "replay", str(path), "--as", "agent", way, "--ignore", "params"]
+        serve = {"fs/read_text_file": lambda params: {"content": "text"}}
+        async with connect(command, dialect="v1", on=serve) as agent:
+            session = await agent.open(str(tmp_path))
+            return await session.ask("hello")
+
+    assert asyncio.run(asyncio.wait_for(converse(), PATIENCE)) == "Hello "
+
+
+def test_a_real_agent_is_held_to_its_recording(tmp_path: Path) -> None:
+    path, talk = tmp_path / "r", tmp_path / "in"
+    frames = [
+        call(0, "initialize", {"protocolVersion": 1, "clientCapabilities": {}}),
+        call(1, "session/new", {"cwd": str(tmp_path), "mcpServers": []}),
+    ]
+    talk.write_bytes(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+    with talk.open("rb") as source:
+        command = [*DRAGOMAN, "inspect", "run", "--out", str(path), "--", *EVERYTHING]
+        subprocess.run(command, stdin=source, capture_output=True, timeout=PATIENCE, check=True)
+    same = inspect("replay", path, "--as", "client", "--strict", "--", *EVERYTHING)
+    assert (same.returncode, same.stderr) == (0, b"")
+    other = inspect("replay", path, "--as", "client", "--strict", "--", *EVERYTHING, "--dialect", "draft")
+    assert other.returncode == 3
+    assert b"agentCapabilities" in other.stderr
+
+
+def test_an_agent_that_leaves_early_is_reported(tmp_path: Path) -> None:
+    done = inspect("replay", write(tmp_path / "r"), "--as", "client", "--", sys.executable, "-c", "pass")
+    assert done.returncode == 3
+    assert b"the peer left before it said an answer (line 3" in done.stderr
+
+
+def test_in_original_time_an_answer_comes_no_sooner_than_it_did(tmp_path: Path) -> None:
+    play = script()
+    play.begin()
+    reaction = play.hear(json.dumps(TALK[0][1]).encode())
+    assert [line.after for line in reaction.lines] == [1000]

@@ -1,0 +1,91 @@
+"""What a client says and hears, overheard: as a recording, and as OpenTelemetry spans."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import connect
+from dragoman.inspect.observer import Observer
+from dragoman.inspect.otel import Spans
+from dragoman.inspect.reading import Reader
+from dragoman.inspect.tap import trace_to
+from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, call, inspect
+
+EVERYTHING = [*DRAGOMAN, "agent", "everything"]
+
+
+def test_a_client_records_what_it_says_and_hears(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+
+    async def converse() -> None:
+        with trace_to(str(path), EVERYTHING, print) as tap:
+            async with connect(EVERYTHING, trace=tap) as agent:
+                session = await agent.open(str(tmp_path))
+                await session.ask("/echo hello")
+
+    asyncio.run(asyncio.wait_for(converse(), PATIENCE))
+    reader, observer = Reader(), Observer()
+    events = [observer.observe(each) for each in reader.read(path.read_bytes().splitlines(keepends=True))]
+    assert [event.method for event in events][:4] == ["initialize", "initialize", "session/new", "session/new"]
+    assert [(turn.prompt, turn.stop) for turn in observer.turns] == [("/echo hello", "end_turn")]
+    assert observer.open == {}
+    assert [str(flaw) for event in events for flaw in event.flaws] == []
+    assert reader.ending is not None
+
+
+def test_run_records_with_trace(tmp_path: Path) -> None:
+    import subprocess
+
+    path = tmp_path / "trace"
+    command = [*DRAGOMAN, "run", "--prompt", "/echo hi", "--trace", str(path), "--", *EVERYTHING]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert inspect("validate", path).returncode == 0
+    assert b"session/prompt" in inspect("show", path).stdout
+
+
+def spans(*talk: tuple[str, Any]) -> list[Any]:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    import json
+
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    taker = Spans(provider)
+    for way, message in talk:
+        taker(way, json.dumps(message).encode())
+    taker.close()
+    return list(exporter.get_finished_spans())
+
+
+def test_requests_and_turns_become_spans() -> None:
+    found = {span.name: span for span in spans(*TALK)}
+    assert list(found) == ["initialize", "session/new", "fs/read_text_file", "acp turn"]
+    turn, file = found["acp turn"], found["fs/read_text_file"]
+    assert turn.attributes["acp.stop_reason"] == "end_turn"
+    assert turn.attributes["acp.turn.tool_calls"] == 1
+    assert file.parent.span_id == turn.context.span_id
+    assert file.attributes["acp.tool_call.id"] == "t1"
+
+
+def test_a_span_continues_the_trace_of_the_message() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    params = {"protocolVersion": 1, "clientCapabilities": {}, "_meta": {"traceparent": parent}}
+    (span,) = spans(("c2a", call(0, "initialize", params)), TALK[1])
+    assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+    assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
+
+
+def test_failures_and_silence_are_errors() -> None:
+    error = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32603, "message": "broken"}}
+    found = spans(TALK[0], ("a2c", error), TALK[2])
+    assert [(span.name, span.status.description) for span in found] == [
+        ("initialize", "-32603 broken"),
+        ("session/new", "never answered"),
+    ]
