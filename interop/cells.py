@@ -16,7 +16,10 @@ from interop.drive import Outcome
 SENTENCE = "The quick brown fox jumps over the lazy dog"
 WORD = "heron"
 WRITTEN = "written for the matrix"
-CANCELLED = 5  # the exit code of `dragoman run`
+
+# Exit codes of `dragoman run`.
+CANCELLED = 5
+REFUSED = 6
 
 # Give: prompt, and how it is driven. The cell runs in a folder of its own.
 Drive = Callable[..., Outcome]
@@ -87,6 +90,9 @@ def refused(drive: Drive, folder: Path) -> str:
     asked(outcome)
     expect(not path.exists(), "leave was refused, and the file is there")
     expect(outcome.stop_reason is not None, f"the turn has no end: {outcome.stderr.strip()[-300:]}")
+    # An agent may take a refusal for the end of the turn; then it is cancelled, and the run says that.
+    codes = (CANCELLED, REFUSED) if outcome.stop_reason == "cancelled" else (REFUSED,)
+    expect(outcome.code in codes, f"exit code {outcome.code}, not {REFUSED}")
     left_nothing(outcome)
     return f"{outcome.stop_reason}, exit {outcome.code}"
 

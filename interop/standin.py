@@ -40,10 +40,14 @@ async def main() -> int:
     options = parser.parse_args()
     kept = Path(os.environ["XDG_STATE_HOME"]) / f"{options.session}.session"
 
+    refused: list[str | None] = []
+
     def permission(params: Any) -> str | None:
         put("asked", params)
         chosen = choose(params, "allow" if options.yes else "deny")
         put("decided", {"optionId": chosen})
+        if not options.yes:
+            refused.append(chosen)
         return chosen
 
     def heard(data: bytes) -> None:
@@ -67,7 +71,7 @@ async def main() -> int:
                 async for update in turn:
                     put("update", update)
             put("turn_ended", {"stopReason": turn.stop_reason})
-            return CODES.get(turn.stop_reason or "", 1)
+            return 6 if refused and turn.stop_reason == "end_turn" else CODES.get(turn.stop_reason or "", 1)
     except (ProtocolError, ConnectionFailed) as error:
         details = json.dumps(getattr(error, "data", None), default=str)
         print(f"standin: {type(error).__name__}: {error} {details}", file=sys.stderr)
