@@ -83,6 +83,10 @@ class OnTerminal:
         """Wait until this text stands anywhere."""
         self._read_until(lambda: text in self.text, f"{text!r} to appear")
 
+    def await_count(self, text: str, count: int) -> None:
+        """Wait until this text stands there so many times."""
+        self._read_until(lambda: self.text.count(text) >= count, f"{text!r} to appear {count} times")
+
     def type(self, text: str) -> None:
         """Type something, such as a line and Enter (\\n) or Ctrl-C (\\x03)."""
         os.write(self._master, text.encode())

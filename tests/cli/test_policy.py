@@ -249,6 +249,68 @@ def test_a_log_that_cannot_be_read_is_one_line(home: Home) -> None:
     assert ran.stderr == f"dragoman audit: {home.state}: Is a directory\n"
 
 
+def test_a_cut_log_is_found_with_its_line_and_stays_found(told: Home) -> None:
+    path = Path(told.audit.path)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    ran = told.run("audit", "verify")
+    assert (ran.returncode, ran.stderr) == (1, f"{path}: line 2: entry 4 was written and is not here any more\n")
+    told.grants.add([grant("aaa")], now=2.0)
+    told.run("grants", "revoke", "aaa")  # which adds to the log
+    assert told.run("audit", "verify").returncode == 1
+    assert told.json("audit", "verify")["faults"][0]["line"] == 3
+    assert "gap" in told.run("audit", "show").stdout
+
+
+def test_a_log_that_is_not_there_is_empty(home: Home) -> None:
+    assert home.run("audit", "show").stdout == ""
+    assert home.json("audit", "show") == []
+    assert home.json("audit", "verify")["entries"] == 0
+    assert home.run("audit", "export").stdout == ""
+    assert home.run("audit", "export", "--format", "csv").stdout.startswith("seq,time,who,what,operation,")
+
+
+def test_what_is_exported_can_be_checked_by_others(told: Home) -> None:
+    """The export has all that the seals are made of."""
+    exported = told.work / "exported.jsonl"
+    exported.write_text(told.run("audit", "export").stdout)
+    lines = [json.loads(line) for line in exported.read_text().splitlines()]
+    assert [line["before"] for line in lines][1:] == [line["hash"] for line in lines][:-1]
+    assert [json.loads(line) for line in told.run("audit", "export", "--session", "s1").stdout.splitlines()] == [
+        line for line in lines if line["session"] == "s1"
+    ]
+
+
+# --- files that cannot be written -----------------------------------------------------------------------------
+
+
+def test_what_cannot_be_written_is_one_line(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.project.write_text(PROJECT)
+    (tmp_path / "no-folder").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no-folder"))
+    ran = home.run("policy", "trust")
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "no-folder" in ran.stderr
+
+
+def test_a_grant_is_taken_back_though_that_cannot_be_written_down(home: Home) -> None:
+    home.grants.add([grant("aaa")], now=2.0)
+    (home.state / "audit").write_text("no folder")
+    ran = home.run("grants", "revoke", "aaa")
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert ran.stdout.startswith("revoked aaa")
+    assert home.grants.current() == ()
+
+
+@pytest.mark.parametrize("command", ["policy", "grants", "audit"])
+def test_the_help_teaches_by_example_and_tells_the_exit_codes(home: Home, command: str) -> None:
+    ran = home.run(command, "--help")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    examples = ran.stdout.split("examples:\n")[1].splitlines()
+    assert len(examples) >= 3
+    assert all(line.strip().startswith(f"dragoman {command} ") for line in examples if line.strip())
+    assert "exit codes:" in ran.stdout
+
+
 # --- wrong usage ----------------------------------------------------------------------------------------------
 
 

@@ -638,6 +638,28 @@ def test_secrets_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
     run(main())
 
 
+def test_credentials_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
+    """An agent that was given a token says it again wherever it can."""
+    token = "canary-credential-5e1f"
+
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", Choice(ALLOW, "always")) as scene:
+            scene.guard.keep_secret([token])
+            path = str(scene.folder / token)
+            said = await scene.do(
+                {"do": "ask", "kind": "edit", "title": token, "paths": [path]},
+                {"do": "read", "path": path},
+                {"do": "write", "path": f"/nowhere/{token}", "text": "x"},
+                {"do": "run", "command": f"false {token}"},
+            )
+            assert len(said) == 4
+        kept = "".join(file.read_text() for file in tmp_path.glob("*.json*"))
+        assert token not in kept
+        assert kept.count("[redacted]") > 3
+
+    run(main())
+
+
 def test_a_command_with_a_secret_is_remembered_but_not_written_down(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded(tmp_path, "v1", Choice(ALLOW, "always"), secrets=["canary-0123456789"]) as scene:

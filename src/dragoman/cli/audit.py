@@ -31,7 +31,7 @@ EPILOG = """\
 
 exit codes:
   0  done; verify: the log is whole
-  1  verify: something was changed, removed or moved
+  1  verify: something was changed, removed or moved; or the log cannot be read
   2  wrong usage
 
 examples:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single
+from dragoman.config.files import faults_of
 from dragoman.config.grants import Grants
 from dragoman.config.places import places
 from dragoman.policy.grants import Grant
@@ -20,7 +21,9 @@ EPILOG = """\
   revoke ID...      take back; whoever uses a session that runs is asked again
 
 exit codes:
-  0  done      1  there is no grant of such an id      2  wrong usage
+  0  done
+  1  there is no grant of such an id, or a file cannot be used
+  2  wrong usage
 
 examples:
   dragoman grants list
@@ -79,7 +82,6 @@ def described(grant: Grant) -> str:
 def revoked(parser: Parser, grants: Grants, ids: list[str], as_json: bool) -> int:
     """Take back; what was not there is told."""
     found = grants.revoke(ids)
-    _note(found)
     missing = sorted(set(ids) - {grant.id for grant in found})
     if as_json:
         print(json.dumps({"revoked": [grant.id for grant in found], "unknown": missing}))
@@ -88,13 +90,16 @@ def revoked(parser: Parser, grants: Grants, ids: list[str], as_json: bool) -> in
             print(f"revoked {grant.id}: {grant.verdict} {grant.operation} {single(described(grant))}")
     if missing and not as_json:
         print(f"{parser.prog}: there is no grant {', '.join(missing)}; see dragoman grants list", file=sys.stderr)
+    _note(found)
     return UNKNOWN if missing else 0
 
 
 def _note(found: list[Grant]) -> None:
-    """Taking back is audited too."""
+    """Taking back is audited too; it stands though it cannot be written down, for that is the safer side."""
     from dragoman.roles.journal import of_grant
     from dragoman.store.audit import Audit, What
 
     if found:
-        Audit(places().audit).append([of_grant(grant, What.REVOKED) for grant in found])
+        path = places().audit
+        with faults_of(path):
+            Audit(path).append([of_grant(grant, What.REVOKED) for grant in found])

@@ -38,7 +38,7 @@ modes: {", ".join(MODES)}
 
 exit codes:
   0  in order; explain: it would be allowed      3  explain: the user would be asked
-  1  a file has faults                           4  explain: it would be denied
+  1  a file has faults, or cannot be used        4  explain: it would be denied
   2  wrong usage
 
 examples:

@@ -164,6 +164,10 @@ class Guard:
         """How the folders of a session are found."""
         self._premises.roots = roots
 
+    def keep_secret(self, values: Iterable[str]) -> None:
+        """Values that never reach the audit, the grants or what is shown: credentials that an agent is given, say."""
+        self.redaction.add(values)
+
     def mode(self, session_id: str = "") -> str:
         """The policy mode of a session."""
         session = self._premises.find(session_id)
