@@ -20,6 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.dialect import detect
 from dragoman.dialect.ledger import Settings
 from dragoman.dialect.registry import Dialect, dialect
+from dragoman.engine import unreadable
 from dragoman.engine.acquaintance import Acquaintance
 from dragoman.engine.emulation import Emulation, nobody
 from dragoman.engine.exchange import Done, Exchange, Exchanges
@@ -40,14 +41,13 @@ from dragoman.wire.envelope import (
     Envelope,
     Id,
     Malformed,
-    outline,
     parse,
     read_error,
     say_call,
     say_error,
     say_result,
 )
-from dragoman.wire.frames import Frame, Oversize
+from dragoman.wire.frames import Frame
 
 logger = logging.getLogger("dragoman")
 
@@ -203,12 +203,12 @@ class Connection:
     def _accept(self, frame: Frame) -> None:
         """One frame, in wire order: dispatched now if nothing is under way, queued otherwise."""
         if type(frame) is not bytes:
-            self._oversize(frame)  # type: ignore[arg-type]
+            unreadable.oversize(self, frame)  # type: ignore[arg-type]
             return
         try:
             envelope = parse(frame)
         except Malformed as error:
-            self._malformed(frame, error)
+            unreadable.malformed(self, frame, error)
             return
         if not self._inbox.busy:
             waiting = self._dispatch(envelope, frame)
@@ -222,32 +222,6 @@ class Connection:
     def _overtakes(self, envelope: Envelope) -> bool:
         exchange = None if envelope.id is UNSET else self._exchanges.find(envelope.id)
         return exchange is not None and exchange.nested
-
-    # --- what cannot be read ----------------------------------------------------------------------------------
-
-    def _malformed(self, frame: bytes, error: Malformed) -> None:
-        """Noise on an agent's stdout is reported; a client that speaks broken JSON is told."""
-        looks_like_json = frame.lstrip()[:1] in (b"{", b"[")
-        excerpt = frame[:200].decode("utf-8", "backslashreplace")
-        self.report(f"{self.transport.peer} sent a line that is no message ({error.message}): {excerpt!r}")
-        exchange = None if error.is_call or error.id is None else self._end_exchange(error.id)
-        if exchange is not None:
-            exchange.done(None, ProtocolError(error.kind, f"the answer to {exchange.method}: {error.message}"))
-        elif self.we is Side.AGENT or looks_like_json:
-            self._answer_error(error.id, error)
-
-    def _oversize(self, frame: Oversize) -> None:
-        known = outline(frame)
-        text = f"a message of {frame.size} bytes is over the limit"
-        self.report(f"{self.transport.peer}: {text}; it was skipped")
-        if known.method is UNSET and known.id is not UNSET:
-            exchange = self._end_exchange(known.id)
-            if exchange is not None:
-                exchange.done(None, ProtocolError(Kind.TOO_LARGE, f"{text}; the answer was skipped"))
-                return
-        found = None if known.id is UNSET else known.id
-        kind = Kind.INVALID_REQUEST if found is None else Kind.TOO_LARGE
-        self._answer_error(found, ProtocolError(kind, f"{text}; send it in parts", {"size": frame.size}))
 
     def _note_fault(self, where: str, error: BaseException) -> None:
         if is_expected(error):
@@ -342,9 +316,10 @@ class Connection:
         self.inbound.cancel(incoming.params.request_id)
 
     def _dispatch_answer(self, envelope: Envelope, frame: bytes) -> None:
-        exchange = None if envelope.id is UNSET else self._end_exchange(envelope.id)
+        exchange = None if envelope.id is UNSET else self.end_exchange(envelope.id)
         if exchange is None:
-            self._unexpected(envelope)
+            if envelope.id is UNSET or not self._exchanges.was_given_up(envelope.id):
+                unreadable.unexpected(self, envelope)
             return
         if exchange.verbatim:
             exchange.done(envelope, None)
@@ -378,7 +353,8 @@ class Connection:
             what = f"the answer to {method} cannot be read: {error.message}"
             raise ProtocolError(Kind.INTERNAL_ERROR, what, error.data) from None
 
-    def _end_exchange(self, id: Id) -> Exchange | None:
+    def end_exchange(self, id: Id) -> Exchange | None:
+        """The request of ours with this id, which is over; None when there is none."""
         exchange = self._exchanges.end(id)
         if exchange is not None and exchange.nested:
             self._nested -= 1
@@ -395,16 +371,6 @@ class Connection:
     def offers(self, gate: str) -> bool:
         """Whether the peer advertised the capability at this path."""
         return self.peer.offers(gate)
-
-    def _unexpected(self, envelope: Envelope) -> None:
-        """Errors without id (peers.md 1) and replies nobody waits for are told, never fatal."""
-        if envelope.id is not UNSET and self._exchanges.was_given_up(envelope.id):
-            return
-        if envelope.error is not UNSET:
-            error = read_error(envelope.error)
-            self.report(f"{self.transport.peer} reported an error outside any request: {error.code} {error.message}")
-        else:
-            self.report(f"{self.transport.peer} answered a request nobody made (id {envelope.id!r})")
 
     # --- answering --------------------------------------------------------------------------------------------
 
@@ -435,7 +401,7 @@ class Connection:
         return done
 
     def answer(self, id: Id, *, error: ProtocolError) -> None:
-        """Refuse a request of the peer that a tap took."""
+        """Refuse what the peer sent: a request that a tap took, or what cannot be read."""
         self._answer_error(id, error)
 
     def leave(self, error: BaseException) -> None:
