@@ -73,15 +73,20 @@ class Answers:
         return {"session/request_permission": answering(ask), "elicitation/create": answering(elicit)}
 
     async def _ask(self, params: RequestPermissionParams, session: Conversation | None) -> RequestPermissionResult:
-        if session is not None:
-            session.asked(params)
+        if session is not None and (noted := session.asked(params)) is not None:
+            await noted
         if callable(self._permission):
             option = await _answer(self._permission(params), session)
         else:
             option = choose(params, self._permission)
+        outcome: CancelledOutcome | SelectedOutcome
         if option is None or (session is not None and session.is_cancelled):
-            return RequestPermissionResult(outcome=CancelledOutcome())
-        return RequestPermissionResult(outcome=SelectedOutcome(option_id=option))
+            outcome = CancelledOutcome()
+        else:
+            outcome = SelectedOutcome(option_id=option)
+        if session is not None and (noted := session.decided(params, outcome)) is not None:
+            await noted
+        return RequestPermissionResult(outcome=outcome)
 
     async def _ask_facts(
         self, params: CreateElicitationParams, session: Conversation | None

@@ -75,6 +75,21 @@ class Chronicle:
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
+    async def record(self, kind: str, body: Any, *, actor: str = "agent") -> None:
+        """The same, and wait until it is kept; raises what the store failed with."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def kept() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def lost(error: ProtocolError) -> None:
+            if not future.done():
+                future.set_exception(error)
+
+        self.note(kind, body, actor=actor, then=kept, otherwise=lost)
+        await future
+
     @property
     def is_full(self) -> bool:
         """Whether more is waiting than the store should be behind."""

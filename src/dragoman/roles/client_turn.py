@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
 from dragoman.roles.watch import Watch
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason, Usage
 from dragoman.schema.update import SessionUpdate
@@ -67,14 +67,24 @@ class ClientTurn:
         if session.turn is not None and not session.turn.is_over:
             raise RuntimeError("a turn is running in this session; wait for its end or cancel it")
         session.turn = self
-        session.begin(self._prompt)
+        begun = session.begin(self._prompt)
+        if begun is not None:
+            await self._begin(begun)
         if self._timeout is not None or self._idle_timeout is not None:
             loop = asyncio.get_running_loop()
             self._watch = Watch(self._idle_timeout, self._timeout, loop.time())
             self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
         params = PromptParams(session_id=session.id, prompt=self._prompt)
-        session.connection.call("session/prompt", params, self._done)
+        session.connection.call("session/prompt", params, session.settled(self._done))
         return self
+
+    async def _begin(self, begun: Awaitable[None]) -> None:
+        """What must be done before the prompt is sent; if that fails, it is not."""
+        try:
+            await begun
+        except BaseException:
+            self.is_over = True
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -215,8 +225,8 @@ class ClientTurn:
         else:
             self._end(error)
 
-    def fail(self, error: ConnectionFailed) -> None:
-        """The agent is gone before the turn ended."""
+    def fail(self, error: DragomanError) -> None:
+        """The agent is gone before the turn ended, or nothing of it can be kept."""
         if not self.is_over:
             self._end(error)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +33,7 @@ from dragoman.schema.initialize import (
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
+from dragoman.store.contract import Entry, Store
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
 
@@ -63,6 +65,8 @@ def connect(
     idle_timeout: float | None = None,
     sandbox: Sandbox | None = None,
     trace: Callable[[Transport], Transport] | None = None,
+    store: Store | None = None,
+    on_entry: Callable[[str, Entry], None] | None = None,
 ) -> Connecting:
     """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
 
@@ -73,6 +77,7 @@ def connect(
     for `idle_timeout` seconds is given up.
     `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
     `trace` wraps the transport of every agent that is started: `dragoman.inspect.tap.Tap` overhears it.
+    With a `store` every session is logged there, and nothing is told before it is kept; `on_entry` hears of each entry.
     In a `sandbox` the agent and the commands it has run may write in `cwd` and the sessions' folders, and little more.
     """
     dial = Dial(
@@ -104,6 +109,7 @@ def connect(
         on=dict(on or {}),
         sign_in=sign_in,
         terms=Terms(timeout=timeout, idle_timeout=idle_timeout),
+        logging=None if store is None else (store, on_entry),
     )
 
 
@@ -151,6 +157,7 @@ class Connecting:
         on: dict[str, Callable[[Any], Any]],
         sign_in: Runner | None,
         terms: Terms,
+        logging: tuple[Store, Callable[[str, Entry], None] | None] | None = None,
     ) -> None:
         self._dial = dial
         self._introduction = introduction
@@ -159,12 +166,16 @@ class Connecting:
         self._on = on
         self._sign_in = sign_in
         self._terms = terms
+        self._logging = logging
         self._agent: RemoteAgent | None = None
 
     async def __aenter__(self) -> RemoteAgent:
-        agent = RemoteAgent(
-            self._dial, self._answers, lend=self._lend, on=self._on, sign_in=self._sign_in, terms=self._terms
-        )
+        kind: Callable[..., RemoteAgent] = RemoteAgent
+        if self._logging is not None:
+            from dragoman.roles.logged_agent import LoggedAgent
+
+            kind = partial(LoggedAgent, *self._logging)
+        agent = kind(self._dial, self._answers, lend=self._lend, on=self._on, sign_in=self._sign_in, terms=self._terms)
         await agent.start(self._introduction)
         self._agent = agent
         return agent

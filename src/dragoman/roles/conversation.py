@@ -18,6 +18,7 @@ from msgspec import UNSET
 from dragoman.dialect.book import compact
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.connection import Connection
+from dragoman.engine.exchange import Done
 from dragoman.errors import ConnectionFailed
 from dragoman.roles.client_turn import ClientTurn
 from dragoman.roles.follow import Follow
@@ -254,9 +255,14 @@ class Conversation:
         self._minutes.modes = result.modes or None
         self._minutes.options = list(result.config_options or ())
 
-    def begin(self, prompt: list[Any]) -> None:
-        """A turn begins: what the user says is taken down as well."""
+    def begin(self, prompt: list[Any]) -> Awaitable[None] | None:
+        """A turn begins: what the user says is taken down as well. What it returns comes before the prompt is sent."""
         self._minutes.prompt(prompt)
+        return None
+
+    def settled(self, done: Done) -> Done:
+        """Who hears the answer to a prompt: whoever asked, when all that was said before it was heard."""
+        return done
 
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update, in order; what it returns must be awaited before the next one."""
@@ -286,9 +292,14 @@ class Conversation:
         else:
             turn.receive(update)
 
-    def asked(self, params: RequestPermissionParams) -> None:
-        """A question names a tool call, announced or not (peers.md 18)."""
+    def asked(self, params: RequestPermissionParams) -> Awaitable[None] | None:
+        """A question names a tool call, announced or not (peers.md 18). The user is asked after what it returns."""
         self._note_call(params.tool_call, lambda: self._minutes.asked(params.tool_call))
+        return None
+
+    def decided(self, params: RequestPermissionParams, outcome: Any) -> Awaitable[None] | None:
+        """A question is answered; the agent hears it after what this returns."""
+        return None
 
     def _note_call(self, update: Any, note: Callable[[], None]) -> None:
         """Take down a tool call, and tell those who follow the agent where it leads."""

@@ -1,8 +1,8 @@
 """What a list of sessions shows, folded from their logs; and how a session is found by what people type.
 
 Takes entries as they are appended, gives summaries. Pure; every store uses it, so that all list the same. The bodies
-it looks into: `opened` (agent, its id for the session, cwd, title), `prompt` (the first one names a session nobody named) and the update that
-tells a title.
+it looks into: `opened` (agent, its id for the session, cwd, title), `prompt` (the first one names a session that
+nobody named) and the update that tells a title.
 """
 
 from __future__ import annotations

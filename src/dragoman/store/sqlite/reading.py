@@ -25,7 +25,8 @@ _LARGE = 256 * 1024 * 1024
 # The columns of a Kept.
 HEAD = (
     "SELECT sessions.number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, "
-    "agent, agent_session, cwd, forked_from, scanned, indexed FROM sessions LEFT JOIN progress ON progress.number = sessions.number"
+    "agent, agent_session, cwd, forked_from, scanned, indexed FROM sessions "
+    "LEFT JOIN progress ON progress.number = sessions.number"
 )
 
 _STEP = (

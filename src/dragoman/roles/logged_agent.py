@@ -1,0 +1,187 @@
+"""A remote agent whose sessions are logged, and can be gone on with in another process, or with another agent.
+
+Made by `connect(..., store=...)`. Opens conversations that write a log; goes on with a log by whatever its agent can
+do: resume it, load it, or be told in a new session what was said before. Beside it is the remote agent without a store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dragoman.engine.capability import offers
+from dragoman.engine.connection import Connection
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.chronicle import with_secrets
+from dragoman.roles.client import RemoteAgent
+from dragoman.roles.conversation import Conversation
+from dragoman.roles.logged_conversation import LoggedConversation, Logging, logged_uses
+from dragoman.schema.base import to_json
+from dragoman.schema.content import EmbeddedResource, ResourceContents, TextContent
+from dragoman.schema.lenient import read
+from dragoman.schema.mcp import McpServer
+from dragoman.schema.session import ForkSessionResult
+from dragoman.store.contract import Entry, EntryKind, Store, Summary
+from dragoman.store.retelling import as_text, minutes
+
+# As much of what was said before as an agent is told that does not know: the end of it. Characters.
+RETOLD = 200_000
+
+# Errors by which an agent says that it does not have a session any more.
+_GONE = frozenset({Kind.SESSION_NOT_FOUND, Kind.SESSION_EXPIRED, Kind.SESSION_CORRUPTED, Kind.RESOURCE_NOT_FOUND})
+
+
+class GoneOn(NamedTuple):
+    """A session that goes on, and how: by session/resume, session/load, or session/new with a transcript."""
+
+    session: Conversation
+    how: str
+    why: str = ""  # the agent's words, where it was asked for the session and did not have it
+
+
+class LoggedAgent(RemoteAgent):
+    """An agent as its client sees it; with logs."""
+
+    def __init__(self, store: Store, on_entry: Callable[[str, Entry], None] | None, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._logging = Logging(store, on_entry)
+        self._logged: list[LoggedConversation] = []
+        self._reopening: dict[str, tuple[str, str | None]] = {}
+        self._next_log: str | None = None
+        self._origin: str | None = None
+        self._handlers.update(logged_uses(self._handlers, self._conversations.get))
+
+    @property
+    def store(self) -> Store:
+        """Where its sessions are logged."""
+        return self._logging.store
+
+    async def open(self, cwd: str = ".", **more: Any) -> Conversation:
+        """Open a new session; its log has begun when this returns."""
+        session = await super().open(cwd, **more)
+        await _kept(session)
+        return session
+
+    async def fork(self, session_id: str, cwd: str = ".", **more: Any) -> Conversation:
+        """Open a new session that starts with the history of another; its log does too."""
+        self._origin = await self._log_of(session_id)
+        try:
+            session = await super().fork(session_id, cwd, **more)
+        finally:
+            self._origin = None
+        await _kept(session)
+        return session
+
+    async def go_on(self, log: str, cwd: str | None = None, *, mcp_servers: Sequence[McpServer] = ()) -> GoneOn:
+        """Go on with a logged session, by its name or id: resume or load it if the agent can, else tell it anew."""
+        summary = await self.store.find(log)
+        place = cwd or summary.cwd or "."
+        directories, servers = await self._setting(summary)
+        wanted = list(mcp_servers) or servers
+        why = ""
+        if summary.agent_session and summary.agent == self._name:
+            for method, gate, call in (
+                ("session/resume", "agent.sessionCapabilities.resume", self.resume),
+                ("session/load", "agent.loadSession", self.load),
+            ):
+                if not offers(gate, self.capabilities):
+                    continue
+                self._reopening[summary.agent_session] = (method, summary.session_id)
+                try:
+                    session = await call(summary.agent_session, place, mcp_servers=wanted, directories=directories)
+                except ProtocolError as error:
+                    if error.kind not in _GONE:
+                        raise
+                    why = error.message
+                else:
+                    return GoneOn(session, method)
+        return GoneOn(await self._retell(summary, place, wanted, directories), "session/new", why)
+
+    async def _retell(
+        self, summary: Summary, cwd: str, mcp_servers: Sequence[McpServer], directories: Sequence[str]
+    ) -> Conversation:
+        said = as_text(minutes(await self.store.lines(summary.session_id, intact=True)))[-RETOLD:]
+        self._next_log = summary.session_id
+        try:
+            session = await self.open(cwd, mcp_servers=mcp_servers, directories=directories)
+        finally:
+            self._next_log = None
+        if said and isinstance(session, LoggedConversation):
+            session.introduce([self._transcript(summary, said)])
+        return session
+
+    def _transcript(self, summary: Summary, said: str) -> Any:
+        prompts = self.capabilities.prompt_capabilities
+        if prompts and prompts.embedded_context:
+            uri = f"dragoman://session/{summary.session_id}/transcript.md"
+            return EmbeddedResource(resource=ResourceContents(uri=uri, mime_type="text/markdown", text=said))
+        return TextContent(text=f"This is what was said before:\n\n{said}\n\nNow:\n")
+
+    async def _setting(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
+        """The folders and servers it was opened with last."""
+        opened: Any = {}
+        for entry in await self.store.read(summary.session_id, intact=True):
+            if entry.kind == EntryKind.OPENED:
+                opened = entry.body
+        servers = [read(McpServer, server)[0] for server in opened.get("mcpServers", ())]
+        secrets = await self.store.credentials(summary.session_id)
+        return list(opened.get("additionalDirectories", ())), with_secrets(servers, secrets.get("mcp", {}))
+
+    async def close(self) -> None:
+        """End the agent; everything that was said is in the logs then."""
+        for session in self._logged:
+            session.is_closing = True
+            await session.flush()
+        await super().close()
+
+    # --- conversations with a log -----------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str | None:
+        return self.info.title or self.info.name if self.info else None
+
+    async def _reopen(
+        self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
+    ) -> Conversation:
+        id = params.session_id
+        known = self._reopening.pop(id, None) or (method, await self._log_of(id))
+        self._reopening[id] = known
+        try:
+            session = await super()._reopen(method, params, directories, mcp_servers)
+        finally:
+            self._reopening.pop(id, None)
+        await _kept(session)
+        return session
+
+    async def _log_of(self, agent_session: str) -> str | None:
+        for summary in await self.store.sessions():
+            if summary.agent_session == agent_session and summary.agent == self._name:
+                return summary.session_id
+        return None
+
+    def _enter(
+        self,
+        session_id: str,
+        cwd: str,
+        directories: Sequence[str],
+        result: Any,
+        connection: Connection,
+        mcp_servers: Sequence[McpServer] = (),
+    ) -> Conversation:
+        session = LoggedConversation(connection, session_id, cwd, directories, mcp_servers, terms=self._terms)
+        how, log = "session/new", self._next_log
+        if result is None:
+            how, log = self._reopening.get(session_id, ("session/load", None))
+        elif isinstance(result, ForkSessionResult):
+            how = "session/fork"
+        agent = to_json(self.info) if self.info else {"name": os.path.basename(connection.transport.peer)}
+        session.log_to(self._logging, how, agent, log, self._origin if how == "session/fork" else None)
+        self._logged.append(session)
+        self._admit(session, result)
+        return session
+
+
+async def _kept(session: Conversation) -> None:
+    if isinstance(session, LoggedConversation):
+        await session.kept()

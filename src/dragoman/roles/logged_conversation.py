@@ -1,0 +1,264 @@
+"""A conversation that is logged: everything in it is kept before its author hears of it.
+
+Made by the remote agent instead of a Conversation where `connect` was given a store. Overrides what hears of something
+and passes it on after the commit; so a conversation without a store pays nothing. Above is the remote agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.engine.exchange import Done
+from dragoman.engine.fault import as_error
+from dragoman.engine.handler import Handler
+from dragoman.engine.message import Incoming
+from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
+from dragoman.roles.chronicle import Chronicle, without_secrets
+from dragoman.roles.client_turn import ClientTurn
+from dragoman.roles.conversation import Conversation
+from dragoman.roles.sessions import new_id
+from dragoman.schema.base import to_json
+from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.permission import RequestPermissionParams
+from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
+from dragoman.store.contract import Entry, EntryKind, Store
+
+# What an agent does with what it is lent, by how its methods begin.
+USES = {"fs": EntryKind.FILE, "terminal": EntryKind.TERMINAL}
+
+# What it only looks at again and again.
+_LOOKS = frozenset({"terminal/output", "fs/watch", "fs/unwatch"})
+
+# Of a use, this is told; never what is in a file, an environment or an output.
+_TOLD = ("path", "line", "limit", "command", "args", "cwd", "terminal_id", "exit_code", "signal")
+
+
+class Logging(msgspec.Struct, frozen=True):
+    """Where conversations are logged, and who else hears of each entry."""
+
+    store: Store
+    on_entry: Callable[[str, Entry], None] | None = None
+
+
+class LoggedConversation(Conversation):
+    """One session of a remote agent, with a log."""
+
+    _chronicle: Chronicle
+    _how: str
+    _agent: dict[str, Any]
+    _history: list[Any] | None = None  # what the agent tells again while it opens a stored session
+    _is_known = False  # whether its log goes on with what was there before
+    _preamble: list[Any] | None = None  # goes before the first prompt
+    is_closing = False  # the end of the agent is no news then
+
+    def log_to(
+        self, logging: Logging, how: str, agent: dict[str, Any], log: str | None, origin: str | None = None
+    ) -> None:
+        """Begin to log; `how` is the method that opens it, `log` the log to go on with, `origin` the one to fork."""
+        self._how, self._agent, self._is_known = how, agent, log is not None
+        if how == "session/load":
+            self._history = []
+        key = log or (lambda: self._free(logging.store, origin))
+        self._chronicle = Chronicle(logging.store, key, failed=self._fail, on_entry=logging.on_entry)
+
+    async def _free(self, store: Store, origin: str | None) -> str:
+        """Where it is logged: under its own id, unless another session has that, of an agent that counts say."""
+        known = {summary.session_id for summary in await store.sessions()}
+        key = self.id if self.id not in known else f"{self.id}-{new_id()[:8]}"
+        if origin is not None:
+            await store.fork(origin, key)
+        return key
+
+    def introduce(self, preamble: list[Any]) -> None:
+        """Let this go before the first prompt: what was said before, to an agent that does not know."""
+        self._preamble = preamble
+
+    @property
+    def log(self) -> str | None:
+        """The id of its log in the store; None until something is kept."""
+        return self._chronicle.key or None
+
+    async def kept(self) -> None:
+        """Wait until all that happened so far is in the log."""
+        await self._chronicle.kept()
+
+    async def flush(self) -> None:
+        """The same, whether that works or not."""
+        await self._chronicle.flush()
+
+    # --- what happens -----------------------------------------------------------------------------------------
+
+    def set_up(self, result: Any) -> None:
+        """The session is open: that is the first thing in its log."""
+        super().set_up(result)
+        bare, secrets = without_secrets(self.mcp_servers)
+        body = {
+            "sessionId": self.id,
+            "by": self._how,
+            "cwd": self.cwd,
+            "agent": self._agent,
+            "additionalDirectories": self.directories,
+            "mcpServers": [to_json(server) for server in bare],
+            "modes": to_json(result.modes) if result.modes else None,
+            "configOptions": [to_json(option) for option in result.config_options or ()],
+        }
+        chronicle = self._chronicle
+        keep = (lambda: chronicle.store.keep_credentials(chronicle.key, {"mcp": secrets})) if secrets else None
+        chronicle.note(
+            EntryKind.OPENED, {name: value for name, value in body.items() if value}, actor="user", then=keep
+        )
+        history, self._history = self._history, None
+        if not self._is_known:
+            for update in history or ():
+                chronicle.note(EntryKind.UPDATE, update)
+
+    def prompt(
+        self,
+        content: str | Sequence[ContentBlock],
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+    ) -> ClientTurn:
+        """Begin a turn; see Conversation."""
+        if self._preamble:
+            blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
+            content, self._preamble = [*self._preamble, *blocks], None
+        return super().prompt(content, timeout=timeout, idle_timeout=idle_timeout)
+
+    def begin(self, prompt: list[Any]) -> Awaitable[None]:
+        """A turn begins; the agent gets the prompt when it is in the log."""
+        return self._begin(prompt)
+
+    async def _begin(self, prompt: list[Any]) -> None:
+        chronicle = self._chronicle
+        chronicle.try_again()
+        chronicle.turn = new_id()
+        chronicle.note(EntryKind.TURN_STARTED, {}, actor="user")
+        await chronicle.record(EntryKind.PROMPT, {"prompt": prompt}, actor="user")
+        super().begin(prompt)
+
+    def receive(self, update: Any) -> Awaitable[None] | None:
+        """One update, in order: kept first, then told."""
+        if self._history is not None:  # it was told before, and is not news
+            self._history.append(update)
+            return super().receive(update)
+        chronicle = self._chronicle
+        deliver = super().receive
+        chronicle.note(EntryKind.UPDATE, update, then=lambda: deliver(update))
+        return chronicle.room() if chronicle.is_full else None
+
+    def settled(self, done: Done) -> Done:
+        """The answer to a prompt is heard when everything before it was."""
+
+        def told(result: Any, error: ProtocolError | None) -> None:
+            if error is not None:
+                body = {"error": {"kind": error.kind, "message": error.message}}
+            else:
+                body = {"stopReason": result.stop_reason} | ({"usage": to_json(result.usage)} if result.usage else {})
+
+            def deliver() -> None:
+                self._chronicle.turn = None
+                done(result, error)
+
+            self._chronicle.note(EntryKind.TURN_ENDED, body, then=deliver, otherwise=lambda fault: done(None, fault))
+
+        return told
+
+    def asked(self, params: RequestPermissionParams) -> Awaitable[None]:
+        """A question: the user sees it when it is in the log."""
+        return self._asked(params)
+
+    async def _asked(self, params: RequestPermissionParams) -> None:
+        await self._chronicle.record(EntryKind.ASKED, to_json(params))
+        super().asked(params)
+
+    async def decided(self, params: Any, outcome: Any) -> None:
+        """The user's answer: the agent hears it when it is in the log."""
+        body = {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(outcome)}
+        await self._chronicle.record(EntryKind.DECIDED, body, actor="user")
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Put the session into another mode."""
+        await super().set_mode(mode_id)
+        self._chronicle.note(EntryKind.UPDATE, CurrentModeUpdate(current_mode_id=mode_id), actor="user")
+
+    async def set_option(self, config_id: str, value: Any) -> None:
+        """Set a config option."""
+        await super().set_option(config_id, value)
+        self._chronicle.note(EntryKind.UPDATE, ConfigOptionUpdate(config_options=self.options), actor="user")
+
+    def lost(self, error: ConnectionFailed) -> None:
+        """The agent is gone; what it said before is told first."""
+        body: dict[str, Any] = {"message": str(error)}
+        if isinstance(error, AgentExited):
+            body |= {"status": error.status, "stderr": error.stderr[-2000:]}
+        tell = super().lost
+        if self.is_closing:
+            tell(error)
+            return
+        self._chronicle.note(EntryKind.AGENT_EXITED, body, then=lambda: tell(error), otherwise=lambda _: tell(error))
+
+    def used(self, method: str, params: Any, result: Any, error: ProtocolError | None, done: Done) -> None:
+        """Something lent was used: the agent hears of it when it is in the log."""
+        body: dict[str, Any] = {"method": method}
+        for source in (params, result):
+            for name in _TOLD:
+                value = getattr(source, name, None)
+                if value is not None and value is not UNSET:
+                    body[name] = value
+        if error is not None:
+            body["error"] = {"kind": error.kind, "message": error.message}
+        self._chronicle.note(
+            USES[method.partition("/")[0]],
+            body,
+            then=lambda: done(result, error),
+            otherwise=lambda fault: done(None, fault),
+        )
+
+    def _fail(self, error: ProtocolError) -> None:
+        """The log cannot be written: nothing more is told, and the agent shall stop."""
+        turn = self.turn
+        if turn is not None and not turn.is_over:
+            turn.fail(error)
+            if self.connection.failure is None:
+                self.cancel("the session cannot be logged")
+
+
+def logged_uses(handlers: dict[str, Handler], find: Callable[[str], Conversation | None]) -> dict[str, Handler]:
+    """Handlers of what is lent, each of which is logged."""
+
+    def logged(method: str, handler: Handler) -> Handler:
+        def handle(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+            session = find(getattr(incoming.params, "session_id", None) or "")
+            if not isinstance(session, LoggedConversation):
+                return handler(incoming, done)
+            params = incoming.params
+
+            def told(result: Any, error: ProtocolError | None) -> None:
+                session.used(method, params, result, error, done)
+
+            try:
+                work = handler(incoming, told)
+            except Exception as error:
+                told(None, as_error(error))
+                return None
+            return None if work is None else _told_faults(work, told)
+
+        return handle
+
+    return {
+        method: logged(method, handler)
+        for method, handler in handlers.items()
+        if method.partition("/")[0] in USES and method not in _LOOKS
+    }
+
+
+async def _told_faults(work: Awaitable[None], told: Done) -> None:
+    try:
+        await work
+    except Exception as error:
+        told(None, as_error(error))
