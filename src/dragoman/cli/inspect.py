@@ -61,7 +61,9 @@ def overview() -> str:
     width = max(len(action.usage) for action in ACTIONS.values())
     listing = "\n".join(f"  dragoman inspect {each.usage:{width}}  {each.purpose}" for each in ACTIONS.values())
     return f"""\
-dragoman inspect: see every message between a client and an agent.
+usage: dragoman inspect ACTION ...
+
+See every message between a client and an agent.
 
 {listing}
 
