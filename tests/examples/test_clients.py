@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.examples.ways import EXAMPLES, MEMORY, STDIO, command_of, perform, run
+from tests.examples.ways import DRAGOMAN, EXAMPLES, MEMORY, STDIO, command_of, perform, run
 
 Lines = list[str]
 
@@ -53,6 +54,8 @@ PLANS = [
     "plans: read the question (in_progress), think about it (pending),",
     "plans: read the question (completed), think about it (pending),",
 ]
+BETWEEN = (*DRAGOMAN, "translate", "--client-dialect", "banjo", "--")
+LOUD = (sys.executable, str(EXAMPLES.parents[1] / "examples" / "loud.py"))
 SIGNED_IN = ["Signing in: In a terminal", "Welcome! You are signed in.", "At your service."]
 
 CASES = [
@@ -115,14 +118,18 @@ def test_the_whole_range_is_marked_where_the_agents_dialect_has_a_word_for_its_e
     assert run(*client, client[0], str(script), cwd=tmp_path) == poem(2, 3)
 
 
-def test_one_signs_in_in_the_terminal_and_goes_on(tmp_path: Path) -> None:
-    assert run(*command_of("signin", STDIO), *command_of("guarded", STDIO), cwd=tmp_path) == SIGNED_IN
+@pytest.mark.parametrize("between", [(), BETWEEN, (*BETWEEN, *BETWEEN), LOUD], ids=["stdio", "banjo", "twice", "proxy"])
+def test_one_signs_in_in_the_terminal_and_goes_on(between: tuple[str, ...], tmp_path: Path) -> None:
+    """A process is needed that can be started again: there is no such thing in memory, nor in the other dialects."""
+    assert run(*command_of("signin", STDIO), *between, *command_of("guarded", STDIO), cwd=tmp_path) == SIGNED_IN
 
 
 def test_every_example_client_is_performed_here() -> None:
-    """`guard` has tests of its own, with a person who types."""
+    """Some need more than a way: a person who types, or a machine that has what it takes; they have their own tests."""
     clients = {path.stem for path in EXAMPLES.glob("*.py") if "agent.run()" not in path.read_text()}
-    assert clients == {case.client for case in CASES} | {"signin", "guard"}
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    own = {name for name in clients if f"{name}.py" in tests or f'command_of("{name}"' in tests}
+    assert clients - {case.client for case in CASES} - own == set()
 
 
 def test_the_list_of_examples_has_them_all() -> None:

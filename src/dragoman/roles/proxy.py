@@ -21,6 +21,7 @@ from dragoman.engine.message import Incoming
 from dragoman.engine.reading import carried, read
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay, pass_on
+from dragoman.roles.signin import is_behind, sign_in_behind
 from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
@@ -61,6 +62,8 @@ class Proxy:
             await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
 
         try:
+            if is_behind(os.environ):
+                sys.exit(run_loop(sign_in_behind(command, os.environ)))
             run_loop(serve())
         except KeyboardInterrupt:
             sys.exit(130)

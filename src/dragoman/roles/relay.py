@@ -25,6 +25,7 @@ from dragoman.engine.speech import may_name_side, untainted
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent import settings
 from dragoman.roles.dial import Dial, Dialled
+from dragoman.roles.signin import marked
 from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -140,7 +141,7 @@ class Relay:
             self.front.tap = self._tap(self.front, Side.AGENT)
         self._listen_to(dialled.connection)
         self.report(f"client speaks {self.front.speech.dialect.name}, agent speaks {self._dial.dialect}")
-        return dialled.introduction_values
+        return marked(dialled.introduction_values)
 
     def _listen_to(self, agent: Connection) -> None:
         """An agent's updates are a stream: they take the shortest way there is."""

@@ -7,12 +7,15 @@ business: only a program that has a terminal to show may offer this. Exit code 0
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError, StartFailed
-from dragoman.schema.auth import AuthMethod
+from dragoman.schema.auth import AuthForm, AuthMethod
 
 
 class SignIn(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +51,14 @@ async def sign_in(signing: SignIn, runner: Runner) -> None:
 
 async def in_this_terminal(signing: SignIn) -> int:
     """A runner for programs that run in a terminal: the command gets it for as long as it runs."""
+    return await _run(signing.command, signing.cwd, signing.env)
+
+
+async def _run(command: Sequence[str], cwd: str, env: Mapping[str, str]) -> int:
     try:
-        process = await asyncio.create_subprocess_exec(*signing.command, cwd=signing.cwd, env=signing.env)
+        process = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=env)
     except OSError as error:
-        raise StartFailed(f"cannot start {signing.command[0]!r}: {error.strerror or error}") from None
+        raise StartFailed(f"cannot start {command[0]!r}: {error.strerror or error}") from None
     try:
         return await process.wait()
     except BaseException:
@@ -59,3 +66,34 @@ async def in_this_terminal(signing: SignIn) -> int:
             process.kill()
             await process.wait()
         raise
+
+
+# --- with an interpreter or a proxy between: the client starts that, with the agent's arguments after its own --------
+
+# Says to a program between client and agent that it was started for a person who signs in at the agent behind it.
+BEHIND = "DRAGOMAN_SIGN_IN"
+
+
+def marked(introduction: Any) -> Any:
+    """An agent's answer to initialize, whose sign-in commands tell the program between what they are started for."""
+    methods = introduction.get("authMethods") if isinstance(introduction, dict) else None
+    if not isinstance(methods, list):
+        return introduction
+    return {**introduction, "authMethods": [_marked(method) for method in methods]}
+
+
+def _marked(method: Any) -> Any:
+    if not isinstance(method, dict) or method.get("type") != AuthForm.TERMINAL:
+        return method
+    return {**method, "env": {**(method.get("env") or {}), BEHIND: "1"}}
+
+
+def is_behind(environ: Mapping[str, str]) -> bool:
+    """Whether this program was started for a person who signs in at the agent behind it."""
+    return bool(environ.get(BEHIND))
+
+
+async def sign_in_behind(command: str | Sequence[str], environ: Mapping[str, str]) -> int:
+    """Let the agent behind have the terminal; gives its exit code. It may be another program between, so it is told."""
+    words = shlex.split(command) if isinstance(command, str) else command
+    return await _run(words, os.getcwd(), environ)

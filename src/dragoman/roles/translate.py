@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
 from dragoman.roles.dial import Dial
 from dragoman.roles.relay import Relay, pass_on
+from dragoman.roles.signin import is_behind, sign_in_behind
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
 
@@ -29,6 +30,8 @@ async def translate(
     sandbox: Sandbox | None = None,
 ) -> int:
     """Interpret between the client on stdio and the agent that the command starts, until one leaves."""
+    if is_behind(os.environ):
+        return await sign_in_behind(command, os.environ)
     if transport is None:
         from dragoman.transport.stdio import stdio
 
