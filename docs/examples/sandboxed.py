@@ -1,0 +1,20 @@
+"""An agent with less: one folder, no network, none of our variables. `sandboxed.py FOLDER-TO-READ COMMAND...`."""
+
+import asyncio
+import sys
+
+from dragoman import Lending, Limits, Sandbox, SandboxUnavailable, connect
+
+
+async def main(command: list[str], read: str) -> None:
+    sandbox = Sandbox(net="none", read=(read,), limits=Limits(open_files=1024))
+    try:
+        async with connect(command, permission="allow", lend=Lending(), sandbox=sandbox) as agent:
+            session = await agent.open(".")
+            print(await session.ask("/write note.txt hello"))
+            print(await session.ask("/run touch ../outside.txt"))
+    except SandboxUnavailable as error:
+        print(f"not started: {error}")
+
+
+asyncio.run(main(sys.argv[2:], sys.argv[1]))
