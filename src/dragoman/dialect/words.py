@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
+from dragoman.dialect.shape import ABSENT, Lifted, Lowered
+
 # First match wins; the words are looked for in the tool's name (reference 5.14-11).
 KIND_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("delete", ("delete", "remove", "unlink")),
@@ -81,3 +83,22 @@ def placeholder(block: dict[str, Any]) -> str:
             return f"[{family} {block.get('mimeType', '')}]"
         case other:
             return f"[{other}]"
+
+
+def lift_text(lifted: Lifted) -> None:
+    """A message that is a plain text on the wire, as v1's block."""
+    text = lifted.take("text")
+    if text is not ABSENT:
+        lifted.put("content", {"type": "text", "text": text})
+
+
+def lower_text(low: Lowered) -> None:
+    """v1's block as a plain text; any other block is described, and stands beside its description."""
+    block = low.take("content")
+    if not isinstance(block, dict):
+        low.put("content", block)
+        return
+    is_text = block.get("type") == "text" and "text" in block
+    low.put("text", block["text"] if is_text else placeholder(block))
+    if block != {"type": "text", "text": low.out["text"]}:
+        low.side["content"] = block

@@ -3,6 +3,10 @@
 Takes the leader's pid and the token that stands in the environment of all its descendants; finds group,
 session, children of children and those that left (double fork, setsid), and signals them. Knows no pipes
 and no frames. Where there is no /proc only the process group is known.
+
+A daemon that also cleared its environment, and whose parents ended before anybody looked, cannot be told from a
+stranger. To adopt all orphans (as a subreaper) would take those of whoever embeds us too, and open files prove nothing:
+a client hands its own to a server that runs already. Who needs certainty takes a sandbox with its own process table.
 """
 
 from __future__ import annotations

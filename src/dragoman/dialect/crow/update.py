@@ -13,7 +13,7 @@ from dragoman.dialect.plain import cleared, opened, plain
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import CHUNKS, STATUSES, UPDATES
-from dragoman.dialect.words import placeholder
+from dragoman.dialect.words import lift_text, lower_text
 from dragoman.errors import Unsayable
 
 
@@ -66,21 +66,8 @@ def _lower(update: Object) -> Object:
     return low.done()
 
 
-def _lift_text(lifted: Lifted) -> None:
-    text = lifted.take("text")
-    if text is not ABSENT:
-        lifted.put("content", {"type": "text", "text": text})
-
-
 def _lower_text(low: Lowered) -> None:
-    block = low.take("content")
-    if isinstance(block, dict):
-        said = block.get("type") == "text" and "text" in block
-        low.put("text", block["text"] if said else placeholder(block))
-        if block != {"type": "text", "text": low.out["text"]}:
-            low.side["content"] = block
-    else:
-        low.put("content", block)
+    lower_text(low)
     unsay(low, ("messageId",))
 
 
@@ -112,7 +99,7 @@ def unsay(low: Lowered, names: tuple[str, ...]) -> None:
 
 
 _LIFT: dict[str, Callable[[Lifted], None]] = {
-    **dict.fromkeys(TEXTS.values(), _lift_text),
+    **dict.fromkeys(TEXTS.values(), lift_text),
     "tool_call": _lift_tool,
     "tool_call_update": _lift_tool,
 }

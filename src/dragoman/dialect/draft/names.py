@@ -78,21 +78,6 @@ CHUNKS: Final = {
 }
 CHUNKS_BACK: Final = {name: wire for wire, name in CHUNKS.items()}
 CHUNK_SIDE: Final = ("index", "final", "visible")
-# v1's other kinds: an update that is only half understood would do more harm than one that is missing.
-UNSAYABLE_UPDATES: Final = frozenset(
-    {
-        "session_info_update",
-        "usage_update",
-        "notice",
-        "compaction_update",
-        "compaction_summary_chunk",
-        "plan_update",
-        "plan_removed",
-        "subagent_update",
-        "session_message",
-        "session_message_chunk",
-    }
-)
 
 # --- permission -------------------------------------------------------------------------------------------
 KINDS: Final = {

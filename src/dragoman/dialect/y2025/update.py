@@ -12,7 +12,7 @@ from dragoman.dialect.plain import cleared, plain
 from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import CHUNKS, STATUSES, UPDATES
-from dragoman.dialect.words import guess_kind, placeholder
+from dragoman.dialect.words import guess_kind, lift_text, lower_text
 from dragoman.dialect.y2025.names import DIALECT, SESSION, TOOL_UNSAID
 from dragoman.errors import Unsayable
 
@@ -79,22 +79,13 @@ def _lower_into(low: Lowered, update: Object) -> None:
 
 def _lift_chunk(data: Object) -> Object:
     lifted = Lifted(data)
-    text = lifted.take("text")
-    if text is not ABSENT:
-        lifted.put("content", {"type": "text", "text": text})
+    lift_text(lifted)
     return lifted.done()
 
 
 def _lower_chunk(data: Object) -> Object:
     low = Lowered(data)
-    block = low.take("content")
-    if isinstance(block, dict):
-        said = block.get("type") == "text" and "text" in block
-        low.put("text", block["text"] if said else placeholder(block))
-        if block != {"type": "text", "text": low.out["text"]}:
-            low.side["content"] = block
-    else:
-        low.put("content", block)
+    lower_text(low)
     return low.done(("messageId",))
 
 
