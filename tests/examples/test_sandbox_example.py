@@ -6,20 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import dragoman
 from dragoman.transport import bubblewrap, landlock
+from tests.examples.ways import DRAGOMAN, EXAMPLES, PATIENCE
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "sandboxed.py"
 SOURCES = str(Path(dragoman.__file__).parents[1])
-
-# A handful of interpreters on a busy machine. Seconds.
-PATIENCE = 60
+EVERYTHING = (*DRAGOMAN, "agent", "everything")
 
 
-def test_the_agent_writes_in_its_folder_and_not_beside_it(tmp_path: Path) -> None:
+def behind(dialect: str) -> tuple[str, ...]:
+    """The everything agent in this dialect behind an interpreter, which is in the sandbox too."""
+    return (*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", dialect)
+
+
+@pytest.mark.parametrize("command", [EVERYTHING, behind("draft"), behind("crow")], ids=["v1", "draft", "crow"])
+def test_the_agent_writes_in_its_folder_and_not_beside_it(command: tuple[str, ...], tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    words = [sys.executable, str(EXAMPLE), SOURCES, sys.executable, "-m", "dragoman", "agent", "everything"]
+    words = [sys.executable, str(EXAMPLES / "sandboxed.py"), SOURCES, *command]
     ran = subprocess.run(words, cwd=work, capture_output=True, text=True, timeout=PATIENCE, check=True)
     if landlock.version() < landlock.FILES_SINCE and bubblewrap.find()[0] is None:
         assert ran.stdout.startswith("not started: no sandbox can be had")

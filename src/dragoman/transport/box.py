@@ -11,9 +11,7 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -240,7 +238,9 @@ def _program(name: str, environ: Mapping[str, str], cwd: str) -> str:
 
 def _private_folder() -> tuple[str, int]:
     """A new folder that is locked for as long as we live; folders that nobody holds any more are removed."""
-    _sweep()
+    import tempfile  # only who confines pays for it
+
+    _sweep(tempfile.gettempdir())
     while True:
         path = tempfile.mkdtemp(prefix=PREFIX)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -250,8 +250,8 @@ def _private_folder() -> tuple[str, int]:
         os.close(fd)
 
 
-def _sweep() -> None:
-    with os.scandir(tempfile.gettempdir()) as entries:
+def _sweep(where: str) -> None:
+    with os.scandir(where) as entries:
         names = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
     for path in names:
         try:
@@ -270,6 +270,8 @@ def _sweep() -> None:
 
 def _remove(folder: str) -> None:
     """Remove a folder, also where somebody took away the right to: it is ours."""
+    import shutil
+
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.isdir(folder):
         return
