@@ -7,8 +7,10 @@ anything else the late answer is dropped. Both wires are watched; ids are each c
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,6 +273,50 @@ def test_a_claimed_request_is_its_handler_s_to_give_up_and_the_agent_is_told(age
         client.send(note(TAKE_BACK, {"requestId": "load"}))
         await server.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
         await client.expect(id="load", error=CANCELLED)
+        await left.close()
+        await running
+
+    run(main())
+
+
+# --- while another process is started -------------------------------------------------------------------------
+
+# Speaks 2025.1 and says in which folder it was started; never answers initialize in a folder called "deaf".
+MOVING = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize" and os.path.basename(os.getcwd()) == "deaf":
+        print("begun", file=sys.stderr, flush=True)
+        continue
+    result = {"status": "ok"}
+    if message["method"] == "initialize":
+        result = {"agent_info": {"name": os.path.basename(os.getcwd()), "version": "1"}, "capabilities": {}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_session_in_another_folder_that_is_taken_back_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
+    """A 2025.1 agent moves by being started again: the one there is stays until the other one is there."""
+    home, deaf = tmp_path / "home", tmp_path / "deaf"
+    home.mkdir()
+    deaf.mkdir()
+
+    async def main() -> None:
+        front, left = pair()
+        begun = asyncio.Event()
+        command = [sys.executable, "-c", MOVING]
+        dial = Dial(command, dialect="2025.1", cwd=str(home), report=lambda _: None, stderr=lambda _: begun.set())
+        running = asyncio.create_task(Relay(front, dial, client_dialect="v1", report=lambda _: None).run())
+        client, words = ScriptedPeer(left), WORDS["v1"]
+        async with asyncio.timeout(BOUND):
+            told = await client.request(1, "initialize", words.initialize(True, True, str(home)))
+            assert told["result"]["agentInfo"]["name"] == "home"
+            client.send(call(2, "session/new", words.new(str(deaf), "")))
+            await begun.wait()
+            client.send(note(TAKE_BACK, {"requestId": 2}))
+            await client.expect(id=2, error=CANCELLED)
+            assert "result" in await client.request(3, "session/new", words.new(str(home), ""))
         await left.close()
         await running
 

@@ -130,12 +130,12 @@ class Dial:
 
     async def _at_home(self, cwd: str) -> Dialled:
         first = self.first
-        if cwd == first.cwd:
+        if cwd == first.cwd or not self.can_restart:  # who cannot move refuses the folder by itself
             return first
         if not first.has_session:
-            first.connection.on_close = None  # it moves; nobody needs to mourn it
-            await first.close()
-            self._first = await self._reach(cwd)
+            self._first = await self._reach(cwd)  # before the other one ends: this may fail, or be taken back
+            first.connection.on_close = None  # it moved; nobody needs to mourn it
+            await asyncio.shield(first.close())
             return self._first
         if cwd not in self._others:
             self._others[cwd] = await self._reach(cwd)
