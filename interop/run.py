@@ -20,7 +20,7 @@ from interop import acpx, loopback
 from interop.cells import CELLS, Cell, Failed
 from interop.counterparts import ACPX, ALL, Counterpart, Place
 from interop.drive import Outcome, drive, is_there
-from interop.install import CACHE, install, node, place
+from interop.install import CACHE, NotInstalled, install, node, place
 from interop.model.server import Model
 from interop.page import Row, Verdict, page, table, verdict_of_all
 
@@ -43,7 +43,11 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [counterpart for counterpart in ALL if not options.only or counterpart.name in options.only]
 
-    bin = node(tell)
+    try:
+        bin = node(tell)
+    except NotInstalled as fault:
+        tell(f"node: {fault}; put node 22.19 or newer, with npm, on PATH")
+        return 1
     missing = install(chosen, bin, tell)
     alone = loopback.enter()
     tell("network: only loopback" if alone else "network: no namespace to be had; proxies point to a closed port")
