@@ -13,7 +13,7 @@ from tests.roles.meeting import interpreted
 from tests.roles.meeting import run as bounded
 from tests.roles.raw import CWD, run, served
 
-FORMS = {"elicitation": {"form": {}, "url": {}}}
+FORMS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 
 
 def curious() -> Agent:
