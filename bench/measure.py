@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+from bench import recordings
 from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
@@ -47,12 +48,29 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             return {"time_ms": median(_start(kind) for _ in range(STARTS)) * 1e3}
         case "import":
             return _imports(kind)
+        case "guard":
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                return _guard(job, kind, Path(folder).resolve())
+        case "latency" | "opening":
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                return _record(job, kind, kinds, Path(folder))
         case _:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-                return _converse(job, kind, _agent(job, kind, kinds), Path(folder).resolve())
+                place = Path(folder).resolve()
+                return _converse(job, kind, _agent(job, kind, kinds, place), place)
 
 
-def _agent(job: Job, kind: Kind, kinds: Kinds) -> tuple[str, ...]:
+def _record(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
+    work = recordings.latency if job.way == "latency" else recordings.opening
+    try:
+        return work(kind.bare[0], kinds.dragoman, job.work["count"], folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Failed(str(error)) from error
+
+
+def _agent(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> tuple[str, ...]:
+    if job.way == "inspect":
+        return (kinds.dragoman, "inspect", "run", "--out", str(folder / "recording"), "--", *kind.agent)
     if job.way == "translate":
         return (kinds.dragoman, "translate", *_dialects("v1", "v1"), "--", *kind.agent)
     if job.way == "interpret":
@@ -76,6 +94,14 @@ def _converse(job: Job, kind: Kind, agent: tuple[str, ...], folder: Path) -> Fig
         figures: Figures = json.loads(printed.splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise Failed(f"the client printed no figures: {printed[-QUOTED:]!r}") from error
+    return figures
+
+
+def _guard(job: Job, kind: Kind, folder: Path) -> Figures:
+    """What guarding costs; only ours has any."""
+    python = kind.client[0]
+    work = json.dumps(job.work | {"cwd": str(folder)})
+    figures: Figures = json.loads(_run((python, "-m", "bench.peers.guarding", work), ROOT).splitlines()[-1])
     return figures
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 KINDS = ("py", "ts", "ours")
 
-Way = Literal["peers", "translate", "interpret", "start", "import"]
+Way = Literal["peers", "translate", "interpret", "start", "import", "guard"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,14 @@ JOBS = (
     Job("stream", "peers", STREAM),
     Job("translate", "translate", STREAM, kinds=("ours",)),
     Job("interpret", "interpret", STREAM | {"metered": False}, kinds=("ours",)),
+    Job("inspect", "inspect", STREAM, kinds=("ours",)),
+    Job("inspect-latency", "latency", {"count": 10_000}, kinds=("ours",)),
+    Job("inspect-stats", "opening", {"count": 1_000_000}, kinds=("ours",)),
     Job("ask", "peers", FILES),
     Job("ask-file", "peers", FILES | {"path": "README.md"}),
+    Job("policy", "guard", {"work": "decisions", "count": 50_000}, kinds=("ours",)),
+    Job("audit", "guard", {"work": "audit", "count": 2_000}, kinds=("ours",)),
+    Job("workspace", "guard", {"work": "files", "count": 2_000}, kinds=("ours",)),
     Job("flight", "peers", {"work": "files", "count": 20_000, "inflight": 64}),
     Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
     Job("start", "start"),
@@ -105,8 +111,26 @@ ROWS = (
         _least(1),
         against="stream",
     ),
+    Row(
+        "50,000 through inspect run",
+        "inspect",
+        "messages_per_second",
+        "messages/s",
+        _least(3),
+        against="stream",
+    ),
+    Row("inspect run adds to a message, p50", "inspect-latency", "added_us", "µs", (Target("ours", "most", 100),)),
+    Row("stats of 1,000,000 frames", "inspect-stats", "stats_s", "s"),
+    Row("… as a part of json.loads of the lines", "inspect-stats", "ratio", "x", (Target("ours", "most", 0.5),)),
     Row("5,000 requests one by one, p50", "ask", "p50_us", "µs", _most(0.7)),
     Row("… answered from a real file, p50", "ask-file", "p50_us", "µs", compared=False),
+    Row("policy decisions, ten rules and four grants", "policy", "per_second", "decisions/s"),
+    Row("audit of one operation, on the disk", "audit", "durable_us", "µs"),
+    Row("… not forced to the disk", "audit", "written_us", "µs"),
+    Row("a file read through the workspace, p50", "workspace", "read_us", "µs"),
+    Row("… written, p50", "workspace", "write_us", "µs"),
+    Row("… read under policy and audit, p50", "workspace", "guarded_read_us", "µs"),
+    Row("… written under policy and audit, p50", "workspace", "guarded_write_us", "µs"),
     Row("20,000 requests, 64 in flight", "flight", "requests_per_second", "requests/s", _least(2.2)),
     Row("1,000 sessions, a prompt and 20 updates each", "sessions", "time_ms", "ms", _most(1 / 5)),
     Row("start to initialize answer", "start", "time_ms", "ms", _most(0.3, 1)),

@@ -75,6 +75,11 @@ USES: dict[str, str] = {
 }
 
 
+def _weighs(asked: Asked, decision: Decision) -> bool:
+    """Whether a decision must outlive a power cut: all but a plain read, which changes nothing and is done often."""
+    return decision.source != Source.MODE or any(each.operation != Operation.FILE_READ for each in asked.questions)
+
+
 def _untold(asked: Asked, decision: Decision) -> None:
     """Nobody wants to hear what is decided."""
 
@@ -276,7 +281,7 @@ class Guard:
         choice: Choice | None = None
         try:
             decision, choice = await self._considered(asked, session, is_use)
-            await self._journal.write(*entries(What.DECIDED, asked, decision, choice))
+            await self._journal.write(*entries(What.DECIDED, asked, decision, choice), durable=_weighs(asked, decision))
         except asyncio.CancelledError:
             if decision is None:  # else it is being written already
                 with suppress(OSError):
