@@ -17,6 +17,10 @@ from hypothesis import strategies as st
 
 from dragoman import Agent
 from dragoman.dialect.registry import NAMES, dialect
+from dragoman.engine.connection import Connection
+from dragoman.engine.exchange import Done
+from dragoman.engine.message import Incoming
+from dragoman.roles.agent import settings as ledger_settings
 from dragoman.roles.relay import Relay
 from dragoman.schema.content import TextContent
 from dragoman.schema.side import Side
@@ -24,6 +28,7 @@ from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateP
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
 from dragoman.wire.envelope import Envelope
+from tests.pairs.peers import BOUND
 from tests.pairs.test_taking_back import Between, between
 from tests.pairs.words import WORDS, Json
 
@@ -154,5 +159,46 @@ def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts:
 
     async def main() -> None:
         assert await said(True) == await said(False)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8, deadline=None)
+@given(texts=st.lists(st.tuples(KINDS, st.text(max_size=8)), min_size=1, max_size=6))
+def test_what_we_hear_ourselves_comes_to_the_same_on_either_way(name: str, texts: list[tuple[str, str]]) -> None:
+    async def heard(is_short: bool) -> list[Any]:
+        ours, theirs = pair()
+        got: list[Any] = []
+        over = asyncio.Event()
+
+        def take(incoming: Incoming, _: Done) -> None:
+            got.append(incoming.params)
+
+        connection = Connection(
+            ours,
+            Side.CLIENT,
+            {"session/update": take, "_last": lambda *_: over.set()},
+            fallback=take,
+            settings=ledger_settings(),
+            speaks=dialect(name),
+        )
+        if is_short:
+            connection.sinks["session/update"] = got.append
+        connection.start()
+        for kind, text in texts:
+            update = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+            _, wire = dialect(name).lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})
+            theirs.send(msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": wire}))
+        theirs.send(b'{"jsonrpc":"2.0","method":"_last"}')
+        async with asyncio.timeout(BOUND):
+            await over.wait()
+        await connection.close()
+        return got
+
+    async def main() -> None:
+        short = await heard(True)
+        assert len(short) == len(texts)
+        assert short == await heard(False)
 
     asyncio.run(main())

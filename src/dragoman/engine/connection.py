@@ -32,7 +32,7 @@ from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES, MAX_SAID
 from dragoman.engine.message import Incoming
 from dragoman.engine.outbox import Form, Outbox, form
 from dragoman.engine.reading import NOT_STRICT, read, strictly, values
-from dragoman.engine.speech import Speech, chunk_of, is_bare, may_name_side
+from dragoman.engine.speech import Speech, chunk_of, is_bare, may_name_side, update_of
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed, Unsayable
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -252,6 +252,10 @@ class Connection:
                 else:
                     if is_bare(params):
                         return sink(params)
+            elif sink is not None and not speech.plain and envelope.id is UNSET:
+                bare = self._hear_chunk(speech, envelope)
+                if bare is not None:
+                    return sink(bare)
             name, row, source = speech.lift_call(method, envelope.params, may_name_side(frame))
             incoming = Incoming(envelope.id, name, row, source, speech)
             if self.emulation is not None:
@@ -268,6 +272,13 @@ class Connection:
             if method is not UNSET and envelope.id is not UNSET:
                 self._answer_error(envelope.id, as_error(error))
             return None
+
+    def _hear_chunk(self, speech: Speech, envelope: Envelope) -> Any:
+        """The update that a bare piece of text is, by the short way; None when it has to take the long one."""
+        chunk = None if envelope.params is UNSET else speech.dialect.chunk.read(envelope.params)
+        if chunk is not None and self.emulation is not None:
+            chunk = self.emulation.ledger.pass_chunk(chunk)
+        return None if chunk is None else update_of(chunk)
 
     def _has_flow(self, method: str) -> bool:
         return self.emulation is not None and method in self.emulation.ledger.incoming

@@ -30,6 +30,7 @@ _SPELLED_IN_V1: frozenset[str] = frozenset(
     {"session/new", "session/load", "session/resume", "session/fork", "session/set_config_option"}
 )
 _CHUNKS = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
+_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in _CHUNKS}
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
 
 
@@ -147,6 +148,11 @@ def chunk_of(params: Any) -> Chunk | None:
     if update.message_id is not UNSET or content.annotations is not UNSET:
         return None
     return Chunk(params.session_id, update.__struct_config__.tag, content.text)
+
+
+def update_of(chunk: Chunk) -> UpdateParams:
+    """The typed update that a bare piece of text is."""
+    return UpdateParams(session_id=chunk.session, update=_BY_KIND[chunk.kind](content=TextContent(text=chunk.text)))
 
 
 def untainted(value: Any, method: str) -> Any:
