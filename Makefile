@@ -85,7 +85,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.run: pyproject.toml $(VENV)/.made
-	$(PIP) --editable .
+	$(PIP) --editable '.[tui]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.made

@@ -15,6 +15,7 @@ import time
 from fcntl import ioctl
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Self
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
@@ -58,7 +59,7 @@ class OnTerminal:
             self._process.stdin.write(piped.encode())
             self._process.stdin.close()
 
-    def __enter__(self) -> OnTerminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -114,3 +115,51 @@ class OnTerminal:
             assert time.monotonic() < deadline, f"waited in vain for {what}; there was:\n{self.text}"
             if select.select([self._master], [], [], 0.05)[0]:
                 self._take()
+
+
+class OnScreen(OnTerminal):
+    """The command on a terminal that draws: what stands on the screen, as a person sees it."""
+
+    def __init__(self, *words: str, cwd: Path, columns: int = 80, lines: int = 40) -> None:
+        import pyte
+
+        super().__init__(*words, cwd=cwd, columns=columns)
+        self._screen: Any = pyte.Screen(columns, lines)
+        # What the program asks the terminal (where is the cursor?) is answered as a terminal would.
+        setattr(self._screen, "write_process_input", self.type)  # noqa: B010  (it is a method to mypy)
+        self._stream = pyte.Stream(self._screen)
+        self._drawn = 0
+        self.resize(columns, lines)
+
+    def resize(self, columns: int, lines: int = 40) -> None:
+        """The window becomes another one."""
+        ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._screen.resize(lines, columns)
+
+    def _take(self) -> bool:
+        taken = super()._take()
+        drawn, self._drawn = self._drawn, len(self.raw)
+        self._stream.feed(self.raw[drawn:])
+        return taken
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen, without the empty lines at its end."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    def style_of(self, text: str) -> Any:
+        """How the first character of a text on the screen looks: fg, bold, italics, ..."""
+        for row, line in enumerate(self._screen.display):
+            if text in line:
+                return self._screen.buffer[row][line.index(text)]
+        raise AssertionError(f"{text!r} is not on the screen:\n{self.text}")
+
+    def await_line(self, text: str) -> None:
+        """Wait until a line of the screen is this."""
+        self._read_until(lambda: text in self.text.split("\n"), f"the line {text!r}")
+
+    def await_last(self, text: str) -> None:
+        """Wait until the line with the cursor begins so."""
+        self._read_until(
+            lambda: self._screen.display[self._screen.cursor.y].startswith(text), f"{text!r} at the cursor"
+        )

@@ -23,7 +23,8 @@ class Entry(NamedTuple):
 # The name of a command is the name of its module, which has `main(arguments) -> exit code`.
 COMMANDS: dict[str, Entry] = {
     "demo": Entry("demo", "talk with the agent that ships with Dragoman"),
-    "run": Entry("run --prompt TEXT [--yes] -- CMD ARG...", "give an agent one prompt and watch it work"),
+    "chat": Entry("chat [--agent NAME | -- CMD ARG...]", "talk with an agent, line by line"),
+    "run": Entry("run PROMPT [--agent NAME | -- CMD ARG...]", "give an agent one prompt and watch it work"),
     "translate": Entry("translate [OPTIONS] -- CMD ARG...", "let an editor and an agent of different dialects talk"),
     "agent": Entry("agent everything [--dialect D]", "be an agent: deterministic, offline, for writing clients"),
     "agents": Entry("agents [add|remove|default]", "agents by name: list them, add one, choose the default"),

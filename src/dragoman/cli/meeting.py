@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from dragoman import Conversation, Kind, ProtocolError, RemoteAgent, connect
@@ -34,12 +35,12 @@ USAGE = "[--agent NAME] [OPTIONS] [-- CMD ARG...]"
 
 
 class Met(NamedTuple):
-    """An agent, one session of it, who answers its questions, and where all of it is shown."""
+    """An agent, one session of it, who answers its questions, and how a session is shown."""
 
     agent: RemoteAgent
     session: Conversation
     leave: Leave
-    screen: Screen
+    shown: Callable[[Conversation], Screen]
 
 
 def add(parser: Parser) -> None:
@@ -68,6 +69,15 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
     sandbox.add(parser)
+
+
+def usual(cwd: str) -> argparse.Namespace:
+    """The flags of a command that takes none."""
+    parser = Parser("", "", "", "")
+    add(parser)
+    options = parser.parse_args(["--cwd", cwd, "--dialect", "auto"])
+    options.servers = []
+    return options
 
 
 def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> NamedAgent:
@@ -114,7 +124,7 @@ async def meet(
         sandboxed=options.sandbox is not None,
     )
     leave.guard.redaction.add(from_environment(agent.env))
-    partial = bytearray()
+    begun = bytearray()  # of a line
 
     def told(words: str) -> None:
         if verbose:
@@ -122,9 +132,9 @@ async def meet(
 
     def wrote(data: bytes) -> None:
         if verbose:
-            partial.extend(data)
-            *lines, rest = bytes(partial).split(b"\n")
-            partial[:] = rest
+            begun.extend(data)
+            *lines, rest = bytes(begun).split(b"\n")
+            begun[:] = rest
             for line in lines:
                 aside.line(leave.clean(line.decode("utf-8", "replace")), "dim")
 
@@ -148,13 +158,8 @@ async def meet(
             trace=getattr(options, "tap", None),
         ) as remote:
             leave.attend(remote, agent.command)
-            session = await opened(remote, options, leave)
-            yield Met(
-                remote,
-                session,
-                leave,
-                Screen(terminal, session, output_of=printed, known=leave.shown, verbose=verbose, **screening),
-            )
+            show = partial(Screen, terminal, output_of=printed, known=leave.shown, verbose=verbose, **screening)
+            yield Met(remote, await opened(remote, options, leave), leave, show)
     finally:
         await leave.close()
 

@@ -72,13 +72,14 @@ class Person:
         loop = asyncio.get_running_loop()
         self._sheet.prompt(prompt, style)
         typed: asyncio.Future[bytes] = loop.create_future()
-        self._typed = typed
+        before, self._typed = self._typed, typed  # a question can come while a line is being read
         loop.add_reader(self._fd, self._readable)
         try:
             return await typed
         finally:
-            loop.remove_reader(self._fd)
-            self._typed = None
+            self._typed = before
+            if before is None:
+                loop.remove_reader(self._fd)
 
     def dismiss(self) -> None:
         """Close the open question, if there is one, without an answer."""

@@ -128,8 +128,8 @@ async def converse(agent: NamedAgent, options: argparse.Namespace) -> int:
             agent, options, terminal, somebody(terminal.aside), timeout=options.timeout, quiet=options.quiet
         ) as met:
             clean = met.leave.clean
-            asked = content(met, options)
-            turn = await play(met.session, asked, met.screen, met.leave, interrupts, terminal.aside, options.timeout)
+            asked, screen = content(met, options), met.shown(met.session)
+            turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, options.timeout)
             return ended(turn.stop_reason or "", terminal, met.leave.refused)
     except asyncio.CancelledError:
         terminal.aside.line("ended", "yellow")

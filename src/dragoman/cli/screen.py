@@ -99,6 +99,10 @@ class Screen:
         elif self._verbose and not isinstance(update, _SILENT):
             self._note(f"({type(update).__name__})")
 
+    def is_silent(self, update: Any) -> bool:
+        """Whether nothing would be shown."""
+        return isinstance(update, _SILENT) or (self._discreet and isinstance(update, UsageUpdate))
+
     def end(self) -> None:
         """The turn is over: the answer ends with a newline, and a later turn begins anew."""
         self._answer.fresh()

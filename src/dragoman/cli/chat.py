@@ -1,0 +1,315 @@
+"""`dragoman chat`: a conversation with an agent, line by line.
+
+What the agent says goes to the screen as it comes; what the person writes comes from the editing line; questions stand
+above both. One turn at a time: while it runs nothing is sent, and what is typed waits on the next line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import select
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dragoman import ConnectionFailed, Conversation, ProtocolError, SandboxUnavailable
+from dragoman.cli import attachments, completing, editing, exits, local, meeting, settings
+from dragoman.cli.arguments import Parser
+from dragoman.cli.completing import Candidate
+from dragoman.cli.editing import Reader
+from dragoman.cli.history import History
+from dragoman.cli.meeting import Met
+from dragoman.cli.play import Interrupts, play
+from dragoman.cli.questions import Choice, Person, key_by_key
+from dragoman.cli.run import ended, explained
+from dragoman.cli.terminal import Line, Terminal, single, visible
+from dragoman.config.agents import NamedAgent
+from dragoman.config.places import places
+from dragoman.errors import ConfigFault
+
+# An agent that speaks unasked has ended when it was silent for so long; then the line comes back. Seconds.
+SILENCE = 0.3
+
+# A turn that takes longer than this says that it is still there, and how long it has been, as often. Seconds.
+PULSE = 1.0
+
+EPILOG = f"""\
+Enter sends, Alt-Enter begins another line, Tab completes the agent's /commands and @files, Up and Ctrl-R look into the
+history. Commands of the conversation itself begin with a colon: {", ".join(f":{name}" for name in local.COMMANDS)}.
+
+While the agent works, what you type waits for the next line; Ctrl-C stops the agent, a second one ends all, and Ctrl-D
+leaves. The agent's questions are answered by one key; the answer can be for once, the session, the folder, or always
+(`dragoman grants`). What is asked, allowed and denied is your policy's (docs/policy.md), as for `dragoman run`.
+
+Editing, history and completion come with: pip install 'dragoman[tui]'. Without it, chat reads plain lines.
+
+exit codes:
+  0  you left      2  wrong usage, or no terminal      7  the agent did not start, or died      1  another error
+
+examples:
+  dragoman chat
+  dragoman chat --agent opencode --mode plan
+  dragoman chat --agent-mode code --model large -- my-agent --acp
+  dragoman chat -- dragoman agent everything"""
+
+
+def main(arguments: list[str]) -> int:
+    """Read the arguments, then talk."""
+    parser = Parser("chat", meeting.USAGE, "Talk with an agent.", EPILOG)
+    meeting.add(parser)
+    options, command = parser.read(arguments)
+    try:
+        agent = meeting.agreed(parser, options, command)
+        if not is_interactive():
+            parser.error("a conversation needs a terminal; to ask one thing, use: dragoman run 'What is this?'")
+        # Not on uvloop: the editing line is at home on asyncio's own loop.
+        return asyncio.run(Chat(agent, options).talk())
+    except ConfigFault as fault:
+        print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
+        return exits.USAGE
+
+
+def is_interactive() -> bool:
+    """Whether there is somebody who reads and types."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+class Interruptible(Person):
+    """Somebody who may be writing when a question comes."""
+
+    reader: Reader | None = None
+
+    async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
+        """Ask; the line on which the person writes is taken away meanwhile."""
+        if self.reader is None:
+            return await super().choose(question, choices)
+        async with self.reader.aside():
+            return await super().choose(question, choices)
+
+
+class Chat:
+    """One conversation, from the greeting to the end."""
+
+    def __init__(
+        self, agent: NamedAgent, options: argparse.Namespace, *, keeps: bool = True, hints: Sequence[str] = ()
+    ) -> None:
+        self.is_over = False
+        self._agent = agent
+        self._options = options
+        self._keeps = keeps
+        self._hints = hints
+        self._terminal = Terminal(sys.stdout, None)
+        self._sheet = self._terminal.aside
+        self._fd = sys.stdin.fileno()
+        self._person = Interruptible(self._sheet, self._fd)
+        self._met: Met
+        self.session: Conversation
+        self._is_playing = False
+        self._unshown: deque[Any] = deque()
+        self._heard = asyncio.Event()
+
+    async def talk(self) -> int:
+        """Greet, then one turn after the other."""
+        interrupts = Interrupts()
+        met = meeting.meet(self._agent, self._options, self._terminal, self._person, keeps=self._keeps, discreet=True)
+        try:
+            async with met as self._met:
+                self.leave = self._met.leave
+                self._enter(self._met.session)
+                history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
+                self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
+                self._person.reader = self._reader
+                self._greet(advice)
+                await self._converse(interrupts)
+        except asyncio.CancelledError:
+            self._sheet.fresh()
+            return exits.INTERRUPTED if self._is_playing else exits.OK
+        except (ProtocolError, ConnectionFailed) as error:
+            self._sheet.line(f"dragoman chat: {explained(error)}", "red")
+            if isinstance(error, SandboxUnavailable):
+                return exits.NO_SANDBOX
+            return exits.DIED if isinstance(error, ConnectionFailed) else exits.FAILED
+        return exits.OK
+
+    # --- for the commands of the conversation -----------------------------------------------------------------
+
+    def say(self, text: str, style: str = "dim") -> None:
+        """One line of our own."""
+        self._sheet.line(single(text), style)
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Several."""
+        self._sheet.lines(lines)
+
+    async def begin_anew(self) -> None:
+        """Go on in a new session."""
+        self._enter(await meeting.opened(self._met.agent, self._options, self._met.leave))
+
+    # --- talking ----------------------------------------------------------------------------------------------
+
+    def _enter(self, session: Conversation) -> None:
+        self.session = session
+        self._screen = self._met.shown(session)
+        session.on_update = self._overhear
+        self._unshown.extend(session.between)
+
+    def _greet(self, advice: str) -> None:
+        info = self._met.agent.info
+        name = f"{single(info.title or info.name)} {single(info.version)}" if info else single(self._agent.name)
+        home = os.path.expanduser("~")
+        cwd = self._options.cwd
+        shown = f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd
+        self._sheet.lines(
+            [
+                Line(f"{name}, speaking {self._met.agent.dialect}, in {single(shown)}", "bold"),
+                *(Line(hint, "dim") for hint in self._hints),
+                Line("Enter sends, Tab completes /commands and @files, :help lists the rest, Ctrl-D leaves.", "dim"),
+                *([Line(advice, "dim")] if advice else []),
+            ]
+        )
+
+    async def _converse(self, interrupts: Interrupts) -> None:
+        typed = ""
+        teller = asyncio.create_task(self._tell())
+        gone = asyncio.create_task(self._gone())
+        try:
+            while not self.is_over:
+                self._screen.end()
+                self._sheet.gap()
+                reading = asyncio.create_task(self._reader.read(typed))
+                try:
+                    await asyncio.wait({reading, gone}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    reading.cancel()
+                    await asyncio.wait({reading})
+                if gone.done():
+                    gone.result()
+                text = reading.result()
+                typed = ""
+                if text is None:
+                    return
+                if local.is_local(text):
+                    await local.obey(self, text)
+                elif text.strip():
+                    typed = await self._turn(local.for_agent(text), interrupts)
+        finally:
+            for task in (teller, gone):
+                task.cancel()
+
+    async def _turn(self, text: str, interrupts: Interrupts) -> str:
+        """Prompt and show the answer; gives what was typed meanwhile."""
+        self._is_playing = True
+        pulse = asyncio.create_task(self._pulse())
+        with key_by_key(self._fd):
+            try:
+                content = attachments.prompt(text, self.session.cwd, self._met.agent.capabilities)
+                turn = await play(self.session, content, self._screen, self._met.leave, interrupts, self._sheet)
+            except ProtocolError as error:
+                self._sheet.line(self._met.leave.clean(explained(error)), "red")
+            else:
+                ended(turn.stop_reason or "", self._terminal)
+            finally:
+                pulse.cancel()
+                self._sheet.unfoot()
+            self._is_playing = False
+            self._heard.set()
+            return editing.typed_ahead(self._pending())
+
+    def _pending(self) -> bytes:
+        """The keys that nobody has read yet."""
+        data = b""
+        while select.select([self._fd], [], [], 0)[0]:
+            more = os.read(self._fd, 4096)
+            if not more:
+                break
+            data += more
+        return data
+
+    async def _pulse(self) -> None:
+        """Say that the agent still works, where nothing else says it."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while True:
+            await asyncio.sleep(PULSE)
+            if not self._met.leave.is_asking:
+                self._sheet.footer(f"{loop.time() - begun:.0f} s · Ctrl-C stops it · what you type waits")
+
+    # --- what is said unasked ---------------------------------------------------------------------------------
+
+    def _overhear(self, update: Any) -> None:
+        turn = self.session.turn
+        if self._is_playing and (turn is None or not turn.is_over):
+            return  # the turn shows it
+        if not self._screen.is_silent(update):
+            self._unshown.append(update)
+        self._heard.set()
+
+    async def _tell(self) -> None:
+        """Show what is said unasked, above the line on which the person writes."""
+        while True:
+            await self._heard.wait()
+            self._heard.clear()
+            if self._is_playing or not self._unshown:
+                continue
+            async with self._reader.aside():
+                while self._unshown:
+                    self._screen.show(self._unshown.popleft())
+                    if not self._unshown:
+                        self._heard.clear()
+                        try:
+                            async with asyncio.timeout(SILENCE):
+                                await self._heard.wait()
+                        except TimeoutError:
+                            pass
+                self._screen.end()
+                self._sheet.gap()
+
+    async def _gone(self) -> None:
+        """Returns never but when the agent is gone: then it raises why."""
+        while True:
+            session = self.session
+            async for _ in session.follow():
+                pass
+            failure = session.connection.failure
+            if failure is not None:
+                raise failure
+            if session is self.session:
+                raise ConnectionFailed("the agent closed the session")
+
+    # --- the line ---------------------------------------------------------------------------------------------
+
+    def _completed(self, before: str) -> Iterable[Candidate]:
+        if local.is_local(before):
+            return local.completed(before, self.session)
+        commands = [(command.name, command.description) for command in self.session.commands]
+        return [*completing.slash(before, commands), *completing.files(before, self.session.cwd)]
+
+    def _status(self) -> str:
+        """Mode, model, policy and usage, discreetly."""
+        session = self.session
+        model = settings.model(session)
+        mode = next((name for id, name in settings.modes(session) if id == session.mode), session.mode)
+        policy = self._met.leave.guard.mode(session.id)
+        parts = [
+            mode or "",
+            settings.current(model) if model is not None else "",
+            f"policy: {policy}" if policy != "default" else "",
+            _usage(session),
+            session.title or "",
+        ]
+        return single(" · ".join(part for part in parts if part))[: self._sheet.width - 1] or " "
+
+
+def _usage(session: Conversation) -> str:
+    usage = session.usage
+    if usage is None:
+        return ""
+    cost = f", {usage.cost.amount:.2f} {usage.cost.currency}" if usage.cost else ""
+    return f"{_short(usage.used)} of {_short(usage.size)} tokens{cost}"
+
+
+def _short(number: int) -> str:
+    return f"{number / 1000:.1f}k".replace(".0k", "k") if number >= 1000 else str(number)
