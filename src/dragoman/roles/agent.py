@@ -2,7 +2,7 @@
 
 The author's function gets a Turn; the library serves everything else: initialize, sessions with load, resume, list,
 fork, close and delete, modes, options, commands, cancellation. One Agent serves any number of connections; its sessions
-outlive them, in memory.
+outlive them, in memory, and with a store they outlive the process.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from dragoman.transport.contract import Transport
 if TYPE_CHECKING:
     from dragoman.roles.elicit import Elicited, Form
     from dragoman.roles.providers import Provider
+    from dragoman.store.contract import Store
 
 Prompt = Callable[[Turn], Awaitable[str | None]]
 
@@ -63,6 +64,7 @@ class Agent(Hooks):
         instructions: str = "",
         requires: Mapping[str, Any] | None = None,
         capabilities: AgentCapabilities | None = None,
+        store: Store | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -85,6 +87,7 @@ class Agent(Hooks):
         self.instructions = instructions
         self.requires = dict(requires or {})
         self.capabilities = capabilities  # told instead of what follows from the rest
+        self.store = store  # where its sessions are kept; None: they last as long as the process
         self.sessions: dict[str, Session] = {}
         self.voices: dict[str, Prompt] = {}
         self.answer: Prompt | None = None
@@ -135,7 +138,11 @@ class Agent(Hooks):
     async def _run_stdio(self) -> None:
         from dragoman.transport.stdio import stdio
 
-        await self.serve(stdio(), report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
+        try:
+            await self.serve(stdio(), report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
+        finally:
+            if self.store is not None:
+                await self.store.close()
 
     async def serve(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> None:
         """Serve one client over this transport, until it leaves."""

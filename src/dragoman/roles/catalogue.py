@@ -6,6 +6,7 @@ Takes params, gives results; sessions live in the Agent. Above is the reception 
 from __future__ import annotations
 
 import math
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -39,8 +40,22 @@ class Catalogue:
         self._reception = reception
         self._agent = reception.agent
 
-    def list_sessions(self, params: Any) -> ListSessionsResult:
+    def list_sessions(self, params: Any) -> ListSessionsResult | Coroutine[Any, Any, ListSessionsResult]:
         """session/list: one page, the newest session first; what comes and goes meanwhile shifts no other page."""
+        return self._page(params) if self._agent.store is None else self._stored_page(params)
+
+    async def _stored_page(self, params: Any) -> ListSessionsResult:
+        await self._remember()
+        return self._page(params)
+
+    async def _remember(self, session_id: str | None = None) -> None:
+        """Sessions of an agent that was restarted meanwhile."""
+        if self._agent.store is not None:
+            from dragoman.roles.logged_session import remember
+
+            await remember(self._agent, session_id)
+
+    def _page(self, params: Any) -> ListSessionsResult:
         which = params.archived or ArchiveFilter.EXCLUDE
         before = _cursor(params.cursor)
         found = [
@@ -67,6 +82,8 @@ class Catalogue:
         if session is not None:
             await self._close(session)
             await self._agent.call_hook("deleted", session)
+        if self._agent.store is not None:
+            await self._agent.store.delete(params.session_id)
         return DeleteSessionResult()
 
     async def _close(self, session: Session) -> None:
@@ -78,14 +95,19 @@ class Catalogue:
 
     async def archive(self, params: Any) -> ArchiveSessionResult:
         """session/archive: closed first, then out of the list."""
+        await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
         await self._close(session)
         session.archived = True
+        session.put_away(True)
         return ArchiveSessionResult()
 
-    def unarchive(self, params: Any) -> UnarchiveSessionResult:
+    async def unarchive(self, params: Any) -> UnarchiveSessionResult:
         """session/unarchive."""
-        self._reception.find(params.session_id).archived = False
+        await self._remember(params.session_id)
+        session = self._reception.find(params.session_id)
+        session.archived = False
+        session.put_away(False)
         return UnarchiveSessionResult()
 
     def status(self, params: Any) -> SessionStatusResult:

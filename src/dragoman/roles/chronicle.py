@@ -28,7 +28,7 @@ ROOM = FULL // 2
 class Waiting(NamedTuple):
     """Something that happened and is not kept yet."""
 
-    draft: Draft
+    draft: Draft | None  # None: it is not logged, and only comes after what is
     then: Callable[[], Any] | None
     otherwise: Callable[[ProtocolError], Any] | None
 
@@ -74,6 +74,13 @@ class Chronicle:
         self._waiting.append(Waiting(draft, then, otherwise))
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    def after(self, then: Callable[[], Any]) -> None:
+        """Do something that is not logged when all that happened before is kept: at once, if it is."""
+        if self._writing is None:
+            then()
+        else:
+            self._waiting.append(Waiting(None, then, None))
 
     async def record(self, kind: str, body: Any, *, actor: str = "agent") -> None:
         """The same, and wait until it is kept; raises what the store failed with."""
@@ -141,7 +148,8 @@ class Chronicle:
     async def _append(self) -> list[Waiting]:
         batch, self._waiting = self._waiting, []
         try:
-            entries = await self.store.append(self.key, [waiting.draft for waiting in batch])
+            drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
+            entries = await self.store.append(self.key, drafts) if drafts else []
         except BaseException:
             self._waiting[:0] = batch
             raise

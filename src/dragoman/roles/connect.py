@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,9 +33,11 @@ from dragoman.schema.initialize import (
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
-from dragoman.store.contract import Entry, Store
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from dragoman.store.contract import Entry, Store
 
 # What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
 SHOWN = ClientSessionCapabilities(

@@ -61,6 +61,7 @@ class Opening:
 
     async def fork(self, params: Any) -> ForkSessionResult:
         """session/fork: a new session with the history and the settings of another."""
+        await self._remember(params.session_id)
         origin = self._reception.find(params.session_id)
         session = await self._go_on(self._made(params), origin, params)
         return ForkSessionResult(session_id=session.id, **_settings(session))
@@ -87,7 +88,19 @@ class Opening:
     def _made(self, params: Any) -> Session:
         agent = self._agent
         cwd = absolute(params.cwd, "cwd")
-        return Session(new_id(), cwd, commands=agent.commands, streaming=agent.streaming, tools=agent.tools)
+        more: dict[str, Any] = {"commands": agent.commands, "streaming": agent.streaming, "tools": agent.tools}
+        if agent.store is None:
+            return Session(new_id(), cwd, **more)
+        from dragoman.roles.logged_session import LoggedSession
+
+        return LoggedSession(new_id(), cwd, **more).log_to(agent.store)
+
+    async def _remember(self, session_id: str) -> None:
+        """A session of an agent that was restarted meanwhile."""
+        if self._agent.store is not None:
+            from dragoman.roles.logged_session import remember
+
+            await remember(self._agent, session_id)
 
     async def _enter(self, session: Session, hook: str, *known: Session) -> None:
         reception = self._reception
@@ -95,6 +108,7 @@ class Opening:
         reception.lifecycle.open(session.id)
         session.bind(reception.connection)
         try:
+            await self._note(session, "session/new" if len(known) == 1 else "session/fork", *known[1:])
             await self._agent.call_hook(hook, *known[: 2 if hook == "forked" else 1])
         except BaseException:
             self._agent.sessions.pop(session.id, None)
@@ -102,6 +116,7 @@ class Opening:
             raise
 
     async def _reopen(self, params: Any) -> Session:
+        await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
         cwd = absolute(params.cwd, "cwd") if params.cwd else session.cwd
         if cwd != session.cwd:
@@ -116,12 +131,17 @@ class Opening:
         session.bind(self._reception.connection)
         lifecycle.open(session.id)
         try:
+            await self._note(session, "session/load")
             await self._agent.call_hook("reopened", session)
         except BaseException:
             if not was_open:
                 lifecycle.close(session.id)
             raise
         return session
+
+    async def _note(self, session: Any, how: str, origin: Session | None = None) -> None:
+        if self._agent.store is not None:
+            await session.opened(how, self._agent.name, origin)
 
     def _modes(self) -> SessionModeState | None:
         modes = self._agent.modes

@@ -59,7 +59,15 @@ class Prompting:
         assert task is not None
         turn.work = (task, done)
         try:
+            if (noted := session.began(params.prompt)) is not None:
+                await noted
             result = await self._answer(turn, task)
+            if (noted := session.ended(result)) is not None:
+                await noted
+        except Exception as error:
+            if (noted := session.ended(None, error)) is not None:
+                await noted
+            raise
         finally:
             session.turn = turn.work = None
             session.updated_at = now()
@@ -164,6 +172,7 @@ class Prompting:
         except BaseException:
             session.options = before
             raise
+        session.set_to()
         return SetConfigOptionResult(config_options=session.shown_options)
 
 

@@ -6,7 +6,7 @@ the transcript that load replays, and lends its turns files and terminals. Memor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -151,6 +151,22 @@ class Session:
         """Tell the client anything, an extension's news for instance."""
         self.finish_message()
         self.connection.notify(method, params)
+
+    # --- its log, where it has one (LoggedSession) --------------------------------------------------------------
+
+    def began(self, prompt: list[Any]) -> Awaitable[None] | None:
+        """A turn begins; the author hears of it after what this returns."""
+        return None
+
+    def ended(self, result: Any, error: BaseException | None = None) -> Awaitable[None] | None:
+        """A turn ends; the client is answered after what this returns."""
+        return None
+
+    def set_to(self) -> None:
+        """The client set an option."""
+
+    def put_away(self, archived: bool) -> None:
+        """It was archived, or taken back."""
 
     # --- saying -----------------------------------------------------------------------------------------------
 
