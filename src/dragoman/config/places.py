@@ -44,6 +44,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "grants.json")
 
     @property
+    def sessions(self) -> str:
+        """The logs of sessions."""
+        return os.path.join(self.state, "sessions.db")
+
+    @property
     def trust(self) -> str:
         """Which project files are trusted, by content."""
         return os.path.join(self.state, "trust.json")
