@@ -112,6 +112,7 @@ def test_both_sides_of_a_proxy_make_three_lifelines_in_order_of_time() -> None:
     assert data["lines"] == ["Client", "Proxy", "Agent"]
     assert [row[15] for row in data["rows"][:4]] == [0, 1, 0, 1]
     assert data["rows"][1][0] == data["rows"][0][0] + 500
+    assert len(data["turns"]) == 1  # what happens behind the proxy is the same turn
 
 
 def test_an_empty_recording_makes_a_page_too(tmp_path: Path) -> None:

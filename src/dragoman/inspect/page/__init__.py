@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.inspect.event import Event, ToolCall
+from dragoman.inspect.event import Event, ToolCall, Turn
 from dragoman.inspect.recording import Header
 
 _WAYS = {"c2a": 0, "a2c": 1, "err": 2}
@@ -57,21 +57,22 @@ def facts(hops: Sequence[tuple[Header, list[Event]]], title: str) -> dict[str, A
     order: dict[int, int] = {}  # of turns and tool calls: where they stand in their list
     turns: dict[int, dict[str, Any]] = {}
     sessions: dict[str, int] = {}
+    running: Turn | None = None
     rows = []
     for row, (t, hop, event) in enumerate(placed):
         if event.call is not None:
             order.setdefault(id(event.call), len(calls))
             calls.setdefault(id(event.call), (hop, event.call))
-        if event.turn is not None:
-            order.setdefault(id(event.turn), len(turns))
-            turn = turns.setdefault(
-                id(event.turn),
-                {"n": event.turn.number, "prompt": event.turn.prompt, "stop": event.turn.stop, "first": row, "hop": hop,
-                 "took": event.turn.duration, "session": event.turn.session, "calls": len(event.turn.calls)},
-            )  # fmt: skip
-            turn["last"] = row
+        if hop == 0:
+            running = event.turn
+        turn = running  # what happens behind a proxy belongs to the turn before it
+        if turn is not None:
+            order.setdefault(id(turn), len(turns))
+            turns.setdefault(id(turn), {**_turn(turn), "first": row})["last"] = row
+        if hop == 0 and event.asked is not None and event.method == "session/prompt":
+            running = None
         partner = row_of.get((hop, event.asked.line)) if event.asked is not None else answers.get((hop, event.line))
-        rows.append(_row(event, t, hop, partner, order.get(id(event.turn), -1),
+        rows.append(_row(event, t, hop, partner, order.get(id(turn), -1),
                          order.get(id(event.call), -1),
                          sessions.setdefault(event.session, len(sessions)) if event.session else -1))  # fmt: skip
     return {
@@ -85,6 +86,11 @@ def facts(hops: Sequence[tuple[Header, list[Event]]], title: str) -> dict[str, A
         "calls": [_call(call, hop, row_of) for hop, call in calls.values()],
         "sessions": list(sessions),
     }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {"n": turn.number, "prompt": turn.prompt, "stop": turn.stop, "took": turn.duration,
+            "session": turn.session, "calls": len(turn.calls)}  # fmt: skip
 
 
 def _moment(header: Header, event: Event, first: Header) -> int:
@@ -119,7 +125,7 @@ def _row(event: Event, t: int, hop: int, partner: int | None, turn: int, call: i
 def _call(call: ToolCall, hop: int, row_of: dict[tuple[int, int], int]) -> list[Any]:
     took = call.end - call.start if call.end is not None and call.start is not None else None
     return [call.title or call.id, call.kind, call.status, row_of.get((hop, call.first), 0),
-            row_of.get((hop, call.last), 0), took]  # fmt: skip
+            row_of.get((hop, call.last), 0), took, hop]  # fmt: skip
 
 
 def _part(name: str) -> str:

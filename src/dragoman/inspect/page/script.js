@@ -37,8 +37,10 @@ function build() {
 }
 
 /* --- drawing: only what can be seen --- */
-function height() { return parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row")); }
-function edge() { return parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--edge")); }
+let sizes = null; addEventListener("resize", () => { sizes = null; });
+function measured() { if (sizes) return sizes; const css = getComputedStyle(document.documentElement); return (sizes = { row: parseFloat(css.getPropertyValue("--row")), edge: parseFloat(css.getPropertyValue("--edge")) }); }
+function height() { return measured().row; }
+function edge() { return measured().edge; }
 function place(n) { const e = edge(), step = (100 - 2 * e) / (D.lines.length - 1); return e + n * step; }
 function draw(anew) {
   const h = height(), top = Math.max(0, Math.floor(stage.scrollTop / h) - 8), end = Math.min(items.length, Math.ceil((stage.scrollTop + stage.clientHeight) / h) + 8);
@@ -66,7 +68,7 @@ function message(it, n) {
   for (const c of around.get(it.row) || []) {
     const call = D.calls[c], b = el("div", "box" + (it.rows.includes(call[3]) ? " first" : "") + (it.rows.includes(call[4]) ? " last" : ""));
     b.style.setProperty("--b", call[2] === "completed" ? "var(--a2c)" : call[2] === "failed" ? "var(--bad)" : "var(--call)");
-    const inset = edge() / 2 + Math.min(lanes[c], 5) * 0.8; b.style.left = b.style.right = inset + "%"; lane.append(b);
+    const inset = Math.min(lanes[c], 5) * 0.8 - edge() / 2; b.style.left = place(call[6]) + inset + "%"; b.style.right = 100 - place(call[6] + 1) + inset + "%"; lane.append(b);
   }
   for (let l = 0; l < D.lines.length; l++) { const line = el("i", "life"); line.style.left = place(l) + "%"; lane.append(line); }
   const from = place(r[HOP]), to = place(r[HOP] + 1);
