@@ -159,6 +159,21 @@ class StreamTransport:
         if self._fresh_size >= COALESCE or (self._pass == 1 and not self._burst and not self._backlog):
             self._flush()
 
+    def pour(self, data: bytes) -> None:
+        """Write bytes as they are, with no line end: for those who try how a peer takes them."""
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
+        if self._fresh:
+            self._flush()
+        self._gate.queued += len(data)
+        self._backlog.append(memoryview(data))
+        if not self._waits:
+            self._advance()
+
+    async def hang_up(self) -> None:
+        """Let the peer see the end of its input; it can still be heard."""
+        await self._close_writing(TransportClosed(f"nothing more is said to {self.peer}"))
+
     def congested(self) -> bool:
         """Whether more than HIGH_WATER bytes are queued."""
         return self._gate.congested()
@@ -182,6 +197,10 @@ class StreamTransport:
         else:
             fresh.append(b"")
             self._backlog.append(memoryview(b"\n".join(fresh)))
+        self._advance()
+
+    def _advance(self) -> None:
+        """Write from the backlog; what the peer does not take now is written when it does."""
         self._write()
         if self._backlog and self._broken is None and not self._waits:
             self._waits = True
