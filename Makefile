@@ -25,7 +25,7 @@ PATIENCE := 300
 SUITE := $(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE)
 
 .DEFAULT_GOAL := help
-.PHONY: run test check suite test-all fuzz interop bench docs clean help
+.PHONY: run test check suite test-all fuzz kill-run interop bench docs clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -52,6 +52,9 @@ test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on P
 fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per dialect, SEED=... of a failure
 	DRAGOMAN_FUZZ_FRAMES=$(or $(FRAMES),2000000) DRAGOMAN_FUZZ_SEED=$(or $(SEED),random) \
 		$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
+
+kill-run: $(VENV)/.dev ## kill a process that writes sessions with -9, KILLS=200 times; nothing acknowledged may be lost
+	$(BIN)/python -m tests.store.kill_run --kills $(or $(KILLS),200)
 
 interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop

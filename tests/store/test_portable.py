@@ -1,0 +1,100 @@
+"""A session as a file: it comes out of an import as it went into the export, and a changed file is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.store.contract import Draft
+from dragoman.store.memory import MemoryStore
+from dragoman.store.portable import export_session, import_session
+from dragoman.store.sqlite import SqliteStore
+
+NOW = "2026-01-02T00:00:00Z"
+
+
+def drafts(count: int) -> list[Draft]:
+    opened = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={"agent": {"name": "echo"}})
+    return [opened, *(Draft(kind="update", actor="agent", time=f"t{n}", body={"n": n}, turn="t") for n in range(count))]
+
+
+async def exported(count: int = 3) -> bytes:
+    store = MemoryStore()
+    await store.append("one", drafts(count))
+    await store.rename("one", "mine")
+    await store.keep_credentials("one", {"token": "s3cret"})
+    file = io.BytesIO()
+    assert await export_session(store, "mine", file, NOW) == count + 1
+    return file.getvalue()
+
+
+def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> None:
+    async def main() -> None:
+        data = await exported(2500)
+        assert b"s3cret" not in data
+        store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+        summary = await import_session(store, io.BytesIO(data))
+        assert (summary.session_id, summary.name, summary.agent, summary.entries) == ("one", "mine", "echo", 2501)
+        again = io.BytesIO()
+        await export_session(store, "one", again, NOW)
+        assert again.getvalue() == data
+        with pytest.raises(ProtocolError, match="taken") as caught:
+            await import_session(store, io.BytesIO(data))
+        assert caught.value.kind == Kind.INVALID_PARAMS
+        second = await import_session(store, io.BytesIO(data), session_id="two")
+        assert (second.session_id, second.name) == ("two", None)
+        assert await store.read("two") == await store.read("one")
+        await store.close()
+
+    asyncio.run(main())
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "a byte": lambda data: data.replace(b'"n":1', b'"n":7'),
+    "a line": lambda data: b"\n".join(line for line in data.split(b"\n") if b'"n":1' not in line),
+    "the end": lambda data: data[: len(data) // 2],
+    "the seal": lambda data: b"\n".join(data.split(b"\n")[:-2]) + b"\n",
+    "everything": lambda data: b"hello\n",
+    "the version": lambda data: data.replace(b'"version":1', b'"version":9'),
+    "the format": lambda data: data.replace(b'"turn":"t"', b'"turn":"t","format":9'),
+    "nothing is left": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_file_that_was_changed_is_refused_and_nothing_of_it_kept(what: str) -> None:
+    async def main() -> None:
+        data = CHANGES[what](await exported())
+        store = MemoryStore()
+        with pytest.raises(ProtocolError, match="cannot be imported") as caught:
+            await import_session(store, io.BytesIO(data))
+        assert caught.value.kind == Kind.INVALID_PARAMS
+        assert await store.sessions() == []
+
+    asyncio.run(main())
+
+
+def test_an_import_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        data = await exported(2500)
+        store = MemoryStore()
+        keep, calls = store.append, 0
+
+        async def failing(session_id: str, some: list[Draft]) -> object:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise OSError("no room")
+            return await keep(session_id, some)
+
+        monkeypatch.setattr(store, "append", failing)
+        with pytest.raises(OSError, match="no room"):
+            await import_session(store, io.BytesIO(data))
+        assert await store.sessions() == []
+
+    asyncio.run(main())
