@@ -6,6 +6,7 @@ Needs prompt_toolkit (the extra `tui`); `plain` reads lines as the terminal give
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
@@ -17,6 +18,9 @@ from dragoman.cli.terminal import Sheet, visible
 
 PROMPT = "› "
 INSTALL = "for editing, history and completion: pip install 'dragoman[tui]'"
+
+# A key that is no character, such as an arrow, or one with Alt.
+_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.S)
 
 Complete = Callable[[str], Iterable[Candidate]]
 
@@ -189,13 +193,8 @@ class Editor:
 def typed_ahead(data: bytes) -> str:
     """What was typed while nobody read, as text to go on with: no keys that do things, and nothing that acts."""
     text = ""
-    rest = iter(data.decode("utf-8", "ignore").replace("\r", "\n"))
-    for character in rest:
-        if character == "\x1b":
-            for follows in rest:  # a key such as an arrow: a letter or ~ ends it
-                if follows.isalpha() or follows == "~":
-                    break
-        elif character in "\x7f\x08":
+    for character in _KEY.sub("", data.decode("utf-8", "ignore").replace("\r", "\n")):
+        if character in "\x7f\x08":
             text = text[:-1]
         elif character == "\n" or (character.isprintable() and visible(character) == character):
             text += character
