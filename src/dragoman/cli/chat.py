@@ -166,7 +166,7 @@ class Chat:
             [
                 Line(f"{name}, speaking {self._met.agent.dialect}, in {single(shown)}", "bold"),
                 *(Line(hint, "dim") for hint in self._hints),
-                Line("Enter sends, Tab completes /commands and @files, :help lists the rest, Ctrl-D leaves.", "dim"),
+                Line(f"{self._reader.hint}:help lists the rest; Ctrl-D leaves.", "dim"),
                 *([Line(advice, "dim")] if advice else []),
             ]
         )

@@ -6,8 +6,9 @@ Needs prompt_toolkit (the extra `tui`); `plain` reads lines as the terminal give
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -26,7 +27,9 @@ Complete = Callable[[str], Iterable[Candidate]]
 
 
 class Reader(Protocol):
-    """Reads what a person writes."""
+    """Reads what a person writes; `hint` says what it can do."""
+
+    hint: str
 
     async def read(self, typed: str = "") -> str | None:
         """One text, beginning with what was typed before; None when the person wants to leave."""
@@ -37,6 +40,8 @@ class Reader(Protocol):
 
 class Plain:
     """Lines as the terminal gives them."""
+
+    hint = "Say something; "
 
     def __init__(self, person: Person, sheet: Sheet, history: History) -> None:
         self._person = person
@@ -74,19 +79,26 @@ class Plain:
 
 
 def best(
-    person: Person, sheet: Sheet, history: History, complete: Complete, status: Callable[[], str]
+    person: Person,
+    sheet: Sheet,
+    history: History,
+    complete: Complete,
+    status: Callable[[], str],
+    environ: Mapping[str, str] = os.environ,
 ) -> tuple[Reader, str]:
     """The best reader there is, and what could be installed for a better one."""
-    if sheet.has_ink:
-        try:
-            return Editor(history, complete, status), ""
-        except ImportError:
-            return Plain(person, sheet, history), INSTALL
-    return Plain(person, sheet, history), ""
+    if environ.get("TERM", "dumb") == "dumb":  # one that cannot move its cursor
+        return Plain(person, sheet, history), ""
+    try:
+        return Editor(history, complete, status), ""
+    except ImportError:
+        return Plain(person, sheet, history), INSTALL
 
 
 class Editor:
     """A line editor; raises ImportError where prompt_toolkit is not installed."""
+
+    hint = "Tab completes /commands and @files; "
 
     def __init__(
         self,
