@@ -34,6 +34,8 @@ INITIALIZE = {
     },
 }
 
+PROGRAMS = {"guard": "guarding", "store": "storing"}
+
 Figures = dict[str, float]
 
 
@@ -48,9 +50,9 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             return {"time_ms": median(_start(kind) for _ in range(STARTS)) * 1e3}
         case "import":
             return _imports(kind)
-        case "guard":
+        case "guard" | "store":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-                return _guard(job, kind, Path(folder).resolve())
+                return _ours(job, kind, Path(folder).resolve())
         case "latency" | "opening":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _record(job, kind, kinds, Path(folder))
@@ -97,11 +99,11 @@ def _converse(job: Job, kind: Kind, agent: tuple[str, ...], folder: Path) -> Fig
     return figures
 
 
-def _guard(job: Job, kind: Kind, folder: Path) -> Figures:
-    """What guarding costs; only ours has any."""
+def _ours(job: Job, kind: Kind, folder: Path) -> Figures:
+    """What guarding and keeping cost; only ours has them."""
     python = kind.client[0]
     work = json.dumps(job.work | {"cwd": str(folder)})
-    figures: Figures = json.loads(_run((python, "-m", "bench.peers.guarding", work), ROOT).splitlines()[-1])
+    figures: Figures = json.loads(_run((python, "-m", f"bench.peers.{PROGRAMS[job.way]}", work), ROOT).splitlines()[-1])
     return figures
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 KINDS = ("py", "ts", "ours")
 
-Way = Literal["peers", "translate", "interpret", "start", "import", "guard", "inspect", "latency", "opening"]
+Way = Literal["peers", "translate", "interpret", "start", "import", "guard", "store", "inspect", "latency", "opening"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,9 @@ JOBS = (
     Job("policy", "guard", {"work": "decisions", "count": 50_000}, kinds=("ours",)),
     Job("audit", "guard", {"work": "audit", "count": 2_000}, kinds=("ours",)),
     Job("workspace", "guard", {"work": "files", "count": 2_000}, kinds=("ours",)),
+    Job("appends", "store", {"work": "appends", "count": 40_000}, kinds=("ours",)),
+    Job("growth", "store", {"work": "growth", "count": 1_000_000}, kinds=("ours",)),
+    Job("load", "store", {"work": "load", "count": 10_000}, kinds=("ours",)),
     Job("flight", "peers", {"work": "files", "count": 20_000, "inflight": 64}),
     Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
     Job("start", "start"),
@@ -88,6 +91,8 @@ def _most(py: float, ts: float | None = None) -> tuple[Target, ...]:
 
 FOUR_TIMES = (Target("ours", "most", 4.0),)
 TIMES = "x message"
+HALF = (Target("ours", "least", 0.5),)
+FLAT = (Target("ours", "most", 1.2),)
 
 ROWS = (
     Row("50,000 chunk updates", "stream", "messages_per_second", "messages/s", _least(8, 6)),
@@ -131,6 +136,14 @@ ROWS = (
     Row("… written, p50", "workspace", "write_us", "µs"),
     Row("… read under policy and audit, p50", "workspace", "guarded_read_us", "µs"),
     Row("… written under policy and audit, p50", "workspace", "guarded_write_us", "µs"),
+    Row("durable appends, 1 session, 256 at a time", "appends", "one_per_second", "entries/s"),
+    Row("… against a plain loop of inserts", "appends", "one_ratio", "x", HALF),
+    Row("durable appends, 64 sessions, 256 at a time", "appends", "many_per_second", "entries/s"),
+    Row("… against a plain loop of inserts", "appends", "many_ratio", "x", HALF),
+    Row("… one by one, against commits of 64 rows", "appends", "many_single_ratio", "x", HALF),
+    Row("an append at 1,000,000 entries, against 1,000", "growth", "append_growth", "x", FLAT),
+    Row("a read at 1,000,000 entries, against 1,000", "growth", "read_growth", "x", FLAT),
+    Row("session/load of 10,000 entries after a restart", "load", "time_ms", "ms"),
     Row("20,000 requests, 64 in flight", "flight", "requests_per_second", "requests/s", _least(2.2)),
     Row("1,000 sessions, a prompt and 20 updates each", "sessions", "time_ms", "ms", _most(1 / 5)),
     Row("start to initialize answer", "start", "time_ms", "ms", _most(0.3, 1)),
