@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dragoman.dialect.registry import dialect
+from dragoman.cli.inspect_show import facts, told, tree
+from dragoman.dialect.registry import NAMES, dialect
 from dragoman.inspect.observer import Observer
 from dragoman.inspect.opening import lines_of, opened
+from dragoman.inspect.page import page
 from dragoman.inspect.reading import Reader
+from dragoman.inspect.recording import Header
+from dragoman.inspect.redaction import Cleaner
+from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
-from tests.inspect.talk import RECORDINGS, TALK, answer, call, news, observed
+from tests.inspect.talk import RECORDINGS, TALK, answer, call, news, observed, recorded
 
 
 def flaws(*talk: tuple[str, Any]) -> list[str]:
@@ -96,6 +103,34 @@ def test_trace_context_is_shown_with_request_and_answer() -> None:
     params = {"protocolVersion": 1, "clientCapabilities": {}, "_meta": {"traceparent": parent, "tracestate": "a=b"}}
     _, events = observed([("c2a", call(0, "initialize", params)), TALK[1]])
     assert [(event.trace, event.state) for event in events] == [(parent, "a=b")] * 2
+
+
+names = ["sessionUpdate", "content", "type", "text", "toolCallId", "title", "entries", "options", "availableCommands",
+         "toolCall", "outcome", "prompt", "sessionId", "path", "args", "status", "_meta", "env", "clientInfo"]  # fmt: skip
+words = st.sampled_from(["", "x", "tool_call", "plan"])
+leaves = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | words
+anything = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner)
+)
+methods = st.sampled_from(sorted({name for _, name in METHODS} | {"cancel", "x"}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["c2a", "a2c"]), methods, anything, anything), max_size=4),
+    st.sampled_from(NAMES),
+)
+def test_nothing_a_peer_says_makes_looking_at_it_fail(said: list[tuple[str, str, Any, Any]], spoken: str) -> None:
+    observer, cleaner, talk = Observer(spoken), Cleaner(), []
+    for number, (way, method, params, result) in enumerate(said):
+        talk += [(way, call(number, method, params)), ("a2c" if way == "c2a" else "c2a", answer(number, result))]
+    events = [observer.observe(each) for each in recorded(talk)]
+    for event in events:
+        cleaner.learn(event.recorded)
+        cleaner.redact(event.recorded)
+    list(tree(observer))
+    assert [told(event) for event in events if not facts(event)] == []
+    assert "</script>" in page([(Header(), events)], "x")
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)

@@ -74,6 +74,11 @@ def text_of(content: Any) -> str:
     return f"[{kind} {uri or content.get('mimeType', '')}]"
 
 
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list, whatever a peer put there."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def _update(params: dict[str, Any]) -> str:
     update = params.get("update")
     if not isinstance(update, dict):
@@ -89,15 +94,13 @@ def _tool(update: dict[str, Any]) -> str:
 
 
 def _plan(update: dict[str, Any]) -> str:
-    entries = update.get("entries")
-    entries = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    entries = _objects(update.get("entries"))
     done = sum(each.get("status") == "completed" for each in entries)
     return f"{done}/{len(entries)} " + "; ".join(str(each.get("content", "")) for each in entries)
 
 
 def _commands(update: dict[str, Any]) -> str:
-    commands = update.get("availableCommands")
-    return " ".join(f"/{each.get('name', '')}" for each in commands if isinstance(each, dict)) if commands else ""
+    return " ".join(f"/{each.get('name', '')}" for each in _objects(update.get("availableCommands")))
 
 
 def _initialize(params: dict[str, Any]) -> str:
@@ -107,9 +110,9 @@ def _initialize(params: dict[str, Any]) -> str:
 
 
 def _permission(params: dict[str, Any]) -> str:
-    call, options = params.get("toolCall"), params.get("options")
+    call = params.get("toolCall")
     title = _tool(call) if isinstance(call, dict) else ""
-    names = [str(each.get("optionId")) for each in options if isinstance(each, dict)] if options else []
+    names = [str(each.get("optionId")) for each in _objects(params.get("options"))]
     return f"{title} [{' | '.join(names)}]"
 
 

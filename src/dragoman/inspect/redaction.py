@@ -67,16 +67,15 @@ class Cleaner:
         if name in _GIVEN:
             return _emptied(value)
         if isinstance(value, dict):
-            marked = self._rules.json({key: item for key, item in value.items() if not isinstance(item, dict | list)})
-            return {
-                key: self._hidden(item, key)
-                if isinstance(item, dict | list)
-                else marked.get(self._rules.text(key), MARK)
-                for key, item in value.items()
-            }
+            return {self._rules.text(key): self._member(key, item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._hidden(item) for item in value]
         return self._rules.json(value)
+
+    def _member(self, name: str, item: Any) -> Any:
+        if isinstance(item, dict | list):
+            return self._hidden(item, name)
+        return next(iter(self._rules.json({name: item}).values()))  # by its name, too
 
 
 def _values(data: bytes) -> Any:
