@@ -106,7 +106,7 @@ def test_trace_context_is_shown_with_request_and_answer() -> None:
 
 
 names = ["sessionUpdate", "content", "type", "text", "toolCallId", "title", "entries", "options", "availableCommands",
-         "toolCall", "outcome", "prompt", "sessionId", "path", "args", "status", "_meta", "env", "clientInfo"]  # fmt: skip
+         "toolCall", "outcome", "prompt", "sessionId", "path", "args", "status", "_meta", "env"]  # fmt: skip
 words = st.sampled_from(["", "x", "tool_call", "plan"])
 leaves = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | words
 anything = st.recursive(
