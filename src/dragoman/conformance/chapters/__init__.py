@@ -1,0 +1,1 @@
+"""The requirements, one table a file; every module here has CHAPTER."""

@@ -1,0 +1,79 @@
+"""What to prompt an agent with so that it does what a probe needs: a table from purposes to words.
+
+Our own everything agent has a slash command for each purpose; any other is asked in plain words, or in those of the
+user's `--script FILE` (TOML: a table `[prompts]` of purpose = "words"). `{file}`, `{new}` and `{dir}` are filled in.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Final
+
+from dragoman.errors import ConfigFault
+
+Script = dict[str, str]
+
+EVERYTHING: Final[Script] = {
+    "plain": "hello there, how are you today?",
+    "think": "/think about it",
+    "plan": "/plan",
+    "read": "/read {file}",
+    "write": "/write {new} hello from the checker",
+    "edit": "/edit {file} line last",
+    "run": "/run printf hello",
+    "ask": "/ask",
+    "slow": "/slow 60",
+    "stream": "/stream 50",
+    "flood": "/stream 2000 200",
+    "error": "/error internal_error",
+    "refuse": "/error refusal",
+    "image": "/image",
+    "audio": "/audio",
+    "resource": "/resource",
+    "usage": "/usage",
+    "title": "/title A checked session",
+    "mode": "/mode code",
+    "option": "/option model loud",
+    "form": "/form",
+    "link": "/link",
+    "notice": "/notice all is well",
+    "compact": "/compact",
+    "tour": "/tour",
+}
+
+PLAIN: Final[Script] = {
+    "plain": "Say hello in one short sentence.",
+    "think": "Think for a moment about the number seven, then say one sentence about it.",
+    "plan": "Make a plan of three steps for tidying a desk, with your plan or to-do tool, then stop.",
+    "read": "Read the file {file} and tell me its first line.",
+    "write": "Create the file {new} with the text: hello from the checker",
+    "edit": "In the file {file}, replace the word line by last.",
+    "run": "Run the shell command: printf hello",
+    "ask": "Create the file {new} with the text: hello from the checker",
+    "slow": "Run the shell command: sleep 60",
+    "stream": "Count from one to fifty, each number on a line of its own.",
+    "flood": "Count from one to five hundred, each number on a line of its own.",
+    "tour": "Read the file {file}, then tell me in one sentence what is in it.",
+}
+
+
+def read(path: str) -> Script:
+    """The user's own words; purposes they leave out are asked for in plain words."""
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigFault([f"{path}: {error.strerror}"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigFault([f"{path}: {error}"]) from None
+    prompts = table.get("prompts")
+    if not isinstance(prompts, dict):
+        raise ConfigFault([f"{path}: a script has a table [prompts], with lines like: read = 'Read {{file}}'"])
+    faults = [
+        f"{path}: prompts.{name}: " + ("not a text" if name in EVERYTHING else f"one of {', '.join(EVERYTHING)}")
+        for name, words in prompts.items()
+        if name not in EVERYTHING or not isinstance(words, str)
+    ]
+    if faults:
+        raise ConfigFault(faults)
+    return {**PLAIN, **prompts}

@@ -1,0 +1,218 @@
+"""A sound peer with one fault: its messages are changed on the way out, or on the way in.
+
+A fault is a function or two over messages; `Faulty` is the transport that applies it, so any agent or client of ours
+becomes its own broken twin. As a command, for trying the whole of `dragoman check` on it:
+
+    python -m dragoman.conformance.twin agent --fault agent.rpc.01 [--dialect v1]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import msgspec
+
+from dragoman.errors import TransportClosed
+from dragoman.transport.contract import Take, Transport
+from dragoman.wire.frames import Frame, Oversize
+
+Json = Any
+
+
+class Tape:
+    """What a fault may know and do: the requests under way by id, a place for notes, and the line itself."""
+
+    def __init__(self, line: Faulty) -> None:
+        self._line = line
+        self.heard: dict[Any, dict[str, Json]] = {}
+        """Requests the peer made, by id."""
+        self.asked: dict[Any, dict[str, Json]] = {}
+        """Requests the sound one made, by id."""
+        self.notes: dict[str, Json] = {}
+
+    def say(self, message: Json) -> None:
+        """Send something the sound one did not say."""
+        self._line.put(message)
+
+    def give(self, message: Json) -> None:
+        """Let the sound one hear something nobody said."""
+        self._line.inject(message)
+
+    def method(self, reply: Json) -> str:
+        """The wire method that an outgoing reply answers, "" when it is none."""
+        if not isinstance(reply, dict) or "method" in reply:
+            return ""
+        return str(self.heard.get(_key(reply.get("id")), {}).get("method", ""))
+
+    def die(self) -> None:
+        """End the connection as a crash would."""
+        self._line.die()
+
+    def later(self, message: Json, seconds: float) -> None:
+        """Send something after a while."""
+        asyncio.get_running_loop().call_later(seconds, self._line.put, message)
+
+
+# Takes the tape and a message (a dict, or bytes that are no message); gives what goes on in its place.
+Change = Callable[[Tape, Any], Iterable[Any]]
+
+
+def unchanged(_: Tape, message: Json) -> Iterable[Json]:
+    """A sound half."""
+    return (message,)
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault: what becomes of what is said and of what is heard. `stays` ignores the end of the input."""
+
+    says: Change = unchanged
+    hears: Change = unchanged
+    stays: bool = False
+
+
+_FAULTS: dict[str, Fault] = {}
+
+
+def seeded(id: str, fault: Fault) -> None:
+    """Put a fault into the register, for the requirement that must find it."""
+    if id in _FAULTS:
+        raise ValueError(f"{id} has two seeded faults")
+    _FAULTS[id] = fault
+
+
+@cache
+def faults() -> dict[str, Fault]:
+    """Every fault by the id of the requirement that finds it."""
+    package = import_module("dragoman.conformance.faults")
+    for found in iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{found.name}")
+    return _FAULTS
+
+
+class Faulty:
+    """A transport with a fault in it."""
+
+    def __init__(self, inner: Transport, fault: Fault) -> None:
+        self.peer = inner.peer
+        self._inner = inner
+        self._fault = fault
+        self._tape = Tape(self)
+        self._injected: list[Frame] = []
+        self._dead = False
+
+    async def receive(self) -> list[Frame]:
+        """What the peer said, as the fault lets it be heard."""
+        while True:
+            if self._injected:
+                found, self._injected = self._injected, []
+                return found
+            try:
+                frames = await self._inner.receive()
+            except TransportClosed:
+                if self._fault.stays and not self._dead:
+                    await asyncio.Event().wait()
+                raise
+            for frame in frames:
+                self._injected.extend(self._hear(frame))
+
+    def _hear(self, frame: Frame) -> Iterable[Frame]:
+        if isinstance(frame, Oversize):
+            return [frame]
+        message = _parsed(frame)
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            self._tape.heard[_key(message["id"])] = message
+        out = self._fault.hears(self._tape, message)
+        return [frame if made is message else _bytes(made) for made in out]
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        """What the sound one says, as the fault says it."""
+        if self._dead:
+            raise TransportClosed(f"the connection to {self.peer} was closed")
+        message = _parsed(data)
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            self._tape.asked[_key(message["id"])] = message
+        for made in self._fault.says(self._tape, message):
+            self._inner.send(data if made is message else _bytes(made))
+
+    def put(self, message: Json) -> None:
+        """Send something of the fault's own."""
+        if not self._dead:
+            try:
+                self._inner.send(_bytes(message))
+            except TransportClosed:
+                pass
+
+    def inject(self, message: Json) -> None:
+        """Let something be heard that nobody said; with the next frames."""
+        self._injected.append(_bytes(message))
+
+    def die(self) -> None:
+        """Close everything at once."""
+        self._dead = True
+        self._closing = asyncio.ensure_future(self._inner.close("the fault ended it"))
+
+    def listen(self, take: Take) -> None:
+        """Nothing is offered: all has to pass here."""
+
+    def congested(self) -> bool:
+        """As the line below."""
+        return self._inner.congested()
+
+    async def drain(self) -> None:
+        """As the line below."""
+        await self._inner.drain()
+
+    async def close(self, reason: str = "") -> None:
+        """As the line below."""
+        await self._inner.close(reason)
+
+
+def _parsed(frame: bytes) -> Json:
+    try:
+        return json.loads(frame)
+    except (ValueError, RecursionError):
+        return frame
+
+
+def _bytes(message: Json) -> bytes:
+    return message if isinstance(message, bytes) else json.dumps(message, ensure_ascii=False).encode()
+
+
+def _key(id: Json) -> Json:
+    """An id that can be a key, whatever it is; 1 and "1" and true are different."""
+    return (type(id).__name__, json.dumps(id))
+
+
+def main(arguments: list[str]) -> int:
+    """Be a twin on standard input and output."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m dragoman.conformance.twin", description=__doc__)
+    parser.add_argument("side", choices=["agent"])
+    parser.add_argument("--fault", required=True, metavar="ID", help="the id of the requirement that must find it")
+    parser.add_argument("--dialect", default="auto")
+    options = parser.parse_args(arguments)
+    if options.fault not in faults():
+        parser.error(f"there is no fault for {options.fault}")
+
+    from dragoman.agents.everything import everything
+    from dragoman.transport.stdio import stdio
+
+    async def serve() -> None:
+        await everything(options.dialect).serve(Faulty(stdio(), faults()[options.fault]))
+
+    asyncio.run(serve())
+    return 0
+
+
+if __name__ == "__main__":
+    import sys
+
+    # The faults register themselves in the module by its own name, not in this one, which is called __main__.
+    sys.exit(import_module("dragoman.conformance.twin").main(sys.argv[1:]))
