@@ -98,34 +98,38 @@ async def _turns(blocks: int, ours: Callable[[], Awaitable[None]], theirs: Calla
 
 
 async def growth(count: int, folder: str) -> dict[str, float]:
-    """What an entry costs in a log of 1,000 and in one of `count` entries, to append and to read."""
-    store = await SqliteStore.open(os.path.join(folder, "ours.db"))
-    await store.append("one", [draft(number) for number in range(1000)])
-    small = await _cost(store)
-    rest = [draft(number) for number in range(5000)]
-    while (await store.find("one")).entries < count:
-        await store.append("one", rest)
-    large = await _cost(store)
-    await store.close()
+    """What an entry costs in a log of some 1,000 and in one of `count` entries, to append and to read; in turns."""
+    small = await SqliteStore.open(os.path.join(folder, "small.db"))
+    large = await SqliteStore.open(os.path.join(folder, "large.db"))
+    begin = [draft(number) for number in range(1000)]
+    for _ in range(count // len(begin)):
+        await large.append("one", begin)
+    costs: dict[SqliteStore, list[tuple[float, float]]] = {small: [], large: []}
+    for block in range(60):
+        session = f"s{block // 4}"  # a new one now and then, so that it stays small
+        if block % 4 == 0:
+            await small.append(session, begin)
+        for store, name in ((small, session), (large, "one")):
+            costs[store].append(await _cost(store, name))
+    await small.close()
+    await large.close()
+    written, read = (median(cost[place] for cost in costs[large]) for place in (0, 1))
+    before, read_before = (median(cost[place] for cost in costs[small]) for place in (0, 1))
     return {
-        "append_us": large[0],
-        "append_growth": large[0] / small[0],
-        "read_us": large[1],
-        "read_growth": large[1] / small[1],
+        "append_us": written * 1e6,
+        "append_growth": written / before,
+        "read_us": read * 1e6,
+        "read_growth": read / read_before,
     }
 
 
-async def _cost(store: SqliteStore) -> tuple[float, float]:
-    written, read = [], []
+async def _cost(store: SqliteStore, session: str) -> tuple[float, float]:
     drafts = [draft(number) for number in range(BATCH)]
-    for _ in range(60):
-        start = perf_counter()
-        entries = await store.append("one", drafts)
-        middle = perf_counter()
-        await store.lines("one", after=entries[0].seq - 1, limit=BATCH)
-        written.append((middle - start) / BATCH)
-        read.append((perf_counter() - middle) / BATCH)
-    return median(written) * 1e6, median(read) * 1e6
+    start = perf_counter()
+    entries = await store.append(session, drafts)
+    middle = perf_counter()
+    await store.lines(session, after=entries[0].seq - 1, limit=BATCH)
+    return (middle - start) / BATCH, (perf_counter() - middle) / BATCH
 
 
 async def load(count: int, folder: str) -> dict[str, float]:
