@@ -7,7 +7,9 @@ and none failed. Who is marked with what is checked at collection, so a wrong id
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,11 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The machines that run this are shared: how long one example takes says nothing about the code.
 settings.register_profile("dragoman", deadline=None, print_blob=True)
 settings.load_profile("dragoman")
+
+# What commands keep of a user (policy, grants, audit, sessions) is kept of nobody here.
+_PLACES = tempfile.TemporaryDirectory(prefix="dragoman-tests-")
+for _variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+    os.environ[_variable] = os.path.join(_PLACES.name, _variable.lower())
 
 PAGE = Path("docs", "acceptance.md")
 PROPERTY = "acceptance item"

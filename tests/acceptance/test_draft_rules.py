@@ -58,7 +58,7 @@ def doing(work: Callable[[Turn], Awaitable[None]], **options: Any) -> Agent:
 def test_nothing_delicate_happens_without_explicit_leave(tmp_path: Path, prompt: str) -> None:
     """`dragoman run`: nobody to ask means no; a person who says no means no; y, or --yes, is leave."""
     made = tmp_path / "made"
-    assert command(prompt, *DIALECT, cwd=tmp_path, agent=AGENT_COMMAND).returncode == 0
+    assert command(prompt, *DIALECT, cwd=tmp_path, agent=AGENT_COMMAND).returncode == 6
     assert not made.exists()
     for key, is_allowed in (("n", False), ("y", True)):
         with OnTerminal("run", "--prompt", prompt, *DIALECT, "--", *AGENT_COMMAND, cwd=tmp_path) as terminal:

@@ -93,7 +93,7 @@ def test_the_keeper_writes_what_the_user_allows(tmp_path: Path) -> None:
 
 
 def test_the_keeper_writes_nothing_that_nobody_allowed(tmp_path: Path) -> None:
-    heard = prompt("buy milk", *example("keeper"), cwd=tmp_path, yes=False)
+    heard = prompt("buy milk", *example("keeper"), cwd=tmp_path, yes=False, code=6)
     assert heard.stdout == "Then I keep nothing.\n"
     assert notes(tmp_path) is None
 
