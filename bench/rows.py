@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 KINDS = ("py", "ts", "ours")
 
-Way = Literal["peers", "translate", "interpret", "start", "import", "guard", "inspect", "latency", "opening"]
+Way = Literal["peers", "translate", "interpret", "start", "import", "guard", "inspect", "latency", "opening", "store"]
 
 
 @dataclass(frozen=True)
