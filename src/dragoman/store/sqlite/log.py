@@ -1,7 +1,7 @@
 """Writing logs: a batch of appends as one transaction, numbered under the lock of the file.
 
 Takes encoded drafts of any number of sessions, gives the number of each first one. Statements take many rows at once,
-for Python's lock is let go at each step. What is known of sessions is remembered while no other process has written.
+which costs about half as much as one after the other. What is known of sessions is remembered while no other process has written.
 Above is the writer, which decides what makes a batch; it runs in the writer's thread.
 """
 

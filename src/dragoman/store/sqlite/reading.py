@@ -1,8 +1,8 @@
 """Reading a log: many entries in one step, each held against its checksum, and the gaps found.
 
-Takes a connection and a session, gives lines of JSON. SQLite lets go of Python's lock at each step, and a busy loop
-then keeps it for milliseconds: so a step gives hundreds of entries, joined by newlines. Where such a step fails or does
-not add up, it is cut in halves until what is damaged stands alone.
+Takes a connection and a session, gives lines of JSON. A step gives hundreds of entries, joined by newlines: that is a
+little cheaper than a row a step, and a checksum of each is all Python has to do. Where such a step fails or does not
+add up, it is cut in halves until what is damaged stands alone.
 """
 
 from __future__ import annotations
