@@ -270,3 +270,65 @@ def test_without_the_extra_it_reads_plain_lines(here: Path, monkeypatch: pytest.
         terminal.await_last("›")
         terminal.type(CTRL_D)
         assert terminal.end() == 0
+
+
+def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/form" + ENTER)
+        terminal.await_last("▌ y/n?")
+        assert "▌ Tell me about yourself" in terminal.text
+        terminal.type("y")
+        terminal.await_last("▌ Name:")
+        terminal.type("Ada\n")
+        terminal.await_last("▌ Age:")
+        terminal.type("many\n")
+        terminal.await_text("a whole number, please")
+        terminal.await_last("▌ Age:")
+        terminal.type("36\n")
+        terminal.await_last("▌ Height:")
+        terminal.type("1.7\n")
+        terminal.await_last("▌ y/n?")
+        terminal.type("n")
+        terminal.await_last("▌ 1/2/3?")
+        terminal.type("2")
+        terminal.await_text("• colour: green")
+        for answer in ("name: Ada", "age: 36", "height: 1.7", "awake: False"):
+            assert answer in terminal.text
+        terminal.await_last("›")
+        terminal.type("/link" + ENTER)
+        terminal.await_last("▌ y/n?")
+        assert "▌   https://example.org/everything?session=" in terminal.text
+        terminal.type("n")
+        terminal.await_text("You declined.")
+
+
+def test_who_has_to_sign_in_is_asked_how(here: Path) -> None:
+    script = here / "locked.py"
+    script.write_text(
+        """
+import json, sys
+def say(**message): print(json.dumps(dict(jsonrpc="2.0", **message)), flush=True)
+is_known = False
+for line in sys.stdin:
+    call = json.loads(line)
+    match call.get("method"):
+        case "initialize":
+            methods = [dict(id="browser", name="In a browser"), dict(id="key", name="With a key")]
+            say(id=call["id"], result=dict(protocolVersion=1, agentCapabilities={}, authMethods=methods))
+        case "authenticate":
+            is_known = call["params"]["methodId"] == "key"
+            say(id=call["id"], result={})
+        case "session/new" if is_known:
+            say(id=call["id"], result=dict(sessionId="s"))
+        case "session/new":
+            say(id=call["id"], error=dict(code=-32000, message="Authentication required"))
+"""
+    )
+    with OnScreen("chat", "--", sys.executable, str(script), cwd=here) as terminal:
+        terminal.await_last("▌ 1/2/n?")
+        assert "▌   2  With a key" in terminal.text
+        terminal.type("2")
+        terminal.await_last("›")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0

@@ -55,7 +55,7 @@ def test_every_command_explains_itself(name: str) -> None:
         (["run", "--dialect", "x", "--", "x"], "invalid choice: 'x'"),
         (["run", "--prompt", "x", "--cwd", "/no/such/folder", "--", "x"], "there is no folder /no/such/folder"),
         (["run", "--prompt", " ", "--", "x"], "the prompt is empty"),
-        (["translate"], "name the agent to start after --"),
+        (["translate"], "give its command after --"),
         (["translate", "--permission", "perhaps", "--", "x"], "invalid choice: 'perhaps'"),
         (["agent"], "name an agent"),
         (["agent", "nosuch"], "there is no agent 'nosuch'"),

@@ -12,7 +12,8 @@ import os
 import select
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman import ConnectionFailed, Conversation, ProtocolError, SandboxUnavailable
@@ -81,13 +82,25 @@ class Interruptible(Person):
     """Somebody who may be writing when a question comes."""
 
     reader: Reader | None = None
+    _attends = False
 
     async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
         """Ask; the line on which the person writes is taken away meanwhile."""
-        if self.reader is None:
+        async with self.attention():
             return await super().choose(question, choices)
+
+    @asynccontextmanager
+    async def attention(self) -> AsyncIterator[None]:
+        """Have the terminal; the line on which the person writes is taken away meanwhile."""
+        if self.reader is None or self._attends:
+            yield
+            return
         async with self.reader.aside():
-            return await super().choose(question, choices)
+            self._attends = True
+            try:
+                yield
+            finally:
+                self._attends = False
 
 
 class Chat:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import UNSET
@@ -130,6 +132,21 @@ class Leave:
         if self._person is not None:
             self._person.dismiss()
 
+    @asynccontextmanager
+    async def question(self) -> AsyncIterator[bool]:
+        """The terminal for one question, after all that was said before it; whether it is still wanted."""
+        async with self._one_at_a_time:
+            if self.turn is not None:
+                await self.turn.caught_up()
+                if self.turn.cancelled:
+                    yield False
+                    return
+            self._settled.clear()
+            try:
+                yield True
+            finally:
+                self._settled.set()
+
     # --- asking -----------------------------------------------------------------------------------------------
 
     async def _ask(self, asked: Asked) -> Choice | None:
@@ -139,16 +156,10 @@ class Leave:
         assert self._person is not None
         lines = self._described(asked) if asked.call is not None else await asyncio.to_thread(self._wanted, asked)
         offered = keys(asked, self._scopes)
-        async with self._one_at_a_time:
-            if self.turn is not None:
-                await self.turn.caught_up()
-                if self.turn.cancelled:
-                    return None
-            self._settled.clear()
-            try:
-                typed = await self._person.choose(lines, [key.shown for key in offered])
-            finally:
-                self._settled.set()
+        async with self.question() as is_wanted:
+            if not is_wanted:
+                return None
+            typed = await self._person.choose(lines, [key.shown for key in offered])
         if typed is None:  # who closes the terminal gives no leave; only a cancelled turn is answered as one
             return None if self.turn is not None and self.turn.cancelled else Choice(DENY, UNREMEMBERED)
         return next(key.choice for key in offered if key.shown.value == typed)

@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from dragoman import Conversation, Kind, ProtocolError, RemoteAgent, connect
+from dragoman import Conversation, Kind, ProtocolError, RemoteAgent, connect, in_this_terminal
 from dragoman.cli import chosen, sandbox, servers, settings
 from dragoman.cli.arguments import Parser
+from dragoman.cli.facts import Facts
 from dragoman.cli.leave import Leave
-from dragoman.cli.questions import Person
+from dragoman.cli.questions import Choice, Person
 from dragoman.cli.screen import Screen
-from dragoman.cli.terminal import Terminal, single
+from dragoman.cli.terminal import Line, Terminal, single
 from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
 from dragoman.dialect.registry import NAMES
@@ -150,6 +151,8 @@ async def meet(
             env=agent.env or None,
             permission=leave.permission,
             lend=leave.lending,
+            elicit=None if person is None else Facts(leave, person, aside),
+            sign_in=None if person is None else in_this_terminal,
             report=told,
             stderr=wrote,
             sandbox=options.sandbox,
@@ -159,9 +162,38 @@ async def meet(
         ) as remote:
             leave.attend(remote, agent.command)
             show = partial(Screen, terminal, output_of=printed, known=leave.shown, verbose=verbose, **screening)
-            yield Met(remote, await opened(remote, options, leave), leave, show)
+            yield Met(remote, await admitted(remote, options, leave, person), leave, show)
     finally:
         await leave.close()
+
+
+async def admitted(
+    remote: RemoteAgent, options: argparse.Namespace, leave: Leave, person: Person | None
+) -> Conversation:
+    """A new session; who has to sign in first is asked how, once."""
+    try:
+        return await opened(remote, options, leave)
+    except ProtocolError as error:
+        if error.kind != Kind.AUTH_REQUIRED or person is None or not await signed_in(remote, person):
+            raise
+    return await opened(remote, options, leave)
+
+
+async def signed_in(remote: RemoteAgent, person: Person) -> bool:
+    """Let the person choose a way to sign in; whether one was taken."""
+    methods = list(remote.introduction.auth_methods or ())[:9]
+    if not methods:
+        return False
+    choices = [
+        Choice(str(number), single(method.name), method.id, single(method.description or ""))
+        for number, method in enumerate(methods, 1)
+    ]
+    lines = [Line("The agent wants you to sign in:", "ask")]
+    chosen_id = await person.choose(lines, [*choices, Choice("n", "not now", "")])
+    if not chosen_id:
+        return False
+    await remote.authenticate(chosen_id)
+    return True
 
 
 async def opened(remote: RemoteAgent, options: argparse.Namespace, leave: Leave) -> Conversation:

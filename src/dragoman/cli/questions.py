@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 from dragoman.cli.terminal import MARK, Line, Sheet, single
@@ -62,7 +62,8 @@ class Person:
 
     async def read(self, prompt: str, style: str = "ask") -> str | None:
         """One line that the person types; None at the end of input, or when dismissed."""
-        data = await self._take(prompt, style)
+        with line_by_line(self._fd):
+            data = await self._take(prompt, style)
         if data.endswith(b"\n"):
             return data[:-1].decode("utf-8", "replace")
         self._sheet.line("")  # no Enter ended the line
@@ -80,6 +81,11 @@ class Person:
             self._typed = before
             if before is None:
                 loop.remove_reader(self._fd)
+
+    @asynccontextmanager
+    async def attention(self) -> AsyncIterator[None]:
+        """Have the terminal for several questions in a row."""
+        yield
 
     def dismiss(self) -> None:
         """Close the open question, if there is one, without an answer."""
@@ -107,9 +113,18 @@ class Person:
             pass  # closed meanwhile: reading will tell
 
 
-@contextmanager
-def key_by_key(fd: int) -> Iterator[None]:
+def key_by_key(fd: int) -> AbstractContextManager[None]:
     """A terminal that gives every key at once and shows none of them; Ctrl-C stays what it is."""
+    return _waiting(fd, for_lines=False)
+
+
+def line_by_line(fd: int) -> AbstractContextManager[None]:
+    """A terminal that gives whole lines and shows what is typed."""
+    return _waiting(fd, for_lines=True)
+
+
+@contextmanager
+def _waiting(fd: int, *, for_lines: bool) -> Iterator[None]:
     import termios
 
     try:
@@ -118,7 +133,8 @@ def key_by_key(fd: int) -> Iterator[None]:
         yield  # closed meanwhile: reading will tell
         return
     now = termios.tcgetattr(fd)
-    now[3] &= ~(termios.ICANON | termios.ECHO)
+    flags = termios.ICANON | termios.ECHO
+    now[3] = now[3] | flags if for_lines else now[3] & ~flags
     termios.tcsetattr(fd, termios.TCSANOW, now)
     try:
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 
 from dragoman.cli import sandbox
@@ -15,6 +17,7 @@ Put it where the editor starts its agent:
 
   dragoman translate -- my-agent --acp
   dragoman translate --agent-dialect draft -- my-agent
+  dragoman translate --agent opencode
 
 Both dialects are found out by themselves unless they are named; which ones they are is said once on stderr. A client
 that cannot be asked for leave (2025.1) is taken to allow what it serves itself; --permission decides for it.
@@ -25,11 +28,25 @@ The editor's own terminals are the editor's: here only the agent is confined, to
 {sandbox.EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
+def named(parser: Parser, options: argparse.Namespace) -> list[str]:
+    """The command of the agent that is meant, whose settings count where no flag says otherwise."""
+    from dragoman.cli.chosen import which
+    from dragoman.transport.sandbox import AUTO
+
+    agent = which(parser, options.agent, [])
+    os.environ.update(agent.env)  # which the agent inherits
+    if options.agent_dialect == "auto":
+        options.agent_dialect = agent.dialect
+    if agent.sandbox:
+        options.sandbox = options.sandbox or AUTO
+    return agent.words
+
+
 def main(arguments: list[str]) -> int:
     """Read the arguments, then interpret until one side leaves."""
     parser = Parser(
         "translate",
-        "[--client-dialect D] [--agent-dialect D] [--permission P] [--probe HOW] [--sandbox] -- CMD ARG...",
+        "[--client-dialect D] [--agent-dialect D] [--permission P] [--probe HOW] [--sandbox] [--agent NAME | -- CMD ARG...]",
         "Stand between an editor and an agent that speak different dialects of the protocol.",
         EPILOG,
     )
@@ -45,8 +62,11 @@ def main(arguments: list[str]) -> int:
         choices=("ladder", "polyglot"),
         help="how to find out the agent's dialect: one after the other, or all in one message",
     )
+    parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; or its command, after --")
     sandbox.add(parser)
-    options, command = parser.read_with_agent(arguments)
+    options, command = parser.read(arguments)
+    if not command:
+        command = named(parser, options)
     confined = sandbox.chosen(parser, options)
 
     if reason := sandbox.missing(confined):
