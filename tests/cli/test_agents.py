@@ -130,6 +130,14 @@ def test_choosing_a_found_agent_as_the_default_keeps_it(path: Path) -> None:
     assert json.loads(dragoman("config", "show", "--json").stdout)["agent"] == "qwen"
 
 
+def test_an_editor_can_be_given_an_agent_by_its_name(path: Path, tmp_path: Path) -> None:
+    dragoman("agents", "add", "mine", "--dialect", "draft", "--", *EVERYTHING, "--dialect", "draft")
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    ran = dragoman("translate", "--agent", "mine", cwd=tmp_path, text=json.dumps(hello) + "\n")
+    assert json.loads(ran.stdout.splitlines()[0])["result"]["agentInfo"]["name"] == "everything"
+    assert dragoman("translate", "--agent", "mine", "--", "x", cwd=tmp_path).returncode == 2
+
+
 # --- config ---------------------------------------------------------------------------------------------------
 
 

@@ -142,9 +142,12 @@ def test_a_server_that_the_agent_cannot_reach_is_no_surprise_later(tmp_path: Pat
     assert "the agent does not connect to http servers, such as web" in ran.stderr
 
 
-def test_every_exit_code_is_in_the_help() -> None:
+def test_every_exit_code_is_in_the_help_and_on_the_page() -> None:
     shown = dragoman("run", "--help").stdout
-    assert all(f"{code:3}  {meaning}" in shown for code, meaning in TABLE)
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text().replace("`", "")
+    for code, meaning in TABLE:
+        assert f"{code:3}  {meaning}" in shown
+        assert f"| {code} | {meaning} |" in page
 
 
 def telling(folder: Path, what: str = "prompt", **takes: bool) -> list[str]:

@@ -28,12 +28,12 @@ The editor's own terminals are the editor's: here only the agent is confined, to
 {sandbox.EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
-def named(parser: Parser, options: argparse.Namespace) -> list[str]:
+def named(parser: Parser, options: argparse.Namespace, command: list[str]) -> list[str]:
     """The command of the agent that is meant, whose settings count where no flag says otherwise."""
     from dragoman.cli.chosen import which
     from dragoman.transport.sandbox import AUTO
 
-    agent = which(parser, options.agent, [])
+    agent = which(parser, options.agent, command)
     os.environ.update(agent.env)  # which the agent inherits
     if options.agent_dialect == "auto":
         options.agent_dialect = agent.dialect
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     """Read the arguments, then interpret until one side leaves."""
     parser = Parser(
         "translate",
-        "[--client-dialect D] [--agent-dialect D] [--permission P] [--probe HOW] [--sandbox] [--agent NAME | -- CMD ARG...]",
+        "[--agent NAME] [OPTIONS] [-- CMD ARG...]",
         "Stand between an editor and an agent that speak different dialects of the protocol.",
         EPILOG,
     )
@@ -65,8 +65,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; or its command, after --")
     sandbox.add(parser)
     options, command = parser.read(arguments)
-    if not command:
-        command = named(parser, options)
+    if not command or options.agent:
+        command = named(parser, options, command)
     confined = sandbox.chosen(parser, options)
 
     if reason := sandbox.missing(confined):
