@@ -138,8 +138,14 @@ class LoggedAgent(RemoteAgent):
     # --- conversations with a log -----------------------------------------------------------------------------
 
     @property
+    def _told(self) -> dict[str, Any]:
+        """What the agent says it is; one that says nothing is called by its command."""
+        return to_json(self.info) if self.info else {"name": os.path.basename(self.connection.transport.peer)}
+
+    @property
     def _name(self) -> str | None:
-        return self.info.title or self.info.name if self.info else None
+        """What it is listed as."""
+        return self._told.get("title") or self._told.get("name")
 
     async def _reopen(
         self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
@@ -175,8 +181,7 @@ class LoggedAgent(RemoteAgent):
             how, log = self._reopening.get(session_id, ("session/load", None))
         elif isinstance(result, ForkSessionResult):
             how = "session/fork"
-        agent = to_json(self.info) if self.info else {"name": os.path.basename(connection.transport.peer)}
-        session.log_to(self._logging, how, agent, log, self._origin if how == "session/fork" else None)
+        session.log_to(self._logging, how, self._told, log, self._origin if how == "session/fork" else None)
         self._logged.append(session)
         self._admit(session, result)
         return session

@@ -1,8 +1,8 @@
 """Writing logs: a batch of appends as one transaction, numbered under the lock of the file.
 
 Takes encoded drafts of any number of sessions, gives the number of each first one. Statements take many rows at once,
-which costs about half as much as one after the other. What is known of sessions is remembered while no other process has written.
-Above is the writer, which decides what makes a batch; it runs in the writer's thread.
+which costs about half as much as one after the other. What is known of sessions is remembered while no other process
+has written. Above is the writer, which decides what makes a batch; it runs in the writer's thread.
 """
 
 from __future__ import annotations
