@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.errors import StoreFault
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import check_store
@@ -96,6 +97,19 @@ def test_a_cancelled_append_is_kept_or_not_but_nothing_else_suffers(tmp_path: Pa
         entries = await store.append("one", [draft(2)])
         assert entries[0].seq == 2
         assert [entry.body["n"] for entry in await store.read("one")] == [1, 2]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_breaks_fails_one_append_and_is_made_anew(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "s.db"))
+        await store.append("one", [draft(1)])
+        with pytest.raises(StoreFault):
+            await store._write(lambda connection: connection.close())
+        assert (await store.append("one", [draft(2)]))[0].seq == 2
+        assert len(await store.read("one")) == 2
         await store.close()
 
     asyncio.run(main())

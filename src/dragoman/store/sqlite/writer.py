@@ -151,17 +151,21 @@ class Writer:
     def _recover(self) -> None:
         """After something failed: a connection that is still in the middle of it is of no use."""
         self._log.forget()
-        if not self._connection.in_transaction:
-            return
         try:
-            self._connection.rollback()
+            if self._connection.in_transaction:
+                self._connection.rollback()
         except sqlite3.Error:
+            self._renew()
+
+    def _renew(self) -> None:
+        try:
             self._connection.close()
-            try:
-                self._connection = self._connect()
-            except ProtocolError:
-                return  # the next batch fails in the same way, and tells
-            self._log = Log(self._connection)
+            self._connection = self._connect()
+        except (sqlite3.Error, ProtocolError):
+            return  # the next batch fails in the same way, tells, and tries this again
+        ended = self._log.ended
+        self._log = Log(self._connection)
+        self._log.ended = ended
 
     @staticmethod
     def _tell(done: list[Task]) -> None:
