@@ -115,6 +115,35 @@ class AgentStage(Stage):
         """Say a request of the vocabulary in the agent's dialect; gives the answer."""
         return await self.asked(*self.spelled(method, params), seconds)
 
+    def refused(self, heard: Heard | None, what: str, *codes: int) -> dict[str, Any]:
+        """Require that this answer is an error, of one of these codes if any are given; gives the error."""
+        self.require(heard is not None, f"{what} was not answered")
+        assert heard is not None
+        error = heard.message.get("error")
+        self.require(isinstance(error, dict), f"{what} was answered with a result", heard)
+        found = error.get("code")
+        wanted = " or ".join(map(str, codes))
+        self.require(not codes or found in codes, f"{what} was refused with {found}, not {wanted}", heard)
+        return dict(error)
+
+    def granted(self, heard: Heard | None, what: str) -> Json:
+        """Require that this answer is a result; gives it."""
+        self.require(heard is not None, f"{what} was not answered")
+        assert heard is not None
+        error = heard.message.get("error")
+        told = error.get("message") if isinstance(error, dict) else error
+        self.require("result" in heard.message, f"{what} was refused: {told}", heard)
+        return heard.message["result"]
+
+    async def alive(self, what: str) -> None:
+        """Require that the agent still answers, after something."""
+        heard = await self.asked("no/such_method", {})
+        self.require(heard is not None, f"after {what} the agent answers no more")
+
+    def code(self, kind: str) -> int:
+        """The number of a kind of error in the agent's dialect."""
+        return self.spelling.codes[kind]
+
     def name_of_agent(self) -> str:
         """What the agent calls itself, "" when it does not say."""
         info = self._lifted("initialize", self.result)

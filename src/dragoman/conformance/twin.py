@@ -35,6 +35,12 @@ class Tape:
         self.asked: dict[Any, dict[str, Json]] = {}
         """Requests the sound one made, by id."""
         self.notes: dict[str, Json] = {}
+        self.open: dict[Any, dict[str, Json]] = {}
+        """Requests the peer made that were not answered yet, by id."""
+
+    def busy(self, method: str = "session/prompt") -> bool:
+        """Whether a request of this method is under way."""
+        return any(request.get("method") == method for request in self.open.values())
 
     def say(self, message: Json) -> None:
         """Send something the sound one did not say."""
@@ -69,11 +75,15 @@ def unchanged(_: Tape, message: Json) -> Iterable[Json]:
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault: what becomes of what is said and of what is heard. `stays` ignores the end of the input."""
+    """One fault: what becomes of what is said and of what is heard.
+
+    `stays` says whether the end of the input is ignored; `greets` is said before anything was heard.
+    """
 
     says: Change = unchanged
     hears: Change = unchanged
-    stays: bool = False
+    stays: Callable[[Tape], bool] | None = None
+    greets: bytes = b""
 
 
 _FAULTS: dict[str, Fault] = {}
@@ -105,6 +115,8 @@ class Faulty:
         self._tape = Tape(self)
         self._injected: list[Frame] = []
         self._dead = False
+        if fault.greets:
+            inner.send(fault.greets)
 
     async def receive(self) -> list[Frame]:
         """What the peer said, as the fault lets it be heard."""
@@ -115,7 +127,7 @@ class Faulty:
             try:
                 frames = await self._inner.receive()
             except TransportClosed:
-                if self._fault.stays and not self._dead:
+                if self._fault.stays is not None and self._fault.stays(self._tape) and not self._dead:
                     await asyncio.Event().wait()
                 raise
             for frame in frames:
@@ -126,7 +138,7 @@ class Faulty:
             return [frame]
         message = _parsed(frame)
         if isinstance(message, dict) and "method" in message and "id" in message:
-            self._tape.heard[_key(message["id"])] = message
+            self._tape.heard[_key(message["id"])] = self._tape.open[_key(message["id"])] = message
         out = self._fault.hears(self._tape, message)
         return [frame if made is message else _bytes(made) for made in out]
 
@@ -137,6 +149,8 @@ class Faulty:
         message = _parsed(data)
         if isinstance(message, dict) and "method" in message and "id" in message:
             self._tape.asked[_key(message["id"])] = message
+        elif isinstance(message, dict) and "method" not in message:
+            self._tape.open.pop(_key(message.get("id")), None)
         for made in self._fault.says(self._tape, message):
             self._inner.send(data if made is message else _bytes(made))
 
@@ -156,6 +170,11 @@ class Faulty:
         """Close everything at once."""
         self._dead = True
         self._closing = asyncio.ensure_future(self._inner.close("the fault ended it"))
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the fault ended it."""
+        return self._dead
 
     def listen(self, take: Take) -> None:
         """Nothing is offered: all has to pass here."""
