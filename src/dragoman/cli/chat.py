@@ -48,7 +48,9 @@ leaves. The agent's questions are answered by one key; the answer can be for onc
 Editing, history and completion come with: pip install 'dragoman[tui]'. Without it, chat reads plain lines.
 
 exit codes:
-  0  you left      2  wrong usage, or no terminal      7  the agent did not start, or died      1  another error
+    0  you left                            7  the agent did not start, or died
+    1  an error                            8  the sandbox cannot be had here
+    2  wrong usage, or no terminal       130  ended by Ctrl-C while the agent worked
 
 examples:
   dragoman chat

@@ -39,8 +39,9 @@ COMMANDS: dict[str, Entry] = {
 EXAMPLES = """\
 examples:
   dragoman demo
+  dragoman chat --agent opencode
   dragoman run --prompt 'What does this project do?' -- dragoman agent everything
-  git diff | dragoman run -- my-agent --acp
+  git diff | dragoman run 'Review this' -- my-agent --acp
   dragoman translate --agent-dialect draft -- my-agent"""
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
