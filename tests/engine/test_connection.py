@@ -581,3 +581,25 @@ def test_an_agent_cannot_introduce_itself_as_a_client() -> None:
             assert heard["error"]["code"] == -32601
 
     run(main())
+
+
+@pytest.mark.parametrize("leaving", [call(1, "_leave"), note("_leave", {})], ids=["request", "notification"])
+def test_a_handler_may_close_its_own_connection(leaving: dict[str, Any]) -> None:
+    async def main() -> None:
+        left = asyncio.Event()
+
+        async def leave(_: Any) -> Any:
+            await asyncio.sleep(0)
+            await talk.connection.close("enough")
+            left.set()
+
+        async def wait(_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        async with talking({"_leave": leave, "_wait": wait}) as talk:
+            talk.peer.send(call(7, "_wait"))
+            talk.peer.send(leaving)
+            await left.wait()
+            assert "enough" in str(talk.connection.failure)
+
+    run(main())

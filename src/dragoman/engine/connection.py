@@ -97,6 +97,7 @@ class Connection:
         self._ended: BaseException | None = None
         self.ended: asyncio.Event = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
+        self._dispatcher: asyncio.Task[None] | None = None
         if speaks is not None:
             self.speak(speaks)
 
@@ -119,7 +120,7 @@ class Connection:
         self._fail(
             TransportClosed(f"the connection to {self.transport.peer} was closed" + (f": {reason}" if reason else ""))
         )
-        if self._main is not None and self._main is not asyncio.current_task():
+        if asyncio.current_task() not in (self._main, self._dispatcher) and self._main is not None:
             self._main.cancel()
             await asyncio.gather(self._main, return_exceptions=True)
         self.inbound.cancel_all()
@@ -127,7 +128,7 @@ class Connection:
         await self.transport.close(reason)
 
     async def _run(self) -> None:
-        dispatcher = self._loop.create_task(self._attend_inbox())
+        self._dispatcher = dispatcher = self._loop.create_task(self._attend_inbox())
         try:
             await self._read()
         except ConnectionFailed as error:

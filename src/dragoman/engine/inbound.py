@@ -16,7 +16,7 @@ from msgspec import UNSET
 from dragoman.engine import eager
 from dragoman.engine.exchange import Done
 from dragoman.engine.fault import as_error
-from dragoman.engine.limits import MAX_INBOUND
+from dragoman.engine.limits import CLOSE_GRACE, MAX_INBOUND
 from dragoman.engine.message import Incoming
 from dragoman.wire.envelope import Id
 
@@ -72,9 +72,9 @@ class Inbound:
         return task is not None and task.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel every handler."""
+        """Cancel every handler but the one that asks for it, which would wait for itself."""
         self._starter.close()
-        for task in list(self._tasks):
+        for task in self._others():
             task.cancel()
 
     async def finish(self, patience: float) -> None:
@@ -83,5 +83,11 @@ class Inbound:
             await asyncio.wait(set(self._tasks), timeout=patience)
 
     async def gone(self) -> None:
-        """Return when every handler, cancelled before, has ended."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Return when every other handler, cancelled before, has ended; one that will not end is told."""
+        others = self._others()
+        left = (await asyncio.wait(others, timeout=CLOSE_GRACE))[1] if others else set()
+        for _ in left:
+            self._fault("closing", TimeoutError(f"a handler did not end within {CLOSE_GRACE:g} s of its cancel"))
+
+    def _others(self) -> set[asyncio.Task[Any]]:
+        return self._tasks - {asyncio.current_task()}

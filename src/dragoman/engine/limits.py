@@ -14,6 +14,9 @@ MAX_INBOUND = 4096
 # When the peer's input has ended, requests it had made may still finish for this long. Seconds.
 EOF_GRACE = 1.0
 
+# How long a close waits for handlers that were cancelled; one that will not end must not keep its process. Seconds.
+CLOSE_GRACE = 10.0
+
 # A producer that never waits gives way to the reader after this many bytes, so that a cancel gets through.
 TURN_BYTES = 64 * 1024
 
