@@ -16,13 +16,13 @@ from dragoman.wire.envelope import Envelope, Malformed, outline, read_error
 from dragoman.wire.frames import Oversize
 
 if TYPE_CHECKING:
-    from dragoman.engine.connection import Connection
+    from dragoman.engine.voice import Voice
 
 # So much of a line that is no message is shown.
 EXCERPT = 200
 
 
-def malformed(connection: Connection, frame: bytes, error: Malformed) -> None:
+def malformed(connection: Voice, frame: bytes, error: Malformed) -> None:
     """Noise on an agent's stdout is reported; a client that speaks broken JSON is told."""
     looks_like_json = frame.lstrip()[:1] in (b"{", b"[")
     excerpt = frame[:EXCERPT].decode("utf-8", "backslashreplace")
@@ -34,7 +34,7 @@ def malformed(connection: Connection, frame: bytes, error: Malformed) -> None:
         connection.answer(error.id, error=error)
 
 
-def oversize(connection: Connection, frame: Oversize) -> None:
+def oversize(connection: Voice, frame: Oversize) -> None:
     """A message that was skipped for its size: its sender is told, or whoever waits for it as an answer."""
     known = outline(frame)
     text = f"a message of {frame.size} bytes is over the limit"
@@ -49,7 +49,7 @@ def oversize(connection: Connection, frame: Oversize) -> None:
     connection.answer(found, error=ProtocolError(kind, f"{text}; send it in parts", {"size": frame.size}))
 
 
-def unexpected(connection: Connection, envelope: Envelope) -> None:
+def unexpected(connection: Voice, envelope: Envelope) -> None:
     """Errors without id (peers.md 1) and replies nobody waits for are told, never fatal."""
     peer = connection.transport.peer
     if envelope.error is not UNSET:
