@@ -19,6 +19,9 @@ from dragoman.wire.frames import MAX_FRAME, Frame, Splitter
 
 _NEWLINE = memoryview(b"\n")
 
+# The first write of a long pass comes early, so that the peer has something to do meanwhile; later ones are larger.
+FIRST_BLOCK = COALESCE // 4
+
 
 class StreamTransport:
     """A peer behind a readable and a writable descriptor; create it inside a running loop."""
@@ -55,6 +58,7 @@ class StreamTransport:
         self._waits = False  # whether the loop tells us when the peer takes more
         self._pass = 0  # how many frames this loop pass has
         self._burst = False  # whether the last pass had several
+        self._block = FIRST_BLOCK  # so many bytes make a write before the pass ends
         self._gate = Gate(stall, self._stalled)
         # A tty keeps its blocking mode: the shell that lent it to us shares that flag.
         self._write_polls = _pollable(write_fd) and not os.isatty(write_fd)
@@ -156,7 +160,7 @@ class StreamTransport:
             self._loop.call_soon(self._end_pass)
         # After a burst another is likely, and the first frame waits for its neighbours: a write is dear. A backlog is
         # tried again at each full block: the peer may have read on while we are far from the end of our pass.
-        if self._fresh_size >= COALESCE or (self._pass == 1 and not self._burst and not self._backlog):
+        if self._fresh_size >= self._block or (self._pass == 1 and not self._burst and not self._backlog):
             self._flush()
 
     def pour(self, data: bytes) -> None:
@@ -185,6 +189,7 @@ class StreamTransport:
     def _end_pass(self) -> None:
         self._burst = self._pass > 1
         self._pass = 0
+        self._block = FIRST_BLOCK
         if self._fresh and not self._backlog:
             self._flush()
 
@@ -192,6 +197,7 @@ class StreamTransport:
         """Join the fresh frames and write as much as the peer takes."""
         fresh = self._fresh
         self._fresh, self._fresh_size = [], 0
+        self._block = min(self._block * 2, COALESCE)
         if len(fresh) == 1 and len(fresh[0]) > COALESCE:  # a whole file or image: no copy for one newline
             self._backlog.extend((memoryview(fresh[0]), _NEWLINE))
         else:
