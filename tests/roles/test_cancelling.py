@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Turn
-from dragoman.roles import prompting
+from dragoman.engine.message import Incoming
+from dragoman.roles import login, prompting
+from dragoman.roles.hooks import PassOn
 from tests.roles.raw import Raw, opened, prompted, run, served, updates
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 Work = Callable[[Turn, asyncio.Event], Awaitable[Any]]
 
@@ -137,6 +143,105 @@ def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest.Monke
             let_go.set()
             await asyncio.sleep(0)  # its code sees it
             assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+
+    run(main())
+
+
+def passing(agent: Agent) -> None:
+    """Put a middleware before everything that lets everything go on."""
+
+    @agent.middleware
+    async def watch(message: Incoming, pass_on: PassOn) -> Any:
+        return await pass_on()
+
+
+def test_code_that_does_not_end_is_answered_without_it_past_the_middleware_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompting, "CANCEL_PATIENCE", 0.05)
+
+    async def main() -> None:
+        let_go = asyncio.Event()
+
+        async def is_deaf(turn: Turn, begun: asyncio.Event) -> None:
+            begun.set()
+            while not let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await let_go.wait()
+
+        agent, begun = agent_with(is_deaf)
+        passing(agent)
+        async with served(agent) as client:
+            session = await opened(client)
+            asked = ask(client, session)
+            await begun.wait()
+            client.tell("session/cancel", {"sessionId": session})
+            answer = await client.until(lambda message: message.get("id") == asked)
+            assert answer["result"] == {"stopReason": "cancelled"}
+            assert agent.sessions[session].turn is not None  # it does go on
+            let_go.set()
+            while agent.sessions[session].turn is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+            assert len([message for message in client.heard if message.get("id") == asked]) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_deaf", [False, True])
+@pytest.mark.parametrize("where", ["login", "middleware"])
+def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
+    where: str, is_deaf: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompting, "CANCEL_PATIENCE", 0.05)
+    clock = [START]
+    monkeypatch.setattr(login, "clock", lambda: clock[0])
+
+    async def main() -> None:
+        begun, let_go, ran = asyncio.Event(), asyncio.Event(), False
+        agent = Agent("slow", auth_required=where == "login")
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            nonlocal ran
+            ran = True
+
+        async def wait() -> None:
+            begun.set()
+            while not let_go.is_set():
+                try:
+                    await let_go.wait()
+                except asyncio.CancelledError:
+                    if not is_deaf:
+                        raise
+
+        if where == "login":
+
+            @agent.logged_in
+            async def logged_in() -> timedelta:
+                if clock[0] > START:
+                    await wait()
+                return timedelta(seconds=1)
+
+        else:
+
+            @agent.middleware
+            async def slowly(message: Incoming, pass_on: PassOn) -> Any:
+                if message.method == "session/prompt" and not let_go.is_set():
+                    await wait()
+                return await pass_on()
+
+        async with served(agent) as client:
+            session = await opened(client)
+            clock[0] += timedelta(minutes=1)  # the login is over
+            asked = ask(client, session)
+            await begun.wait()
+            client.tell("session/cancel", {"sessionId": session})
+            answer_ = await client.until(lambda message: message.get("id") == asked)
+            assert answer_["result"] == {"stopReason": "cancelled"}
+            let_go.set()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not ran
+            assert len([message for message in client.heard if message.get("id") == asked]) == 1
 
     run(main())
 

@@ -67,6 +67,40 @@ def test_a_client_puts_them_together_also_after_loading() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+def test_what_is_said_beside_messages_with_ids_is_no_part_of_them(streaming: bool) -> None:
+    agent = Agent("reporter", streaming=streaming)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say("be")
+        await turn.say("fore")
+        async with turn.message() as named:
+            await named.say("named")
+        await turn.say("af")
+        await turn.say("ter")
+        async with turn.tool("Look"):
+            pass
+        await turn.say("the tool")
+        await turn.think("hm")
+        await turn.say("and more")
+
+    told = [
+        ("agent", "before"), ("agent", "named"), ("agent", "after"), ("agent", "the tool"), ("thought", "hm"),
+        ("agent", "and more"),
+    ]  # fmt: skip
+
+    async def main() -> None:
+        async with joined(agent) as remote:
+            session = await remote.open(CWD)
+            await session.ask("go")
+            assert [(message.role, message.text) for message in session.transcript.messages[1:]] == told
+            loaded = await remote.load(session.id, CWD)
+            assert [(message.role, message.text) for message in loaded.transcript.messages[1:]] == told
+
+    run(main())
+
+
 @pytest.mark.parametrize(("client", "speaks"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])
 def test_dialects_without_ids_hear_the_pieces_in_order(client: str, speaks: str) -> None:
     async def main() -> None:

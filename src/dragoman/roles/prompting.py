@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.dialect.beside import side
 from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.engine.message import Incoming
 from dragoman.errors import Kind, ProtocolError
@@ -19,7 +20,7 @@ from dragoman.roles.sessions import Session, now
 from dragoman.roles.turn import Turn
 from dragoman.schema.base import Unknown
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
-from dragoman.schema.prompt import PromptParams, PromptResult
+from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
 from dragoman.schema.update import UserMessageChunk
 
 if TYPE_CHECKING:
@@ -30,16 +31,68 @@ if TYPE_CHECKING:
 CANCEL_PATIENCE = 10.0
 
 
+class _Waiting:
+    """A prompt whose turn has not begun: it waits for a login, or in the author's middleware."""
+
+    def __init__(self, session_id: str, task: asyncio.Task[Any], done: Done) -> None:
+        self.session_id = session_id
+        self.task = task
+        self.cancelled = False
+        self._done = done
+
+    def cancel(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self.task.cancel()
+            alarm = asyncio.get_running_loop().call_later(CANCEL_PATIENCE, self.answer)
+            self.task.add_done_callback(lambda _: alarm.cancel())
+
+    def answer(self) -> None:
+        """Tell the client, who cancelled, that it is over."""
+        self._done(PromptResult(stop_reason=StopReason.CANCELLED), None)
+
+
 class Prompting:
     """The turns of one client."""
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
         self._agent = reception.agent
+        self._waiting: dict[Incoming, _Waiting] = {}
 
-    def prompt(self, incoming: Incoming, done: Done) -> Awaitable[None]:
+    def cancellable(self, handler: Handler) -> Handler:
+        """Let a cancel reach a prompt also before its turn has begun; nothing where nothing stands before it."""
+        if not self._agent.chain and not self._agent.auth_required:
+            return handler
+
+        def waiting(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+            work = handler(incoming, done)
+            return None if work is None else self._await_turn(incoming, work, done)
+
+        return waiting
+
+    async def _await_turn(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        waiting = self._waiting[incoming] = _Waiting(_session_named(incoming), task, done)
+        try:
+            await work
+        except (asyncio.CancelledError, Exception):
+            if not waiting.cancelled:
+                raise
+            while task.cancelling():
+                task.uncancel()
+            waiting.answer()
+        finally:
+            self._waiting.pop(incoming, None)
+
+    def prompt(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
         """session/prompt: a handler, for a turn may be answered before its code has ended."""
-        return self._run(incoming.params, done)
+        waiting = self._waiting.pop(incoming, None)
+        if waiting is None or not waiting.cancelled:
+            return self._run(incoming.params, done)
+        done(PromptResult(stop_reason=StopReason.CANCELLED), None)
+        return None
 
     async def _run(self, params: PromptParams, done: Done) -> None:
         """The author's function, from its start to its end."""
@@ -117,6 +170,8 @@ class Prompting:
         session = self._agent.sessions.get(params.session_id)
         if session is not None and session.id in self._reception.lifecycle.sessions:
             self._cancel(session, side(params).get("reason"))
+            for waiting in [one for one in self._waiting.values() if one.session_id == session.id]:
+                waiting.cancel()
 
     async def stop(self, session: Session) -> None:
         """Cancel a running turn, whichever client began it, and wait for its end as long as anybody should."""
@@ -174,6 +229,13 @@ class Prompting:
             raise
         session.set_to()
         return SetConfigOptionResult(config_options=session.shown_options)
+
+
+def _session_named(incoming: Incoming) -> str:
+    try:
+        return str(incoming.params.session_id)
+    except ProtocolError:  # which the handler tells, or the author's middleware mends
+        return ""
 
 
 def is_busy(session: Session) -> ProtocolError:

@@ -62,6 +62,7 @@ class Reception:
             handlers[name] = self._announcing(handlers[name])
         handlers["authenticate"] = self._reading_anything(handlers["authenticate"])
         self.handlers = {name: self._named(name, self._chained(handler)) for name, handler in handlers.items()}
+        self.handlers["session/prompt"] = self.prompting.cancellable(self.handlers["session/prompt"])
         self.fallback = self._chained(self.decline)
 
     def _served(self) -> dict[str, Callable[[Any], Any]]:
@@ -221,7 +222,7 @@ class Reception:
             async def pass_on(place: int) -> Any:
                 if place < len(chain):
                     return await chain[place](incoming, lambda: pass_on(place + 1))
-                return await _handled(handler, incoming)
+                return await _handled(handler, incoming, done)
 
             result = await pass_on(0)
             if incoming.is_request:
@@ -234,10 +235,17 @@ def _is_blank(said: Any) -> bool:
     return not said or not isinstance(said, dict)
 
 
-async def _handled(handler: Handler, incoming: Incoming) -> Any:
-    """What a handler answers; its error is raised."""
+async def _handled(handler: Handler, incoming: Incoming, done: Done) -> Any:
+    """What a handler answers; its error is raised. An answer to work that does not end goes out past the chain."""
     answers: list[tuple[Any, ProtocolError | None]] = []
-    work = handler(incoming, lambda result, error: answers.append((result, error)))
+    ours = asyncio.current_task()
+
+    def answer(result: Any, error: ProtocolError | None) -> None:
+        answers.append((result, error))
+        if asyncio.current_task() is not ours:
+            done(result, error)
+
+    work = handler(incoming, answer)
     if work is not None:
         await work
     if not answers:

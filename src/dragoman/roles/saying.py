@@ -23,7 +23,7 @@ class Saying:
     def __init__(self, turn: Turn, id: str, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> None:
         self.turn = turn
         self.id = id
-        self._kind = kind
+        self.kind = kind
         self._unsaid: list[str] = []
 
     async def say(self, text: str | ContentBlock) -> None:
@@ -44,7 +44,7 @@ class Saying:
             self.turn.session.push(self._chunk(TextContent(text=text)))
 
     def _chunk(self, block: Any) -> Any:
-        return self._kind(content=block, message_id=self.id)
+        return self.kind(content=block, message_id=self.id)
 
     async def __aenter__(self) -> Saying:
         return self

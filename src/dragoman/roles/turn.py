@@ -39,6 +39,7 @@ from dragoman.schema.update import (
     Notice,
     NoticeSeverity,
     SessionUpdate,
+    ToolCallStart,
     UsageUpdate,
 )
 
@@ -58,6 +59,10 @@ OPTIONS: tuple[PermissionOption, ...] = (
     PermissionOption(option_id="allow_always", name="Always allow", kind=PermissionOptionKind.ALLOW_ALWAYS),
     PermissionOption(option_id="reject_once", name="Reject", kind=PermissionOptionKind.REJECT_ONCE),
 )
+
+
+# What is said after one of these is another message.
+_DIVIDING = (AgentMessageChunk, AgentThoughtChunk, ToolCallStart)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -88,6 +93,7 @@ class Turn:
         self.spent: Usage | None = None  # tokens, told with the end of the turn
         self.stop_reason: str = StopReason.END_TURN
         self._sayings: list[Saying] = []
+        self._aside: Saying | None = None  # what is being said beside the messages that have an id
         self._tools = 0
         self._questions = 0
         self._compactions = 0
@@ -109,24 +115,38 @@ class Turn:
 
     async def say(self, text: str | ContentBlock) -> None:
         """Say something to the user: text (Markdown) or any content block."""
-        if type(text) is not str:
+        if self._sayings:
+            await self._beside(AgentMessageChunk).say(text)
+        elif type(text) is not str:
             await self.update(AgentMessageChunk(content=text))  # type: ignore[arg-type]
         elif self.session.say(AgentMessageChunk, text):
             await self.session.flow_control()
 
     async def think(self, text: str) -> None:
         """Think aloud."""
-        if self.session.say(AgentThoughtChunk, text):
+        if self._sayings:
+            await self._beside(AgentThoughtChunk).say(text)
+        elif self.session.say(AgentThoughtChunk, text):
             await self.session.flow_control()
 
     def message(self, *, is_thought: bool = False) -> Saying:
         """A message with an id, whose pieces belong together: `first = turn.message(); await first.say("...")`."""
+        return self._begin_message(AgentThoughtChunk if is_thought else AgentMessageChunk)
+
+    def _begin_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> Saying:
         from dragoman.roles.saying import Saying
 
-        kind = AgentThoughtChunk if is_thought else AgentMessageChunk
         saying = Saying(self, f"message_{self.session.turns}_{len(self._sayings) + 1}", kind)
         self._sayings.append(saying)
         return saying
+
+    def _beside(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> Saying:
+        """Where messages have ids, a piece without one would be taken for more of the last (reference 1.8)."""
+        if self._aside is not None and self._aside.kind is not kind:
+            self._divide()
+        if self._aside is None:
+            self._aside = self._begin_message(kind)
+        return self._aside
 
     async def merged(self) -> str:
         """The prompt as one text for a model: context joined, links read through the client, the rest described."""
@@ -187,6 +207,7 @@ class Turn:
             self._questions += 1
             call = ToolCallUpdate(tool_call_id=f"ask_{self.session.turns}_{self._questions}", title=question, kind=kind)
         offered = list(options or OPTIONS)
+        self._divide()
         result = await self.session.request(
             "session/request_permission",
             RequestPermissionParams(session_id=self.session.id, tool_call=call, options=offered),
@@ -209,6 +230,7 @@ class Turn:
         """Ask the user to fill in a form (`form={"branch": str}`) or to follow a link; true when accepted."""
         from dragoman.roles.elicit import elicit
 
+        self._divide()
         self._questions += 1
         id = f"elicitation_{self.session.turns}_{self._questions}"
         about = {"session_id": self.session.id, "tool_call_id": UNSET if tool is None else tool.id}
@@ -268,9 +290,18 @@ class Turn:
 
     async def update(self, update: SessionUpdate) -> None:
         """Send any session update."""
+        if self._aside is not None and type(update) in _DIVIDING:
+            self._divide(getattr(update, "message_id", None))
         self.session.push(update)
         if self.session.should_wait:
             await self.session.flow_control()
+
+    def _divide(self, by: Any = None) -> None:
+        """What is said beside the messages with an id is whole, unless this is more of it."""
+        aside = self._aside
+        if aside is not None and by != aside.id:
+            self._aside = None
+            aside.finish()
 
     def finish(self) -> None:
         """Nothing is left open: messages are told whole, and what a cancelled turn was at is cancelled too."""
