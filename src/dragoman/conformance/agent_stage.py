@@ -168,7 +168,10 @@ class AgentStage(Stage):
 
     async def ended(self, turn: Spoken, seconds: float | None = None) -> Spoken:
         """Wait for the end of a turn."""
-        turn.answer = await self.answered(turn.id, self.pace.turn if seconds is None else seconds)
+        came = (heard for heard in self.heard[turn.start :] if heard.is_reply and heard.message.get("id") == turn.id)
+        turn.answer = next(came, None)
+        if turn.answer is None:
+            turn.answer = await self.answered(turn.id, self.pace.turn if seconds is None else seconds)
         result = turn.answer.message.get("result") if turn.answer else None
         name = spoken.STOP[self.dialect]
         found = result.get(name or "stop_reason") if isinstance(result, dict) else None

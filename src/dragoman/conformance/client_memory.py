@@ -97,6 +97,7 @@ class MemoryClient:
             around.line = ours
             around.task = asyncio.ensure_future(self._program(theirs, around))
             stage = ClientStage(ours, self.dialect, self.pace, around, needs=requirement.needs)
+            stage.leaves = True
             try:
                 yield stage
             finally:

@@ -259,6 +259,8 @@ class CommandClient:
         self.command = list(command)
         self.dialect = dialect
         self.pace = pace
+        self.leaves: bool | None = None
+        """Whether it leaves after a turn; whoever knows says so before the run."""
 
     @asynccontextmanager
     async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
@@ -275,6 +277,7 @@ class CommandClient:
                     visitor = run.visitor
                     run.line = StreamTransport(visitor.stdin, visitor.stdout, peer="the client")
                     stage = ClientStage(run.line, self.dialect, self.pace, run, needs=requirement.needs)
+                    stage.leaves = self.leaves
                     yield stage
                 finally:
                     if stage is not None:

@@ -57,6 +57,8 @@ class ClientStage(Stage):
         self.held: set[str] = {"session/prompt"}
         self.session = SESSION
         self.cwd = grounds.cwd
+        self.leaves: bool | None = None
+        """Whether the client is known to leave after a turn; an editor stays, which is not the same as to wait."""
         self.offers: Json = {}
         """The client's capabilities, in the vocabulary's words."""
         self._made: list[str] = []
@@ -210,6 +212,16 @@ class ClientStage(Stage):
         self.require(not ending.crashed, f"the client broke down after {what}: {ending.said.strip()[-300:]}")
         seen = "check-begin" in ending.shown
         self.require(not seen or mark in ending.shown, f"the client shows nothing any more after {what}")
+        return ending
+
+    async def concluded(self, what: str) -> Ending:
+        """The client comes to an end after `what`: it neither breaks down nor waits on."""
+        ending = await self.over()
+        self.require(not ending.crashed, f"the client broke down after {what}: {ending.said.strip()[-300:]}")
+        if self.gone is None and self.grounds.is_watched:
+            if self.leaves is None:
+                self.unsure(f"the client stays, so it cannot be told whether it waits on after {what}")
+            self.require(not self.leaves, f"the client still waits after {what}")
         return ending
 
     async def begun(self) -> Heard:

@@ -91,6 +91,8 @@ async def converse(
                 finally:
                     stopping.cancel()
             say(f"the turn ended: {turn.stop_reason}\n")
+            if "prints a trace" in traits:
+                say(CRASH)
     except (ProtocolError, ConnectionFailed) as error:
         say(f"{error}\n")
         if "hides deaths" in traits:

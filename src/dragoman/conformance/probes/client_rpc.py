@@ -317,11 +317,7 @@ async def odd_codes_are_errors(stage: ClientStage) -> None:
     """As codex answers when its backend died: the client must come to an end, by itself or with a new try."""
     prompt = await stage.begun()
     stage.refuse(prompt, 1001, "backend exited")
-    ending = await stage.over()
-    again = stage.heard and stage.heard[-1] is not prompt and stage.heard[-1].is_request
-    is_over = stage.gone is not None or bool(again) or not stage.grounds.is_watched
-    stage.require(is_over, "the client still waits after its prompt was answered with an error")
-    stage.require(not ending.crashed, f"an error of an odd code broke the client down: {ending.said.strip()[-300:]}")
+    await stage.concluded("an error of an odd code")
 
 
 async def _question(stage: ClientStage) -> str:

@@ -1,0 +1,51 @@
+"""Probes of the end of a turn at a client."""
+
+from __future__ import annotations
+
+from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.probe import Probe, probe
+from dragoman.conformance.stage import Json
+
+# The number of the requirement: what the answer is, and its result in v1.
+ENDS: dict[str, tuple[str, Json]] = {
+    "01": ("the stop reason max_tokens", {"stopReason": "max_tokens"}),
+    "02": ("the stop reason max_turn_requests", {"stopReason": "max_turn_requests"}),
+    "03": ("the stop reason refusal", {"stopReason": "refusal"}),
+    "04": ("the stop reason cancelled", {"stopReason": "cancelled"}),
+    "05": ("a stop reason nobody knows", {"stopReason": "out_of_credits"}),
+    "06": ("a usage of null", {"stopReason": "end_turn", "usage": None}),
+    "07": ("members nobody knows", {"stopReason": "end_turn", "quota": {"left": 3}, "_meta": {"x": [1]}}),
+    "09": ("the stop reason error", {"stopReason": "error"}),
+}
+
+
+def ending(what: str, result: Json) -> Probe:
+    """A probe: the client comes to a proper end after this answer."""
+
+    async def ended(stage: ClientStage) -> None:
+        prompt = await stage.begun()
+        wire = {"stop_reason": result["stopReason"]} if stage.dialect == "crow" else result
+        stage.reply(prompt, wire)
+        await stage.concluded(what)
+
+    return ended
+
+
+for _number, (_what, _result) in ENDS.items():
+    probe(f"client.turn.{_number}")(ending(_what, _result))
+
+
+@probe("client.turn.08")
+async def an_error_ends_a_turn(stage: ClientStage) -> None:
+    """The agent's model failed, say."""
+    prompt = await stage.begun()
+    stage.refuse(prompt, -32603, "Internal error")
+    await stage.concluded("an error in place of a stop reason")
+
+
+@probe("client.turn.10")
+async def silence_is_an_answer(stage: ClientStage) -> None:
+    """No update at all."""
+    prompt = await stage.prompted()
+    stage.end(prompt)
+    await stage.concluded("a turn in which nothing was said")
