@@ -226,6 +226,14 @@ def test_a_whole_log_gives_a_mark_that_proves_it_later(told: Home) -> None:
     assert told.run("audit", "verify", "--expect", checked["mark"]).returncode == 1
 
 
+def test_a_log_that_is_named_has_to_be_there(home: Home) -> None:
+    assert home.run("audit", "show").returncode == 0  # nothing was asked for yet
+    for action in ("show", "verify", "export"):
+        ran = home.run("audit", action, "--file", "elsewhere.jsonl")
+        assert (ran.returncode, ran.stdout) == (1, "")
+        assert ran.stderr == "dragoman audit: elsewhere.jsonl: No such file or directory\n"
+
+
 def test_a_changed_entry_is_told_with_its_line(told: Home) -> None:
     path = Path(told.audit.path)
     path.write_text(path.read_text().replace("/w/d", "/w/x"))

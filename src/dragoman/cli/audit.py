@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
         EPILOG,
     )
     parser.add_argument("action", choices=("show", "verify", "export"), help="what to do")
-    parser.add_argument("--file", metavar="FILE", default=places().audit, help="another log than the user's own")
+    parser.add_argument("--file", metavar="FILE", help="another log than the user's own")
     parser.add_argument("--session", metavar="ID", help="show, export: only this session")
     parser.add_argument("--last", metavar="N", type=int, default=SHOWN, help=f"show: so many entries ({SHOWN})")
     parser.add_argument("--expect", metavar="N:HASH", action="append", default=[], help="verify: this entry is there")
@@ -61,12 +62,16 @@ def main(arguments: list[str]) -> int:
     if options.last < 1:
         parser.error("--last: at least 1")
     marks = [_mark(parser, text) for text in options.expect]
+    # Before anything was asked for there is no log, and that is in order; one that is named has to be there.
+    path = places().audit if options.file is None else options.file
     try:
-        return _act(Audit(options.file), marks, options)
+        if options.file is not None:
+            os.stat(path)
+        return _act(Audit(path), marks, options)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise ConfigFault([f"{options.file}: {error.strerror or error}"]) from None
+        raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
 
 
 def _act(audit: Audit, marks: list[Mark], options: Any) -> int:
