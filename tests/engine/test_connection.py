@@ -300,6 +300,25 @@ def test_an_answer_over_the_limit_fails_its_request_only() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("garbage", [b"[" * 5000 + b"]" * 5000, b"{ oops }"])
+def test_an_answer_that_cannot_be_read_fails_its_request_only(garbage: bytes) -> None:
+    async def main() -> None:
+        async with talking() as talk:
+            first = asyncio.create_task(talk.connection.request("_first", {}))
+            second = asyncio.create_task(talk.connection.request("_second", {}))
+            asked = [await talk.peer.expect(method="_first"), await talk.peer.expect(method="_second")]
+            talk.peer.send(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (asked[0]["id"], garbage))
+            with pytest.raises(ProtocolError, match="the answer to _first"):
+                await first
+            talk.peer.send(b'{"jsonrpc":"2.0","id":99,"result":%b}' % garbage)  # 99 may be a request of the peer's own
+            assert (await talk.peer.expect(error={"code": -32700}))["id"] is None
+            talk.peer.send(result(asked[1]["id"], {"n": 2}))
+            assert await second == {"n": 2}
+            assert await talk.answers() == []
+
+    run(main())
+
+
 # --- asking -----------------------------------------------------------------------------------------------------
 
 

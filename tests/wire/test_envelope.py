@@ -94,6 +94,7 @@ def test_what_is_no_json_is_a_parse_error_without_id(frame: bytes) -> None:
 def test_batches_and_other_values_are_invalid_requests_without_id(frame: bytes) -> None:
     error = refused(frame)
     assert (error.kind, error.id) == (Kind.INVALID_REQUEST, None)
+    assert not any(name in error.message for name in ("int", "str ", "NoneType", "bool "))  # the words of JSON
 
 
 def test_a_message_without_method_result_and_error_is_an_invalid_request_with_its_id() -> None:
@@ -109,11 +110,25 @@ def test_a_method_that_is_no_string_is_an_invalid_request_with_its_id(method: st
 
 
 def test_a_call_nested_past_the_limit_is_refused_with_its_id() -> None:
-    for levels in (MAX_DEPTH + 1, 500):
-        frame = b'{"id":5,"method":"m","params":' + b"[" * levels + b"]" * levels + b"}"
-        error = refused(frame)
-        assert (error.kind, error.id, error.is_call) == (Kind.PARSE_ERROR, 5, True)
-    assert refused(b'{"id":5,"method":"m","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}").kind == Kind.PARSE_ERROR
+    for levels in (MAX_DEPTH + 1, 500, 100_000):
+        bomb = b"[" * levels + b"]" * levels
+        for frame in (b'{"id":5,"method":"m","params":%b}' % bomb, b'{"params":%b,"method":"m","id":5}' % bomb):
+            error = refused(frame)
+            assert (error.kind, error.id, error.is_call) == (Kind.PARSE_ERROR, 5, True)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"jsonrpc":"2.0","id":5,"result":{"text": oops }}',
+        b'{"id":5,"error":{"message":"half',
+        b'{"result":{"text": oops },"id":5}',
+        b'{"id":5,"result":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
+def test_an_answer_that_cannot_be_read_still_tells_whose_it_is(frame: bytes) -> None:
+    error = refused(frame)
+    assert (error.kind, error.id, error.is_call) == (Kind.PARSE_ERROR, 5, False)
 
 
 def test_broken_bytes_in_params_do_not_hide_the_id() -> None:

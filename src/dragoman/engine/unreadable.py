@@ -31,7 +31,9 @@ def malformed(connection: Voice, frame: bytes, error: Malformed) -> None:
     if exchange is not None:
         exchange.done(None, ProtocolError(error.kind, f"the answer to {exchange.method}: {error.message}"))
     elif connection.we is Side.AGENT or looks_like_json:
-        connection.answer(error.id, error=error)
+        # The id of an answer counts our requests, not the peer's: said back, it could end one of those.
+        is_answer = error.kind == Kind.PARSE_ERROR and not error.is_call
+        connection.answer(None if is_answer else error.id, error=error)
 
 
 def oversize(connection: Voice, frame: Oversize) -> None:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.wire.depth import MAX_DEPTH, too_deep
-from dragoman.wire.frames import Oversize
+from dragoman.wire.frames import EXCERPT, Oversize
 from dragoman.wire.text import repair
 
 Id = int | str | float | None
@@ -37,6 +37,9 @@ class WireError(msgspec.Struct):
     message: str = ""
     data: Any = None
 
+
+# What a line that is JSON but no object is, in the words of JSON.
+_CALLED: dict[type, str] = {int: "a number", float: "a number", str: "a string", bool: "a boolean", type(None): "null"}
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _encode = msgspec.json.Encoder().encode
@@ -71,11 +74,11 @@ def _reread(frame: bytes) -> Envelope:
     try:
         value = repair(frame)
     except ProtocolError as error:
-        raise Malformed(error.kind, error.message) from None
+        raise Malformed(error.kind, error.message, _glimpse(frame)) from None
     if isinstance(value, list):
         raise Malformed(Kind.INVALID_REQUEST, "batches are not supported; send one message a line")
     if not isinstance(value, dict):
-        raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {type(value).__name__}")
+        raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {_CALLED[type(value)]}")
     found = value.get("id", UNSET)
     if isinstance(found, bool) or not isinstance(found, int | str | float | None | UnsetType):
         raise Malformed(Kind.INVALID_REQUEST, "an id is a number, a string or null")
@@ -115,6 +118,7 @@ _SCALAR = rb'"(?:jsonrpc|id|method)"\s*:\s*(?:-?\d+|null|"(?:[^"\\]|\\.)*")'
 _HEAD = re.compile(rb"\s*\{\s*((?:" + _SCALAR + rb"\s*,\s*)*)")
 _TAIL = re.compile(rb"((?:,\s*" + _SCALAR + rb"\s*)+)\}\s*\Z")
 _MEMBER = re.compile(rb'"(jsonrpc|id|method)"\s*:\s*(-?\d+|null|"(?:[^"\\]|\\.)*")')
+_ANSWER = re.compile(_HEAD.pattern + rb'"(?:result|error)"\s*:')
 
 
 def outline(frame: Oversize) -> Envelope:
@@ -128,6 +132,17 @@ def outline(frame: Oversize) -> Envelope:
                 continue
     method = members.get(b"method")
     return Envelope(id=members.get(b"id", UNSET), method=method if isinstance(method, str) else UNSET)
+
+
+def _glimpse(frame: bytes) -> Envelope | None:
+    """What can be known of a line that cannot be read, if somebody waits for it.
+
+    Whoever nested too deep hears it under the id of the call; whoever waits for an answer that was garbled, by a print
+    from another thread say, must not wait for ever. Of other broken lines the id is not believed: JSON-RPC wants null.
+    """
+    if too_deep(frame) or _ANSWER.match(frame):
+        return outline(Oversize(len(frame), frame[:EXCERPT], frame[-EXCERPT:]))
+    return None
 
 
 def say_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:
