@@ -98,9 +98,10 @@ async def test_it_announces_its_table_and_help_lists_it(tmp_path: Path) -> None:
 
 
 async def test_plain_text_is_echoed_as_markdown_in_several_chunks(tmp_path: Path) -> None:
-    said = await say(tmp_path, "a prompt of more than four words\nand a second line")
-    assert "> a prompt of more than four words\n> and a second line\n" in said.text
+    said = await say(tmp_path, "a prompt of more than four words\n\nand a second line")
+    assert "> a prompt of more than four words\n> \n> and a second line\n" in said.text
     assert said.text.startswith("**You said:**")
+    assert not [update for update in said.updates if getattr(update, "content", None) == TextContent(text="")]
     assert len(said.updates) > 5
 
 

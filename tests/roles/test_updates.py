@@ -72,6 +72,17 @@ def test_a_plan_is_told_whole_after_every_step() -> None:
     run(main())
 
 
+def test_steps_given_as_one_list_are_refused_before_a_client_hears_nonsense() -> None:
+    async def misled(turn: Turn) -> None:
+        with pytest.raises(TypeError, match=r"plan\(\*steps\)"):
+            await turn.plan(["look", "leap"])  # type: ignore[arg-type]
+
+    async def main() -> None:
+        assert updates(await heard(misled), "plan") == []
+
+    run(main())
+
+
 def test_a_plan_in_the_words_of_the_draft_and_of_2025_1() -> None:
     async def main() -> None:
         client = await heard_in_draft(work)

@@ -171,7 +171,7 @@ async def _echo(turn: Turn) -> None:
     text = turn.text.upper() if _setting(turn, "model") == "loud" else turn.text
     await turn.say("**You said:**\n\n")
     for line in text.splitlines() or [""]:
-        words = line.split(" ")
+        words = line.split(" ") if line else []
         pieces = [" ".join(words[start : start + _PIECE]) for start in range(0, len(words), _PIECE)]
         await turn.say("> ")
         for number, piece in enumerate(pieces):

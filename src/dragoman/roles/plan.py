@@ -66,6 +66,8 @@ class TurnPlan:
 
 
 def _entry(entry: str | PlanEntry) -> PlanEntry:
-    if not isinstance(entry, str):
+    if isinstance(entry, PlanEntry):
         return entry
+    if not isinstance(entry, str):
+        raise TypeError(f"a step is a text or a PlanEntry, not {entry!r}; give the steps of a list as plan(*steps)")
     return PlanEntry(content=entry, priority=PlanEntryPriority.MEDIUM, status=PlanEntryStatus.PENDING)
