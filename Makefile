@@ -53,8 +53,8 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 	DRAGOMAN_FUZZ_FRAMES=$(or $(FRAMES),2000000) DRAGOMAN_FUZZ_SEED=$(or $(SEED),random) \
 		$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
 
-kill-run: $(VENV)/.dev ## kill a process that writes sessions with -9, KILLS=200 times; nothing acknowledged may be lost
-	$(BIN)/python -m tests.store.kill_run --kills $(or $(KILLS),200)
+kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
+	$(BIN)/python -m tests.store.killing.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop

@@ -1,0 +1,280 @@
+"""What was recorded, held against what is in the logs: nothing acknowledged is lost, doubled or out of order.
+
+Takes the lines of a recorder and the folder with the files of the client and the agent; gives findings. Acknowledged is
+what a client was given or answered, an entry whose number it was told, and what the store told the writer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dragoman.store.contract import Entry, EntryKind
+from dragoman.store.sqlite import SqliteStore
+from tests.store.killing.places import AGENT_FILE, CLIENT_FILE, FILES, store_file
+
+# So many descriptors more than at its first agent a client may have at a later one: those of an agent that is ending.
+FDS = 6
+
+# So many faults are told; the rest is the same again.
+TOLD = 20
+
+
+class Findings(msgspec.Struct):
+    """What a comparison found."""
+
+    acknowledged: int = 0
+    found: int = 0
+    turns: int = 0
+    answered: int = 0
+    sessions: int = 0
+    loaded: int = 0
+    killed: dict[str, int] = {}
+    in_turn: dict[str, int] = {}
+    refused: dict[str, int] = {}
+    lost: int = 0
+    doubled: int = 0
+    disordered: int = 0
+    faults: list[str] = []
+
+
+class Records:
+    """The lines of a recorder, by what they tell."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, list[str]] = defaultdict(list)  # by log of the client
+        self.kept: list[tuple[str, str, int, str]] = []  # file, log, number, kind
+        self.wrote: list[tuple[str, str, int, str]] = []  # file, log, number, text
+        self.began: dict[str, str] = {}  # turn: log
+        self.answered: dict[str, str] = {}
+        self.killed: list[tuple[str, str]] = []  # role, name
+        self.loaded: dict[str, list[str]] = {}
+        self.refused: dict[str, int] = defaultdict(int)
+        self.fds: dict[str, list[int]] = defaultdict(list)
+        self.faults: list[str] = []
+
+    def note(self, words: list[str]) -> None:
+        """Take one line down."""
+        match words:
+            case ["given", log, text]:
+                self.given[log].append(text)
+            case ["kept", log, seq, kind]:
+                self.kept.append((CLIENT_FILE, log, int(seq), kind))
+            case ["wrote", file, log, seq, text]:
+                self.wrote.append((file, log, int(seq), text))
+            case ["began", turn, log]:
+                self.began[turn] = log
+            case ["answered", log, turn, _]:
+                self.answered[turn] = log
+            case ["killed", role, name]:
+                self.killed.append((role, name))
+            case ["loaded", session, *texts]:
+                self.loaded[session] = texts
+            case ["refused", who, why]:
+                self.refused[f"{who}: {why}"] += 1
+            case ["fds", name, count]:
+                self.fds[name].append(int(count))
+            case ["fault", *what]:
+                self.faults.append(" ".join(what))
+
+
+class Turn(NamedTuple):
+    """A turn as a log tells of it."""
+
+    prompts: list[int]  # where its prompt stands
+    texts: list[str]
+    ends: list[Any]
+
+
+class Told:
+    """One file: its logs, turn by turn."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, list[Entry]] = {}
+        self.turns: dict[str, dict[str, Turn]] = {}  # by log, then by the text of the prompt
+        self.agent_sessions: dict[str, str] = {}
+
+    def take(self, log: str, entries: list[Entry]) -> None:
+        """Fold one log."""
+        self.logs[log] = entries
+        turns: dict[str, Turn] = defaultdict(lambda: Turn([], [], []))
+        prompts: dict[str | None, str] = {}  # by turn: one that died late may end after another began
+        for entry in entries:
+            body = entry.body
+            match entry.kind:
+                case EntryKind.PROMPT:
+                    prompts[entry.turn] = body["prompt"][-1]["text"]
+                    turns[prompts[entry.turn]].prompts.append(entry.seq)
+                case EntryKind.UPDATE if isinstance(body, dict) and body["sessionUpdate"] == "agent_message_chunk":
+                    text = body["content"]["text"].strip()
+                    turns[text.partition(":")[0]].texts.append(text)
+                case EntryKind.TURN_ENDED if entry.turn in prompts:
+                    turns[prompts[entry.turn]].ends.append(body)
+        self.turns[log] = dict(turns)
+
+
+async def read(folder: str, file: str, findings: Findings) -> Told:
+    """All logs of a file."""
+    told = Told()
+    store = await SqliteStore.open(store_file(folder, file))
+    try:
+        for summary in await store.sessions():
+            report = await store.verify(summary.session_id)
+            if not report.is_whole:
+                findings.faults.append(f"{file} {summary.session_id} is damaged: {report.lost}")
+            told.take(summary.session_id, await store.read(summary.session_id, intact=True))
+            if summary.agent_session is not None:
+                told.agent_sessions[summary.session_id] = summary.agent_session
+    finally:
+        await store.close()
+    return told
+
+
+async def compare(folder: str, records: Records) -> Findings:
+    """Hold everything that was recorded against what is kept."""
+    findings = Findings(refused=dict(records.refused), faults=[*records.faults])
+    files = {file: await read(folder, file, findings) for file in FILES}
+    _numbers(files, records, findings)
+    _deliveries(files[CLIENT_FILE], records, findings)
+    _both_ends(files[CLIENT_FILE], files[AGENT_FILE], records, findings)
+    _loads(files[CLIENT_FILE], files[AGENT_FILE], records, findings)
+    _kills(files, records, findings)
+    for name, counts in records.fds.items():
+        if max(counts) > counts[0] + FDS:
+            findings.faults.append(f"{name} gathers descriptors: {counts}")
+    findings.sessions = len(files[CLIENT_FILE].agent_sessions)
+    findings.found = sum(len(entries) for told in files.values() for entries in told.logs.values())
+    del findings.faults[TOLD:]
+    return findings
+
+
+def _numbers(files: dict[str, Told], records: Records, findings: Findings) -> None:
+    """Every entry that was acknowledged by its number stands there, and the numbers have no gaps."""
+    for file, told in files.items():
+        for log, entries in told.logs.items():
+            if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
+                _fault(findings, "disordered", f"{file} {log} has gaps, or is out of order")
+    for file, log, seq, kind in records.kept:
+        _entry(files[file], log, seq, kind, lambda entry: entry.kind, findings)
+    for file, log, seq, text in records.wrote:
+        _entry(files[file], log, seq, text, lambda entry: entry.body, findings)
+    for file, told in files.items():
+        for log, entries in told.logs.items():
+            texts = [entry.body for entry in entries if isinstance(entry.body, str)]
+            if len(set(texts)) != len(texts):
+                _fault(findings, "doubled", f"{file} {log} has something twice")
+    acknowledged = {(file, log, seq) for file, log, seq, _ in records.kept + records.wrote}
+    findings.acknowledged = len(acknowledged) + sum(map(len, records.given.values())) + len(records.answered)
+
+
+def _entry(told: Told, log: str, seq: int, wanted: str, what: Any, findings: Findings) -> None:
+    entries = told.logs.get(log, [])
+    if seq > len(entries):
+        _fault(findings, "lost", f"{log} {seq} was acknowledged and is not there")
+    elif what(entries[seq - 1]) != wanted:
+        _fault(findings, "lost", f"{log} {seq} was acknowledged as {wanted}, and is {what(entries[seq - 1])}")
+
+
+def _deliveries(client: Told, records: Records, findings: Findings) -> None:
+    """What a client was given of a turn is the beginning of what its log has of it; all of it, when it was answered."""
+    given: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for log, texts in records.given.items():
+        for text in texts:
+            given[log, text.partition(":")[0]].append(text)
+    for (log, turn), texts in given.items():
+        kept = client.turns.get(log, {}).get(turn, Turn([], [], [])).texts
+        if texts != kept[: len(texts)]:
+            missing, twice = set(texts) - set(kept), len(set(texts)) != len(texts)
+            _fault(
+                findings,
+                "lost" if missing else "doubled" if twice else "disordered",
+                f"{log}: given of {turn}: {texts[0]} to {texts[-1]}; kept: {kept[:1]} to {kept[-1:]}",
+            )
+    for log, turns in client.turns.items():
+        for turn, told in turns.items():
+            if told.texts != [f"{turn}:{number}" for number in range(len(told.texts))]:
+                _fault(findings, "disordered", f"{log}: {turn} is not whole: {_odd(told.texts, turn)}")
+    for turn, log in records.began.items():
+        prompts = client.turns.get(log, {}).get(turn, Turn([], [], [])).prompts
+        if len(prompts) != 1:
+            _fault(
+                findings, "doubled" if prompts else "lost", f"{log}: the prompt {turn} is there {len(prompts)} times"
+            )
+    for turn, log in records.answered.items():
+        told = client.turns.get(log, {}).get(turn, Turn([], [], []))
+        if [end.get("stopReason") for end in told.ends] != ["end_turn"]:
+            _fault(findings, "lost", f"{log}: {turn} was answered, its log has {told.ends}")
+        if given[log, turn] != told.texts:
+            _fault(findings, "lost", f"{log}: {turn} was answered, and not all of it was given")
+    findings.turns, findings.answered = len(records.began), len(records.answered)
+
+
+def _both_ends(client: Told, agent: Told, records: Records, findings: Findings) -> None:
+    """What a client has of a turn is the beginning of what the agent's log has of it."""
+    for log, turns in client.turns.items():
+        there = agent.turns.get(client.agent_sessions.get(log, ""), {})
+        for turn, told in turns.items():
+            kept = there.get(turn, Turn([], [], []))
+            if told.texts != kept.texts[: len(told.texts)]:
+                _fault(findings, "lost", f"{log}: the client has more of {turn} than the agent")
+            if turn in records.answered and (told.texts != kept.texts or len(kept.ends) != 1):
+                _fault(findings, "lost", f"{log}: {turn} was answered, and the agent has {kept.ends} and other texts")
+            if len(kept.prompts) > 1:
+                _fault(findings, "doubled", f"{log}: the agent has the prompt {turn} {len(kept.prompts)} times")
+
+
+def _loads(client: Told, agent: Told, records: Records, findings: Findings) -> None:
+    """A fresh process loads every session, and is told what the agent's log has."""
+    for session in client.agent_sessions.values():
+        kept = [text for turn in agent.turns.get(session, {}).values() for text in turn.texts]
+        if records.loaded.get(session) == kept:
+            findings.loaded += 1
+        else:
+            _fault(findings, "lost", f"{session} does not load as it is kept")
+
+
+def _kills(files: dict[str, Told], records: Records, findings: Findings) -> None:
+    """Which kills fell into the middle of a turn: one that had begun and never ended, by the log."""
+    open_turns: list[str] = []
+    for turn, log in records.began.items():
+        kept = files[CLIENT_FILE].turns.get(log, {}).get(turn)
+        if kept is not None and not any("stopReason" in end for end in kept.ends):
+            open_turns.append(turn)
+    for told in files.values():
+        for entries in told.logs.values():
+            kinds: dict[str, set[str]] = defaultdict(set)
+            for entry in entries:
+                if isinstance(entry.body, str) and entry.turn is not None:
+                    kinds[entry.turn].add(entry.kind)
+            open_turns += [turn for turn, seen in kinds.items() if EntryKind.TURN_ENDED not in seen]
+    lives = {turn.partition(".")[0] for turn in open_turns}
+    lives |= {life.partition("-")[0] for life in lives}
+    # A client may have lost agents before, in the middle of turns that were open then; only its last agent counts.
+    last = {
+        name.partition("-")[0]: name for name in sorted({turn.partition(".")[0] for turn in records.began}, key=_age)
+    }
+    findings.killed = dict.fromkeys(("agent", "client", "writer"), 0)
+    findings.in_turn = dict(findings.killed)
+    for role, name in records.killed:
+        findings.killed[role] += 1
+        findings.in_turn[role] += (last.get(name, name) if role == "client" else name) in lives
+
+
+def _age(name: str) -> tuple[str, int]:
+    life, _, number = name.partition("-")
+    return life, int(number or 0)
+
+
+def _odd(texts: list[str], turn: str) -> str:
+    """Where a turn is not as it should be."""
+    for number, text in enumerate(texts):
+        if text != f"{turn}:{number}":
+            return f"{text} stands at {number}"
+    return ""
+
+
+def _fault(findings: Findings, what: str, sentence: str) -> None:
+    setattr(findings, what, getattr(findings, what) + 1)
+    findings.faults.append(sentence)
