@@ -7,6 +7,7 @@ without side data of ours. Below is Stage; above are the probes of clients.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from dragoman.conformance.pace import Pace
 from dragoman.conformance.stage import Heard, Json, Stage
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.capability import offers
-from dragoman.errors import DragomanError, Unsayable
+from dragoman.errors import ConnectionFailed, DragomanError, Unsayable, WriteStalled
 from dragoman.schema.side import Side
 from dragoman.transport.stream import StreamTransport
 
@@ -38,6 +39,7 @@ ANSWERS: dict[str, Json | Callable[[Heard], Json]] = {
     "session/cancel": {},
 }
 
+STUCK = "the client stopped taking what its agent says"
 FENCE = "_dragoman/fence"
 # A client that has not answered an unknown request after so many quiet whiles never does (peers.md 7).
 FENCED = 10
@@ -141,6 +143,14 @@ class ClientStage(Stage):
     def answer_as(self, asked: Heard, result: Json) -> None:
         """Answer in the client's dialect, without side data of ours."""
         self.reply(asked, bare(self.spelling.lower_result(self.we, asked.method, result)))
+
+    async def flush(self) -> None:
+        """Wait until the client has taken what was said, as long as it takes anything."""
+        try:
+            async with asyncio.timeout(self.pace.turn):
+                await self.transport.drain()
+        except (ConnectionFailed, TimeoutError) as error:
+            self.gone = self.gone or (error if isinstance(error, ConnectionFailed) else WriteStalled(STUCK))
 
     # --- asking ---------------------------------------------------------------------------------------------------
 

@@ -159,7 +159,9 @@ seeded("client.order.10", ClientFault(says=_notes_cancel(replies("session/reques
 seeded(
     "client.order.11",
     ClientFault(
-        hears=dies_when(lambda tape, message: "cancelled" in tape.notes and kind(message) == "agent_message_chunk").hears,
+        hears=dies_when(
+            lambda tape, message: "cancelled" in tape.notes and kind(message) == "agent_message_chunk"
+        ).hears,
         says=_notes_cancel(),
     ),
 )

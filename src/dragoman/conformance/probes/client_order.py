@@ -115,7 +115,7 @@ async def floods_are_borne(stage: ClientStage) -> None:
     prompt = await stage.begun()
     for number in range(FLOOD):
         stage.chunk(f"flood-{number}.\n")
-    await stage.transport.drain()
+    await stage.flush()
     await stage.survived(prompt, f"{FLOOD} updates")
 
 
