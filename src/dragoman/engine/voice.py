@@ -46,6 +46,7 @@ class Voice:
     ) -> None:
         self.transport = transport
         self.we = we
+        self.they = we.other
         self.settings = settings
         self.report = report or logger.info
         self.peer = Acquaintance(we)
@@ -122,7 +123,7 @@ class Voice:
         if self._ended is not None:
             done(None, closed(self._ended))
             return UNSET
-        refusal = self.peer.refusal(METHODS.get((self.we.other, method)))
+        refusal = self.peer.refusal(METHODS.get((self.they, method)))
         if refusal is not None:
             done(None, refusal)
             return UNSET
@@ -264,7 +265,7 @@ class Voice:
 
     def _read_result(self, method: str, result: Any) -> Any:
         """A result as its Struct; one that cannot be read is the peer's fault, not that of our params."""
-        row = METHODS.get((self.we.other, method))
+        row = METHODS.get((self.they, method))
         try:
             return read(row.result if row is not None else None, result)
         except ProtocolError as error:

@@ -11,6 +11,9 @@ class Side(StrEnum):
     AGENT = "agent"
     CLIENT = "client"
 
+    # An enum's own hash is a Python function, and every message looks up its row by its side.
+    __hash__ = str.__hash__
+
     @property
     def other(self) -> Side:
         """The end across the connection."""
