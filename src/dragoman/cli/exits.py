@@ -12,6 +12,7 @@ NO_LEAVE = 6
 DIED = 7
 NO_SANDBOX = 8
 TIMEOUT = 9
+NO_STORE = 10
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 # Why a turn ended -> exit code; a reason that is not here is an error.
@@ -34,6 +35,7 @@ TABLE: tuple[tuple[int, str], ...] = (
     (DIED, "the agent did not start, or died"),
     (NO_SANDBOX, "the sandbox cannot be had here"),
     (TIMEOUT, "it took longer than --timeout"),
+    (NO_STORE, "the session cannot be kept: the store is locked, full, read-only, newer or damaged"),
     (INTERRUPTED, "ended by Ctrl-C"),
 )
 

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 from dragoman import Conversation, Kind, ProtocolError, RemoteAgent, connect, in_this_terminal
-from dragoman.cli import chosen, sandbox, servers, settings
+from dragoman.cli import chosen, keeping, sandbox, servers, settings
 from dragoman.cli.arguments import Parser
 from dragoman.cli.facts import Facts
+from dragoman.cli.keeping import Record
 from dragoman.cli.leave import Leave
 from dragoman.cli.questions import Choice, Person
 from dragoman.cli.screen import Screen
-from dragoman.cli.terminal import Line, Terminal, single
+from dragoman.cli.terminal import Line, Sheet, Terminal, single
 from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
 from dragoman.dialect.registry import NAMES
 from dragoman.policy.modes import MODES
 from dragoman.policy.secrets import from_environment
 from dragoman.schema.mcp import McpServer
+from dragoman.store.contract import Entry
 from dragoman.transport.sandbox import AUTO
 
 # How long an agent may take to introduce itself: some install themselves first (peers.md 59). Seconds.
@@ -42,6 +44,7 @@ class Met(NamedTuple):
     session: Conversation
     leave: Leave
     shown: Callable[[Conversation], Screen]
+    record: Record | None = None
 
 
 def add(parser: Parser) -> None:
@@ -69,6 +72,7 @@ def add(parser: Parser) -> None:
         "--mcp", metavar="FILE", action="append", default=[], help='MCP servers for the agent: {"mcpServers": {...}}'
     )
     parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
+    keeping.add(parser)
     sandbox.add(parser)
 
 
@@ -77,7 +81,7 @@ def usual(cwd: str) -> argparse.Namespace:
     parser = Parser("", "", "", "")
     add(parser)
     options = parser.parse_args(["--cwd", cwd, "--dialect", "auto"])
-    options.servers = []
+    options.servers, options.says_cwd = [], True
     return options
 
 
@@ -89,6 +93,8 @@ def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> N
     options.sandbox = sandbox.chosen(parser, options)
     options.dialect = options.dialect or agent.dialect
     options.agent_mode = options.agent_mode or agent.mode or None
+    keeping.agreed(parser, options)
+    options.says_cwd = options.cwd is not None
     options.cwd = os.path.expanduser(options.cwd or agent.cwd or ".")
     if not os.path.isdir(options.cwd):
         parser.error(f"--cwd: there is no folder {options.cwd}")
@@ -110,73 +116,88 @@ async def meet(
     *,
     keeps: bool = True,
     timeout: float | None = None,
+    on_entry: Callable[[str, Entry], None] | None = None,
     **screening: Any,
 ) -> AsyncIterator[Met]:
-    """Start the agent and open a session; `keeps`: by the user's policy, grants and audit."""
-    aside, verbose = terminal.aside, options.verbose
-    leave = Leave(
-        aside,
-        person,
-        cwd=options.cwd,
-        yes=options.yes,
-        places=places() if keeps else None,
-        policy=options.policy,
-        mode=options.mode,
-        sandboxed=options.sandbox is not None,
-    )
-    leave.guard.redaction.add(from_environment(agent.env))
+    """Start the agent and open a session; `keeps`: in the user's store, by the user's policy, grants and audit."""
+    async with AsyncExitStack() as stack:
+        record = None
+        if keeps:
+            record = await stack.enter_async_context(keeping.recorded(options, needs_entries=on_entry is not None))
+        options.cwd = keeping.folder(record, options)
+        leave = Leave(
+            terminal.aside,
+            person,
+            cwd=options.cwd,
+            yes=options.yes,
+            places=places() if keeps else None,
+            policy=options.policy,
+            mode=options.mode,
+            sandboxed=options.sandbox is not None,
+        )
+        stack.push_async_callback(leave.close)
+        leave.guard.redaction.add(from_environment(agent.env))
+        if record is not None:
+            record.discreet.clean = leave.guard.redaction.json
+        remote = await stack.enter_async_context(
+            connect(
+                agent.words,
+                dialect=options.dialect,
+                cwd=options.cwd,
+                env=agent.env or None,
+                permission=leave.permission,
+                lend=leave.lending,
+                elicit=None if person is None else Facts(leave, person, terminal.aside),
+                sign_in=None if person is None else in_this_terminal,
+                **_overheard(terminal.aside, leave, is_shown=options.verbose),
+                sandbox=options.sandbox,
+                patience=PATIENCE if timeout is None else timeout,
+                timeout=timeout,
+                trace=getattr(options, "tap", None),
+                store=None if record is None else record.store,
+                on_entry=on_entry,
+            )
+        )
+        leave.attend(remote, agent.command)
+
+        def printed(id: str) -> str:
+            shown = leave.lending.terminal(id)
+            return shown.output().text if shown is not None else ""
+
+        show = partial(Screen, terminal, output_of=printed, known=leave.shown, verbose=options.verbose, **screening)
+        enter = partial(entered, remote, options, leave, record, terminal.aside, quiet=screening.get("quiet", False))
+        yield Met(remote, await admitted(remote, person, enter), leave, show, record)
+
+
+def _overheard(aside: Sheet, leave: Leave, *, is_shown: bool) -> dict[str, Any]:
+    """What is told beside the conversation, by us and by the agent on stderr: shown line by line, or not at all."""
     begun = bytearray()  # of a line
 
     def told(words: str) -> None:
-        if verbose:
+        if is_shown:
             aside.line(leave.clean(words), "dim")
 
     def wrote(data: bytes) -> None:
-        if verbose:
+        if is_shown:
             begun.extend(data)
             *lines, rest = bytes(begun).split(b"\n")
             begun[:] = rest
             for line in lines:
                 aside.line(leave.clean(line.decode("utf-8", "replace")), "dim")
 
-    def printed(id: str) -> str:
-        shown = leave.lending.terminal(id)
-        return shown.output().text if shown is not None else ""
-
-    try:
-        async with connect(
-            agent.words,
-            dialect=options.dialect,
-            cwd=options.cwd,
-            env=agent.env or None,
-            permission=leave.permission,
-            lend=leave.lending,
-            elicit=None if person is None else Facts(leave, person, aside),
-            sign_in=None if person is None else in_this_terminal,
-            report=told,
-            stderr=wrote,
-            sandbox=options.sandbox,
-            patience=PATIENCE if timeout is None else timeout,
-            timeout=timeout,
-            trace=getattr(options, "tap", None),
-        ) as remote:
-            leave.attend(remote, agent.command)
-            show = partial(Screen, terminal, output_of=printed, known=leave.shown, verbose=verbose, **screening)
-            yield Met(remote, await admitted(remote, options, leave, person), leave, show)
-    finally:
-        await leave.close()
+    return {"report": told, "stderr": wrote}
 
 
 async def admitted(
-    remote: RemoteAgent, options: argparse.Namespace, leave: Leave, person: Person | None
+    remote: RemoteAgent, person: Person | None, enter: Callable[[], Awaitable[Conversation]]
 ) -> Conversation:
-    """A new session; who has to sign in first is asked how, once."""
+    """The session; who has to sign in first is asked how, once."""
     try:
-        return await opened(remote, options, leave)
+        return await enter()
     except ProtocolError as error:
         if error.kind != Kind.AUTH_REQUIRED or person is None or not await signed_in(remote, person):
             raise
-    return await opened(remote, options, leave)
+    return await enter()
 
 
 async def signed_in(remote: RemoteAgent, person: Person) -> bool:
@@ -196,10 +217,35 @@ async def signed_in(remote: RemoteAgent, person: Person) -> bool:
     return True
 
 
+async def entered(
+    remote: RemoteAgent,
+    options: argparse.Namespace,
+    leave: Leave,
+    record: Record | None,
+    aside: Sheet,
+    *,
+    quiet: bool = False,
+) -> Conversation:
+    """The session that goes on, or a new one; it is kept if that is wanted."""
+    if record is None or record.before is None:
+        session = await opened(remote, options, leave)
+        if record is not None:
+            await record.began(session)
+        return session
+    allowed = await leave.guard.servers(taken(remote, options.servers), options.cwd)
+    session = await record.go_on(remote, options.cwd, allowed, aside, quiet=quiet)
+    return await arranged(session, options, leave)
+
+
 async def opened(remote: RemoteAgent, options: argparse.Namespace, leave: Leave) -> Conversation:
     """A new session, with servers, modes, model and options as the user wants them."""
     allowed = await leave.guard.servers(taken(remote, options.servers), options.cwd)
     session = await remote.open(options.cwd, mcp_servers=allowed, mode=options.agent_mode)
+    return await arranged(session, options, leave)
+
+
+async def arranged(session: Conversation, options: argparse.Namespace, leave: Leave) -> Conversation:
+    """Modes, model and options set as the user wants them."""
     if options.agent_mode and session.modes is not None:
         await settings.set_mode(session, options.agent_mode)
     if options.mode is not None:

@@ -10,10 +10,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
 from dragoman.cli import attachments, exits, meeting, sandbox
 from dragoman.cli.arguments import Parser
+from dragoman.cli.entries import Entries, Nowhere
 from dragoman.cli.inspect_trace import traced
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
@@ -21,7 +23,7 @@ from dragoman.cli.questions import somebody
 from dragoman.cli.terminal import Terminal, visible
 from dragoman.config.agents import NamedAgent
 from dragoman.engine.loop import run as run_loop
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, DragomanError, StoreFault
 from dragoman.policy.modes import MODES
 from dragoman.schema.content import ContentBlock, TextContent
 
@@ -37,6 +39,10 @@ modes: {", ".join(MODES)}
 
 {sandbox.ABOUT}
 
+What is said is kept (`dragoman sessions`): --session gives a session a name and goes on with it another time, in the
+folder it was in; --no-store keeps nothing. --json prints what is kept, an entry a line, and the result as the last
+(docs/store.md).
+
 --file sends a file along, as a text, a picture or a link, whatever the agent takes. With --quiet only the answer is
 printed, and what goes wrong. --timeout is for the whole run; the agent is asked to stop before it is ended.
 
@@ -47,6 +53,8 @@ Ctrl-C asks the agent to stop; a second one ends everything.
 examples:
   dragoman run 'What does this project do?'
   dragoman run --agent opencode --file src/main.py 'Is there a bug in it?'
+  dragoman run --session roof 'Where were we?'
+  dragoman run --json 'Which files are tests?' | jq -r 'select(.kind == "result").body.text'
   dragoman run --quiet --timeout 300 'Write a summary' > summary.md
   dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything
   dragoman run --prompt 'What would you change?' --mode plan -- my-agent --acp
@@ -69,6 +77,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--image", metavar="FILE", action="append", default=[], help="send a picture along")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="give up after that long")
     parser.add_argument("--quiet", action="store_true", help="print only the answer")
+    parser.add_argument("--json", action="store_true", help="print each entry of the log as a line, then the result")
     parser.add_argument("--trace", metavar="FILE", help="record every message; `dragoman inspect show FILE` shows them")
     meeting.add(parser)
     options, command = parser.read(arguments)
@@ -120,22 +129,61 @@ def _is_piped() -> bool:
 
 async def converse(agent: NamedAgent, options: argparse.Namespace) -> int:
     """Start the agent, prompt it, and say how it went; raises ConfigFault when the user's files cannot be used."""
-    terminal = Terminal(sys.stdout, sys.stderr)
+    if not options.json:
+        return await talk(agent, options, Terminal(sys.stdout, sys.stderr))
+    entries = Entries(sys.stdout.buffer)
+    try:
+        code = await talk(agent, options, Terminal(Nowhere(), sys.stderr), entries)
+    except ConfigFault as fault:
+        entries.result(exits.USAGE, error=told(fault))
+        raise
+    if entries.is_broken:
+        raise BrokenPipeError
+    return code
+
+
+async def talk(
+    agent: NamedAgent, options: argparse.Namespace, terminal: Terminal, entries: Entries | None = None
+) -> int:
+    """The same, on a terminal; and as entries, if somebody wants them."""
     interrupts = Interrupts()
     clean: Callable[[str], str] = str
+    finish: Callable[..., int] = _code if entries is None else entries.result
     try:
         async with meeting.meet(
-            agent, options, terminal, somebody(terminal.aside), timeout=options.timeout, quiet=options.quiet
+            agent,
+            options,
+            terminal,
+            somebody(terminal.aside),
+            timeout=options.timeout,
+            on_entry=None if entries is None else entries.put,
+            quiet=options.quiet or options.json,
         ) as met:
             clean = met.leave.clean
             asked, screen = content(met, options), met.shown(met.session)
             turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, options.timeout)
-            return ended(turn.stop_reason or "", terminal, met.leave.refused)
+            code = ended(turn.stop_reason or "", terminal, met.leave.refused)
+        return finish(code)
     except asyncio.CancelledError:
-        terminal.aside.line("ended", "yellow")
-        return exits.INTERRUPTED
+        if entries is None or not entries.is_broken:
+            terminal.aside.line("ended", "yellow")
+        return finish(exits.INTERRUPTED)
     except (ProtocolError, ConnectionFailed) as error:
-        return failed(error, terminal, clean, is_timed=options.timeout is not None)
+        code = failed(error, terminal, clean, is_timed=options.timeout is not None)
+        return finish(code, error=told(error, clean))
+
+
+def _code(code: int, **_: Any) -> int:
+    return code
+
+
+def told(error: DragomanError, clean: Callable[[str], str] = str) -> dict[str, str]:
+    """A fault for machines: its kind, and the words."""
+    if isinstance(error, StoreFault):
+        return {"kind": f"store_{error.why}", "message": clean(error.message)}
+    if isinstance(error, ProtocolError):
+        return {"kind": error.kind, "message": clean(error.message)}
+    return {"kind": "usage" if isinstance(error, ConfigFault) else "connection_failed", "message": clean(str(error))}
 
 
 def content(met: Met, options: argparse.Namespace) -> list[ContentBlock]:
@@ -166,6 +214,8 @@ def failed(
         return exits.NO_SANDBOX
     if isinstance(error, ConnectionFailed):
         return exits.DIED
+    if isinstance(error, StoreFault):
+        return exits.NO_STORE
     return exits.TIMEOUT if is_timed and error.kind == Kind.TIMEOUT else exits.FAILED
 
 
@@ -175,6 +225,8 @@ def explained(error: ProtocolError | ConnectionFailed) -> str:
         return visible(str(error)).replace("; last words: ", "; it said:\n")
     if isinstance(error, ConnectionFailed):
         return visible(str(error))
+    if isinstance(error, StoreFault):
+        return f"{visible(error.message)}; --no-store keeps nothing"
     text = f"the agent answered with an error ({visible(error.kind)}): {visible(error.message)}"
     if error.kind == Kind.AUTH_REQUIRED:
         text += "; log in with the agent's own command first"

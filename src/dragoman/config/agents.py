@@ -2,6 +2,7 @@
 
     version = 1
     default = "opencode"
+    store = true                  # whether sessions are kept
     [agents.opencode]
     command = "opencode"          # and args, env, cwd, dialect, mode, sandbox
 
@@ -31,7 +32,7 @@ VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAMING = "a name has letters, digits, - and _, and begins with a letter or a digit"
 
-_TOP = ("version", "default", "agents")
+_TOP = ("version", "default", "store", "agents")
 _DIALECTS = ("auto", *NAMES)
 
 
@@ -58,6 +59,7 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True):
 
     agents: Mapping[str, NamedAgent] = {}
     default: str = ""
+    store: bool = True  # whether commands keep sessions
 
 
 def load(path: str) -> Agents:
@@ -204,7 +206,11 @@ class _Reader:
         default = self.text(document.get("default", ""), ("default",))
         if default and default not in agents:
             self.fault(("default",), f"there is no agent {default!r}; there are {', '.join(agents) or 'none'}")
-        return Agents(agents={name: agent for name, agent in agents.items() if agent is not None}, default=default)
+        return Agents(
+            agents={name: agent for name, agent in agents.items() if agent is not None},
+            default=default,
+            store=self.switch(document.get("store", True), ("store",)),
+        )
 
     def _agent(self, name: str, table: Any) -> NamedAgent | None:
         path: Path = ("agents", name)

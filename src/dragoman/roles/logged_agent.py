@@ -73,11 +73,22 @@ class LoggedAgent(RemoteAgent):
         await _kept(session)
         return session
 
-    async def go_on(self, log: str, cwd: str | None = None, *, mcp_servers: Sequence[McpServer] = ()) -> GoneOn:
-        """Go on with a logged session, by its name or id: resume or load it if the agent can, else tell it anew."""
+    async def go_on(
+        self,
+        log: str,
+        cwd: str | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        is_as_before: bool = True,
+    ) -> GoneOn:
+        """Go on with a logged session, by its name or id: resume or load it if the agent can, else tell it anew.
+
+        With the servers and folders it had before, unless others are given or `is_as_before` is false: a log that came
+        from elsewhere must not decide what is started and read here.
+        """
         summary = await self.store.find(log)
         place = cwd or summary.cwd or "."
-        directories, servers = await self._setting(summary)
+        directories, servers = await self._setting(summary) if is_as_before else ([], [])
         wanted = list(mcp_servers) or servers
         why = ""
         if summary.agent_session and summary.agent == self._name:
