@@ -1,7 +1,7 @@
 """Short ways to write a fault: change the answers to one method, one kind of update, one call, one thing heard.
 
 An edit takes a copy of its own, and may change it in place (and give nothing) or give what stands in its place; edits
-of whole messages give the list of messages that go on. Messages are those of the wire: faults are seeded in one dialect.
+of whole messages give the list of messages that go on. Messages are those of the wire, in one dialect a fault.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -200,11 +200,11 @@ class Stage:
         if not condition:
             raise Failed(why)
 
-    def skip(self, why: str) -> None:
+    def skip(self, why: str) -> NoReturn:
         """End with `not applicable`."""
         raise Skipped(why)
 
-    def unsure(self, why: str, *proof: Heard | None) -> None:
+    def unsure(self, why: str, *proof: Heard | None) -> NoReturn:
         """End with `inconclusive`: the peer did not do what the probe needs."""
         self.mark(*proof)
         raise Unsure(why)

@@ -114,24 +114,40 @@ class Faulty:
         self._fault = fault
         self._tape = Tape(self)
         self._injected: list[Frame] = []
+        self._woken = asyncio.Event()
+        self._reading: asyncio.Future[list[Frame]] | None = None
         self._dead = False
         if fault.greets:
             inner.send(fault.greets)
 
     async def receive(self) -> list[Frame]:
-        """What the peer said, as the fault lets it be heard."""
+        """What the peer said, as the fault lets it be heard; and what nobody said."""
         while True:
             if self._injected:
                 found, self._injected = self._injected, []
+                self._woken.clear()
                 return found
+            if self._reading is None:
+                self._reading = asyncio.ensure_future(self._inner.receive())
+            waking: asyncio.Future[Any] = asyncio.ensure_future(self._woken.wait())
+            either: list[asyncio.Future[Any]] = [self._reading, waking]
             try:
-                frames = await self._inner.receive()
-            except TransportClosed:
-                if self._fault.stays is not None and self._fault.stays(self._tape) and not self._dead:
-                    await asyncio.Event().wait()
-                raise
-            for frame in frames:
-                self._injected.extend(self._hear(frame))
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                waking.cancel()
+            if self._reading.done():
+                reading, self._reading = self._reading, None
+                await self._take(reading)
+
+    async def _take(self, reading: asyncio.Future[list[Frame]]) -> None:
+        try:
+            frames = reading.result()
+        except TransportClosed:
+            if self._fault.stays is not None and self._fault.stays(self._tape) and not self._dead:
+                await asyncio.Event().wait()
+            raise
+        for frame in frames:
+            self._injected.extend(self._hear(frame))
 
     def _hear(self, frame: Frame) -> Iterable[Frame]:
         if isinstance(frame, Oversize):
@@ -163,8 +179,9 @@ class Faulty:
                 pass
 
     def inject(self, message: Json) -> None:
-        """Let something be heard that nobody said; with the next frames."""
+        """Let something be heard that nobody said."""
         self._injected.append(_bytes(message))
+        self._woken.set()
 
     def die(self) -> None:
         """Close everything at once."""
@@ -189,6 +206,8 @@ class Faulty:
 
     async def close(self, reason: str = "") -> None:
         """As the line below."""
+        if self._reading is not None:
+            self._reading.cancel()
         await self._inner.close(reason)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.conformance.seeding import Edit, errors, fails, hears, replies, results, with_, without
+from dragoman.conformance.seeding import Edit, errors, fails, hears, replies, results, with_
 from dragoman.conformance.twin import Fault, Json, Tape, seeded
 
 
@@ -89,5 +89,3 @@ seeded("agent.init.16", replies("session/fork", _missing))
 seeded("agent.init.17", offering(sessionCapabilities={"list": None}))
 seeded("agent.init.18", hears("initialize", _resents))
 seeded("agent.init.19", refusing("initialize", lambda params: "'fs': None" in str(params)))
-
-__all__ = ["accepting", "offering", "refusing", "without"]

@@ -7,6 +7,7 @@ import json
 
 from dragoman.conformance.agent_stage import AgentStage
 from dragoman.conformance.probe import probe
+from dragoman.conformance.stage import Heard
 
 MEGABYTE = 1_000_000
 DEEP = 20_000  # levels: more than any sound reader follows
@@ -48,7 +49,13 @@ async def messages_may_come_together(stage: AgentStage) -> None:
     ids = ["together 1", "together 2", "together 3"]
     stage.pour(b"".join(map(_request, ids)))
     missing = set(ids)
-    await stage.until(lambda heard: heard.is_reply and not (missing.discard(heard.message.get("id")) or missing))
+
+    def rest(heard: Heard) -> bool:
+        if heard.is_reply:
+            missing.discard(heard.message.get("id"))
+        return not missing
+
+    await stage.until(rest)
     stage.require(not missing, f"of three requests in one write {len(missing)} were not answered")
 
 

@@ -73,7 +73,7 @@ async def unknown_sessions_have_a_number(stage: AgentStage) -> None:
 # --- modes and options ------------------------------------------------------------------------------------------
 
 
-async def _modes(stage: AgentStage) -> tuple[str, list[str]]:
+async def _modes(stage: AgentStage) -> tuple[Json, list[Json]]:
     await stage.opened()
     modes = stage.setup.get("modes")
     if not isinstance(modes, dict):
@@ -117,7 +117,7 @@ async def _options(stage: AgentStage) -> list[Json]:
 
 def _values(option: Json) -> list[Json]:
     """The values of a choice, those of its groups too."""
-    flat = []
+    flat: list[Json] = []
     for entry in option.get("options") or []:
         flat += entry.get("options") or [] if "group" in entry else [entry]
     return [entry.get("value") for entry in flat if isinstance(entry, dict)]
@@ -154,7 +154,7 @@ async def setting_gives_all_options(stage: AgentStage) -> None:
     if heard is None or "error" in heard.message:
         stage.unsure("the option could not be set", heard)
     assert heard is not None
-    told = (heard.message["result"] or {}).get("configOptions")
+    told: Json = (heard.message["result"] or {}).get("configOptions")
     words = fault(told, [{"id": some}], "configOptions")
     stage.require(not words, words, heard)
     now = {option["id"]: option.get("currentValue") for option in told}

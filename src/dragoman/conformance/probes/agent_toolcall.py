@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from dragoman.conformance import shape
 from dragoman.conformance.agent_stage import AgentStage
 from dragoman.conformance.probe import probe
@@ -98,7 +100,7 @@ async def calls_are_finished(stage: AgentStage) -> None:
 async def finished_is_finished(stage: AgentStage) -> None:
     """Another status after the last one is a second ending."""
     for call, moves in statuses(await calls(stage, "read", "write")).items():
-        for (before, first), (after, heard) in zip(moves, moves[1:], strict=False):
+        for (before, first), (after, heard) in pairwise(moves):
             changed = before in FINISHED and after != before
             stage.require(not changed, f"the tool call {call!r} was {before} and is {after} again", first, heard)
 
@@ -149,7 +151,7 @@ async def terminals_are_the_clients(stage: AgentStage) -> None:
 async def running_calls_do_not_wait_again(stage: AgentStage) -> None:
     """From pending to in_progress, not back."""
     for call, moves in statuses(await calls(stage, "read")).items():
-        for (before, first), (after, heard) in zip(moves, moves[1:], strict=False):
+        for (before, first), (after, heard) in pairwise(moves):
             back = before == "in_progress" and after == "pending"
             stage.require(not back, f"the tool call {call!r} ran and is pending again", first, heard)
 

@@ -1,0 +1,35 @@
+"""Faults in an agent's logins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.conformance.faults.agent_init import offering
+from dragoman.conformance.seeding import fails, hears, replies, results, with_, without
+from dragoman.conformance.twin import Fault, Json, Tape, seeded
+
+LOGIN = {"id": "key", "name": "Key"}
+OFFERED = results("initialize", with_(authMethods=[LOGIN]))
+
+
+def _accepting(meant: str) -> Fault:
+    """A login that is offered, and another one that is taken."""
+
+    def whole(tape: Tape, message: Json) -> Iterable[Json]:
+        if meant == str(message["params"].get("methodId", "nothing")):
+            tape.say({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+        else:
+            yield message
+
+    return Fault(says=OFFERED.says, hears=hears("authenticate", whole).hears)
+
+
+seeded("agent.auth.01", _accepting("no-such-login"))
+seeded("agent.auth.02", replies("session/new", fails(-32603, "Authentication required")))
+seeded(
+    "agent.auth.03", results("initialize", with_(authMethods=[{"id": "tty", "name": "Terminal", "type": "terminal"}]))
+)
+seeded("agent.auth.04", offering(auth={"logout": {}}))
+seeded("agent.auth.05", _accepting("nothing"))
+seeded("agent.auth.06", results("initialize", with_(authMethods=[LOGIN, LOGIN])))
+seeded("agent.auth.07", results("initialize", without("authMethods")))

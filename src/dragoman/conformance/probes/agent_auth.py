@@ -1,0 +1,79 @@
+"""Probes of an agent's logins."""
+
+from __future__ import annotations
+
+from dragoman.conformance import spoken
+from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.probe import probe
+from dragoman.conformance.stage import Json
+
+
+@probe("agent.auth.01")
+async def unknown_logins_are_refused(stage: AgentStage) -> None:
+    """Success would mean: logged in."""
+    await _offered(stage)
+    stage.refused(await stage.asked("authenticate", {"methodId": "no-such-login"}), "a login that is not offered")
+
+
+@probe("agent.auth.02")
+async def the_want_of_a_login_has_a_number(stage: AgentStage) -> None:
+    """A client shows its logins at that number."""
+    await stage.initialized()
+    heard = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "one"))
+    error = heard.message.get("error") if heard else None
+    if not isinstance(error, dict):
+        stage.skip("the agent opens sessions without a login")
+    assert isinstance(error, dict)
+    if "auth" not in str(error).lower():
+        stage.unsure("the session was refused for another reason", heard)
+    wanted = stage.code("auth_required")
+    stage.require(
+        error.get("code") == wanted, f"the want of a login is told as {error.get('code')}, not {wanted}", heard
+    )
+
+
+async def _logins(stage: AgentStage, capabilities: Json = None) -> list[Json]:
+    result = await stage.initialized(capabilities)
+    found = result.get("authMethods") or []
+    return [login for login in found if isinstance(login, dict)] if isinstance(found, list) else []
+
+
+async def _offered(stage: AgentStage) -> None:
+    """An agent that needs no login may take any."""
+    if not await _logins(stage):
+        stage.skip("the agent offers no login")
+
+
+@probe("agent.auth.03")
+async def terminal_logins_are_announced(stage: AgentStage) -> None:
+    """A client without a terminal cannot show one."""
+    found = [login for login in await _logins(stage, spoken.NOTHING["v1"]) if login.get("type") == "terminal"]
+    stage.require(not found, "a login in a terminal is offered to a client that announced none", stage.heard[0])
+
+
+@probe("agent.auth.04")
+async def logging_out_is_there(stage: AgentStage) -> None:
+    """It is answered with a result."""
+    await stage.initialized()
+    stage.granted(await stage.asked("logout", {}), "logout")
+
+
+@probe("agent.auth.05")
+async def logins_are_named(stage: AgentStage) -> None:
+    """Nothing in it says which."""
+    await _offered(stage)
+    stage.refused(await stage.asked("authenticate", {}), "authenticate without a method")
+
+
+@probe("agent.auth.06")
+async def logins_differ(stage: AgentStage) -> None:
+    """Else the client cannot say which."""
+    ids = [login.get("id") for login in await _logins(stage)]
+    stage.require(len(set(ids)) == len(ids), f"two logins have the same id: {ids}", stage.heard[0])
+
+
+@probe("agent.auth.07")
+async def logins_are_a_list(stage: AgentStage) -> None:
+    """Absent is read as none, and a list says it."""
+    result = await stage.initialized()
+    stage.require(isinstance(result.get("authMethods"), list), "authMethods is no list", stage.heard[0])
