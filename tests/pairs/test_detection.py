@@ -172,12 +172,12 @@ class Interpreted:
 
 @asynccontextmanager
 async def interpreted(
-    client: str, agent: str, manner: str, folder: Path, probe: str = "ladder"
+    client: str, agent: str, manner: str, folder: Path, probe: str = "ladder", script: str = STUBBORN
 ) -> AsyncIterator[Interpreted]:
     ours, theirs = pair()
     log = folder / "log"
     reports: list[str] = []
-    command = [sys.executable, STUBBORN, agent, manner, str(log)]
+    command = [sys.executable, script, agent, manner, str(log)]
     async with asyncio.timeout(BOUND):
         running = asyncio.create_task(translate(command, probe=probe, report=reports.append, transport=theirs))
         try:
@@ -342,6 +342,24 @@ def test_a_2025_agent_stays_where_it_is_for_sessions_in_our_own_folder(
             found_out = len(met.processes)
             assert await where(hand, await open_at(hand, tmp_path)) == f"in {tmp_path}"
             assert len(met.processes) == found_out
+
+    asyncio.run(main())
+
+
+def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, one = tmp_path / "home", tmp_path / "one"
+    for folder in (home, one):
+        folder.mkdir()
+    (home / "agent.py").write_text(f"import runpy\nrunpy.run_path({STUBBORN!r}, run_name='__main__')\n")
+    monkeypatch.chdir(home)
+
+    async def main() -> None:
+        async with interpreted("v1", "2025.1", "answer", tmp_path, script="agent.py") as met:
+            hand = met.client
+            await hand.request("initialize", hand.words.initialize(True, True, str(home)))
+            assert await where(hand, await open_at(hand, one)) == f"in {one}"
 
     asyncio.run(main())
 

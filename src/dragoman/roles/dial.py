@@ -8,6 +8,7 @@ agent has one working directory for its whole life: another folder means another
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -285,7 +286,7 @@ class Dial:
             from dragoman.transport.process import spawn
 
             transport: Transport = await spawn(
-                words(self._target),
+                elsewhere(words(self._target), self.cwd, cwd),
                 cwd=cwd,
                 env=self._env,
                 inherit_env=self._inherit,
@@ -316,6 +317,17 @@ def words(target: str | Sequence[str]) -> list[str]:
     if not target:
         raise StartFailed("no command was given; name the agent to start")
     return list(target)
+
+
+def elsewhere(command: list[str], here: str, there: str) -> list[str]:
+    """A command that was written in one folder, to be started in another: the files it names are still meant."""
+    if here == there:
+        return command
+
+    def is_left_behind(word: str) -> bool:
+        return os.path.isfile(os.path.join(here, word)) and not os.path.isfile(os.path.join(there, word))
+
+    return [os.path.join(here, word) if is_left_behind(word) else word for word in command]
 
 
 def polyglot(introduction: InitializeParams, cwd: str) -> dict[str, Any]:
