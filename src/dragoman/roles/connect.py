@@ -53,6 +53,7 @@ def connect(
     dialect: str = "auto",
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
+    inherit_env: bool | Sequence[str] = True,
     permission: AskUser | str = "deny",
     elicit: AskFacts | Mapping[str, AskFacts] | None = None,
     sign_in: Runner | None = None,
@@ -72,6 +73,7 @@ def connect(
 ) -> Connecting:
     """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
 
+    A command gets our environment, or only the names in `inherit_env`, or nothing (False); `env` is put on top.
     `permission` answers questions for leave: "allow", "deny", or a function (or policy object) that gives the id of an
     option. `elicit` answers forms and links, all of them or, as a mapping, those of one mode ("form", "url"). `sign_in`
     runs a command before a person, for agents that let one sign in there.
@@ -87,6 +89,7 @@ def connect(
         dialect=dialect,
         cwd=cwd or os.getcwd(),
         env=env,
+        inherit_env=inherit_env,
         mcp_servers=mcp_servers,
         report=report,
         stderr=stderr,
