@@ -70,6 +70,10 @@ class Grounds(Protocol):
         """Let the agent end: with this status, or by minus a signal."""
         ...
 
+    async def mute(self) -> None:
+        """Let the agent close its output and live on."""
+        ...
+
     async def deafen(self) -> None:
         """Let the agent ignore TERM from now on."""
         ...

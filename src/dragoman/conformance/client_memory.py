@@ -30,6 +30,8 @@ class Surroundings:
         self.shown: list[str] = []
         self.said: list[str] = []
         self.interrupted = asyncio.Event()
+        self.deed = ""
+        """How the agent left, which a client in memory cannot see."""
         self.task: asyncio.Future[int]
         self.line: StreamTransport
         self._left_by = "orphans the wrapped" if is_wrapped else "orphans"
@@ -55,7 +57,13 @@ class Surroundings:
 
     async def die(self, status: int) -> None:
         """The pipes close, which is all a client sees of it."""
+        self.deed = "death"
         await self.line.close()
+
+    async def mute(self) -> None:
+        """One pipe closes."""
+        self.deed = "closed output"
+        await self.line.hang_up()
 
     async def deafen(self) -> None:
         """From now on only a KILL would end it."""

@@ -212,6 +212,11 @@ class Run:
         await self.remains(FAREWELL.term)
         await self.line.close()
 
+    async def mute(self) -> None:
+        """Nobody else holds the pipe."""
+        assert self.line is not None
+        await self.line.hang_up()
+
     async def deafen(self) -> None:
         """The stand-in says when it is deaf."""
         assert self.visitor is not None

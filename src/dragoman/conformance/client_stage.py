@@ -220,6 +220,9 @@ class ClientStage(Stage):
         self.end(prompt)
         ending = await self.over()
         self.require(not ending.crashed, f"the client broke down after {what}: {ending.said.strip()[-300:]}")
+        self.require(
+            self.gone is not None or not self.leaves, f"the client no longer sees the end of its turn after {what}"
+        )
         seen = "check-begin" in ending.shown
         self.require(not seen or mark in ending.shown, f"the client shows nothing any more after {what}")
         return ending

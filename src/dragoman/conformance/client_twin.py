@@ -14,10 +14,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman import ConnectionFailed, Lending, ProtocolError, connect
+import msgspec
+
+from dragoman import AgentExited, ClientTurn, ConnectionFailed, Lending, ProtocolError, connect
 from dragoman.conformance.client_memory import MemoryClient, Surroundings
 from dragoman.conformance.pace import MEMORY, Pace
 from dragoman.conformance.twin import Fault, Faulty, faults
@@ -30,6 +33,7 @@ from dragoman.wire.frames import Frame, Splitter
 # What a bad reader does with what one read call gave it.
 Reads = Callable[[bytes], bytes]
 
+INTERRUPTED = 130  # as shells count
 CRASH = "Traceback (most recent call last):\n  the seeded fault\n"
 
 
@@ -53,67 +57,97 @@ def trait(*names: str) -> ClientFault:
     return ClientFault(traits=frozenset(names))
 
 
-async def converse(
-    target: Transport | list[str],
-    fault: Fault,
-    *,
-    dialect: str,
-    cwd: str,
-    show: Callable[[str], None],
-    say: Callable[[str], None],
-    interrupted: asyncio.Event,
-) -> int:
+class Life(msgspec.Struct):
+    """What the program of the client uses of the world."""
+
+    cwd: str
+    show: Callable[[str], None]
+    say: Callable[[str], None]
+    interrupted: asyncio.Event
+    how: Callable[[ConnectionFailed], str]
+    """How an agent left: `death` or `closed output`."""
+
+
+async def converse(target: Transport | list[str], fault: Fault, dialect: str, life: Life) -> int:
     """Be the client, with this fault; gives the exit status."""
     traits = traits_of(fault)
     lines: list[Faulty] = []
+    is_met = False
 
     def faulty(line: Transport) -> Transport:
         lines.append(Faulty(line, fault))
         return lines[-1]
 
+    leaving = Leaving(life.interrupted, traits)
     try:
         async with connect(
             target,
             dialect=dialect,
-            cwd=cwd,
+            cwd=life.cwd,
             permission="allow",
             lend=Lending(),
             elicit={"form": lambda _: {"name": "Ada"}},
             trace=faulty,
         ) as agent:
-            session = await agent.open(cwd=cwd)
-            async with session.prompt("Hello") as turn:
-                stopping = asyncio.ensure_future(_stop(turn, interrupted, traits))
-                try:
-                    async for update in turn:
-                        if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent):
-                            show(update.content.text)
-                finally:
-                    stopping.cancel()
-            say(f"the turn ended: {turn.stop_reason}\n")
+            is_met = True
+            session = await agent.open(cwd=life.cwd)
+            async with session.prompt("Hello") as turn, leaving.by(turn):
+                async for update in turn:
+                    if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent):
+                        life.show(update.content.text)
+            life.say(f"the turn ended: {turn.stop_reason}\n")
             if "prints a trace" in traits:
-                say(CRASH)
-    except (ProtocolError, ConnectionFailed) as error:
-        say(f"{error}\n")
-        if "hides deaths" in traits:
-            return 0
-        if "hangs" in traits:
+                life.say(CRASH)
+    except ConnectionFailed as error:
+        life.say(f"{error}\n")
+        how = life.how(error)
+        if f"hangs on a {how if is_met else 'still birth'}" in traits:
             await asyncio.Event().wait()
-        return _crashed(lines, say) or 1
-    return _crashed(lines, say)
+        if is_met and how == "death" and "hides deaths" in traits:
+            return 0
+        return _crashed(lines, life) or 1
+    except ProtocolError as error:
+        life.say(f"{error}\n")
+        return _crashed(lines, life) or 1
+    except asyncio.CancelledError:
+        if not leaving.is_left:
+            raise
+        return INTERRUPTED
+    return _crashed(lines, life)
 
 
-def _crashed(lines: list[Faulty], say: Callable[[str], None]) -> int:
+class Leaving:
+    """Ctrl-C: the first cancels the turn, the second leaves."""
+
+    def __init__(self, interrupted: asyncio.Event, traits: frozenset[str]) -> None:
+        self.is_left = False
+        self._interrupted = interrupted
+        self._is_deaf = "deaf to Ctrl-C" in traits
+
+    @asynccontextmanager
+    async def by(self, turn: ClientTurn) -> AsyncIterator[None]:
+        """While this turn runs."""
+        task = asyncio.ensure_future(self._watch(turn, asyncio.current_task()))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _watch(self, turn: ClientTurn, whole: asyncio.Task[Any] | None) -> None:
+        await self._interrupted.wait()
+        self._interrupted.clear()
+        turn.cancel()
+        await self._interrupted.wait()
+        if whole is not None and not self._is_deaf:
+            self.is_left = True
+            whole.cancel()
+
+
+def _crashed(lines: list[Faulty], life: Life) -> int:
     if any(line.is_dead for line in lines):
-        say(CRASH)
+        life.say(CRASH)
         return 1
     return 0
-
-
-async def _stop(turn: Any, interrupted: asyncio.Event, traits: frozenset[str]) -> None:
-    await interrupted.wait()
-    if "deaf to Ctrl-C" not in traits:
-        turn.cancel()
 
 
 def twin(id: str, dialect: str, *, pace: Pace = MEMORY) -> MemoryClient:
@@ -122,15 +156,8 @@ def twin(id: str, dialect: str, *, pace: Pace = MEMORY) -> MemoryClient:
     reads = fault.reads if isinstance(fault, ClientFault) else None
 
     async def program(line: StreamTransport, around: Surroundings) -> int:
-        return await converse(
-            misread(line, reads()) if reads else line,
-            fault,
-            dialect=dialect,
-            cwd=around.cwd,
-            show=around.shown.append,
-            say=around.said.append,
-            interrupted=around.interrupted,
-        )
+        life = Life(around.cwd, around.shown.append, around.said.append, around.interrupted, lambda _: around.deed)
+        return await converse(misread(line, reads()) if reads else line, fault, dialect, life)
 
     return MemoryClient(program, dialect, traits=traits_of(fault), pace=pace)
 
@@ -189,18 +216,15 @@ async def _run(agent: Sequence[str], fault: Fault, dialect: str) -> int:
         child.stdin.close()
         child.stdout.close()
         target = misread(line, reads()) if reads else line
-    status = await converse(
-        target,
-        fault,
-        dialect=dialect,
-        cwd=os.getcwd(),
-        show=printed(sys.stdout),
-        say=printed(sys.stderr),
-        interrupted=interrupted,
-    )
+    life = Life(os.getcwd(), printed(sys.stdout), printed(sys.stderr), interrupted, _how)
+    status = await converse(target, fault, dialect, life)
     if child is not None:
         await asyncio.to_thread(_ended, child, traits)
     return status
+
+
+def _how(error: ConnectionFailed) -> str:
+    return "death" if isinstance(error, AgentExited) else "closed output"
 
 
 # Those that only a process of its own can have.

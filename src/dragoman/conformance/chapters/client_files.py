@@ -22,7 +22,9 @@ CHAPTER = chapter(
         must("08", "A file that is not there is made.", "reference 1.12", *ALL, needs=WRITE),
         must("09", "The answer to a write is an object, or null.", "reference 1.1", needs=WRITE),
         should("10", "A file outside the session's folder is not given.", "reference 1.5", *ALL, needs=READ),
-        should("11", "A link inside the folder that leads out of it is not followed.", "reference 1.5", *ALL, needs=READ),
+        should(
+            "11", "A link inside the folder that leads out of it is not followed.", "reference 1.5", *ALL, needs=READ
+        ),
         should("12", "A file outside the session's folder is not written.", "reference 1.5", *ALL, needs=WRITE),
         must("13", "Line ends and letters of every script are kept.", "reference 1.12", *ALL, needs=WRITE),
         must("14", "A folder is not a file: reading one is an error.", "reference 1.12", *ALL, needs=READ),

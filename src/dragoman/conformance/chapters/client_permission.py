@@ -18,12 +18,23 @@ CHAPTER = chapter(
         must("06", "Two questions at once are both answered.", "reference 1.1"),
         must("07", "A question may say no more of its tool call than id and title.", "peers.md 18"),
         must("08", "Where leave can only be refused, nothing else is chosen.", "peers.md 42"),
-        must("09", "A form is answered with accept, decline or cancel.", "reference 1.13", needs="client.elicitation.form"),
         must(
-            "10", "An accepted form has a value for what it requires.", "reference 1.13", needs="client.elicitation.form"
+            "09",
+            "A form is answered with accept, decline or cancel.",
+            "reference 1.13",
+            needs="client.elicitation.form",
         ),
         must(
-            "11", "A question in a mode the client does not offer is an error.", "reference 1.13", needs="!client.elicitation.url"
+            "10",
+            "An accepted form has a value for what it requires.",
+            "reference 1.13",
+            needs="client.elicitation.form",
+        ),
+        must(
+            "11",
+            "A question in a mode the client does not offer is an error.",
+            "reference 1.13",
+            needs="!client.elicitation.url",
         ),
         should("12", "The completion of a question nobody asked is passed over.", "reference 1.13"),
     ],

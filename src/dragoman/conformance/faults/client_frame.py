@@ -72,8 +72,13 @@ def _blank() -> Reads:
 
 
 def _nested(message: Json) -> bool:
-    found = message.get("params", {}).get("a") if isinstance(message, dict) else None
-    return isinstance(found, list)
+    """As bytes where our own reader would not go so deep either."""
+    return b"[" * 500 in message if isinstance(message, bytes) else isinstance(message, dict) and _has_list(message)
+
+
+def _has_list(message: Json) -> bool:
+    params = message.get("params")
+    return isinstance(params, dict) and isinstance(params.get("a"), list)
 
 
 seeded("client.frame.01", reads(_always(_whole)))

@@ -85,7 +85,10 @@ seeded("client.permission.05", ClientFault(says=replies(METHOD, _empty).says))
 seeded("client.permission.06", deaf(lambda message: isinstance(message, dict) and message.get("id") == "second"))
 seeded("client.permission.07", _refuses(lambda asked: "kind" not in (asked.get("toolCall") or {"kind": 0})))
 seeded("client.permission.08", _makes_up(lambda asked: _kinds(asked) == ["reject_once"]))
-seeded("client.permission.09", replies("elicitation/create", lambda _, m: [{**m, "result": {"action": "ok", "content": {"name": "A"}}}]))
+seeded(
+    "client.permission.09",
+    replies("elicitation/create", lambda _, m: [{**m, "result": {"action": "ok", "content": {"name": "A"}}}]),
+)
 seeded("client.permission.10", replies("elicitation/create", _unfilled))
 seeded("client.permission.11", replies("elicitation/create", _agrees))
 seeded("client.permission.12", dies(is_call("elicitation/complete")))

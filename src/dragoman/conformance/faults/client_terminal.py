@@ -38,7 +38,11 @@ def _forgets_killed(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _remembers(tape: Tape, message: Json) -> Iterable[Json]:
-    if tape.method(message) == OUTPUT and "error" in message and _params(tape, message)["terminalId"] != "no-such-terminal":
+    if (
+        tape.method(message) == OUTPUT
+        and "error" in message
+        and _params(tape, message)["terminalId"] != "no-such-terminal"
+    ):
         return [{"jsonrpc": "2.0", "id": message["id"], "result": {"output": "done", "truncated": False}}]
     return [message]
 

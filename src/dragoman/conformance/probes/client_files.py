@@ -46,6 +46,12 @@ async def withheld(stage: ClientStage, path: str, what: str) -> None:
     stage.require("error" in heard.message or "secret" not in str(heard.message), f"the client gives {what}", heard)
 
 
+def on_disk(path: str) -> bytes:
+    """What is in a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
 class outside:
     """A file with a secret in a folder that is none of the session's."""
 
@@ -124,8 +130,7 @@ async def a_write_is_done(stage: ClientStage) -> None:
     prompt = await stage.begun()
     path = stage.file("before")
     heard = await write(stage, path, "after")
-    with open(path, encoding="utf-8") as file:
-        stage.require(file.read() == "after", "the client says it wrote, and did not", heard)
+    stage.require(on_disk(path) == b"after", "the client says it wrote, and did not", heard)
     stage.end(prompt)
 
 
@@ -187,8 +192,7 @@ async def texts_are_kept(stage: ClientStage) -> None:
     prompt = await stage.begun()
     path = stage.file("")
     heard = await write(stage, path, LETTERS)
-    with open(path, "rb") as file:
-        stage.require(file.read() == LETTERS.encode(), "the file is not what was written", heard)
+    stage.require(on_disk(path) == LETTERS.encode(), "the file is not what was written", heard)
     given = await read(stage, path)
     stage.require(given == LETTERS, f"the text came back as {given!r}")
     stage.end(prompt)

@@ -26,6 +26,8 @@ def line(stage: ClientStage, text: str) -> bytes:
 
 async def piecemeal(stage: ClientStage, *pieces: bytes) -> None:
     """Write pieces that are read one by one."""
+    await stage.flush()
+    await asyncio.sleep(PAUSE)
     for piece in pieces:
         stage.pour(piece)
         await stage.flush()

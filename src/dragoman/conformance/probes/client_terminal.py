@@ -223,7 +223,7 @@ async def release_ends_the_command(stage: ClientStage) -> None:
     heard = await stage.ask("terminal/release", about(stage, id))
     stage.require(heard is not None, "terminal/release was never answered")
     end = time.monotonic() + stage.pace.answer
-    while _runs(pid) and time.monotonic() < end:
+    while _runs(pid) and time.monotonic() < end:  # noqa: ASYNC110 (another process ends)
         await asyncio.sleep(stage.pace.quiet / 4)
     stage.require(not _runs(pid), "a command goes on after its terminal was released", heard)
     stage.end(prompt)
