@@ -91,6 +91,35 @@ def test_a_project_counts_only_where_it_is_stricter_until_it_is_trusted(home: Ho
     assert home.verdict() == "deny"
 
 
+def test_the_users_file_lends_more_folders_in_which_files_are_inside(home: Home, tmp_path: Path) -> None:
+    notes = tmp_path.resolve() / "notes"
+    reading = Question(operation="file_read", resource=f"{notes}/a", roots=home.roots)
+    assert decide(home.policies(home.roots), reading).verdict.word == "ask"
+    home.write('roots = ["~/notes"]')
+    policy = home.policies(home.roots)
+    assert policy.roots == (str(notes),)
+    assert decide(policy, reading).verdict.word == "allow"
+    beside = Question(operation="file_read", resource=f"{notes}-too/a", roots=home.roots)
+    assert decide(policy, beside).verdict.word == "ask"
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "verdict"),
+    [
+        ("/h/.dragoman/work", "/h/.dragoman/work/a", "allow"),
+        ("/h/.dragoman/work", "/h/.dragoman/work/.dragoman/a", "deny"),
+        ("/h/.dragoman/work", "/h/.dragoman/policy.toml", "deny"),
+        ("/h/.dragoman", "/h/.dragoman/policy.toml", "deny"),
+        ("/h", "/h/deep/.dragoman/a", "deny"),
+    ],
+)
+def test_a_folder_of_ours_above_the_project_does_not_close_the_project(
+    home: Home, root: str, path: str, verdict: str
+) -> None:
+    question = Question(operation="file_write", resource=path, roots=(root,), mode="bypassPermissions")
+    assert decide(home.policies((root,)), question).verdict.word == verdict
+
+
 def test_trust_is_withdrawn(home: Home) -> None:
     home.file.write_text(ALLOW)
     trust = Trust(home.places.trust)

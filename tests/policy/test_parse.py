@@ -77,6 +77,30 @@ def test_a_project_cannot_choose_the_mode() -> None:
     assert "only the user's own file can" in faults('mode = "plan"', is_project=True)[0]
 
 
+def test_the_user_can_lend_every_session_more_folders() -> None:
+    assert parse('roots = ["~/notes", "/srv/data"]', "p.toml").roots == ("~/notes", "/srv/data")
+    assert parse("", "p.toml").roots == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('roots = ["notes"]', "'notes': say the whole path"),
+        ('roots = ["/srv/*"]', "'/srv/*': a folder, not a pattern"),
+        ('roots = ["/srv/../etc"]', "'/srv/../etc': '..' cannot be matched"),
+        ("roots = 5", "must be a text or a list of texts"),
+        ('roots = [""]', "must be a text or a list of texts"),
+    ],
+)
+def test_what_is_no_folder_cannot_be_lent(text: str, why: str) -> None:
+    (fault,) = faults(f"\n{text}")
+    assert fault.startswith(f"p.toml: line 2: roots: {why}")
+
+
+def test_a_project_cannot_lend_folders() -> None:
+    assert "only the user's own file can" in faults('roots = ["/"]', is_project=True)[0]
+
+
 def test_lines_are_found_past_strings_that_look_like_tables() -> None:
     text = (
         'reason = """\n[[rule]]\n# not a comment\n"""\n'  # 1-4

@@ -473,6 +473,30 @@ def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) -> Non
     run(main())
 
 
+def test_policy_lends_more_folders_and_takes_them_back_while_the_session_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        found = places({"HOME": str(tmp_path)})
+        os.makedirs(found.config)
+        notes = tmp_path / "notes"
+        (notes / ".dragoman").mkdir(parents=True)
+        (notes / "a").write_text("note")
+        options: dict[str, Any] = {"policy": Policies(found), "protected": found.protected}
+        async with guarded(tmp_path, "v1", NO, **options) as scene:
+            assert await scene.do_one(do="read", path=str(notes / "a")) == Kind.ACCESS_DENIED
+            Path(found.policy).write_text('mode = "acceptEdits"\nroots = ["~/notes"]')
+            assert await scene.do_one(do="read", path=str(notes / "a")) == "note"
+            assert await scene.do_one(do="write", path=str(notes / "b"), text="x") == "written"
+            assert await scene.do_one(do="write", path=str(notes / ".dragoman/policy.toml"), text="x") == (
+                Kind.PERMISSION_DENIED
+            )
+            assert await scene.do_one(do="read", path=str(tmp_path / "notes/../secret")) == Kind.ACCESS_DENIED
+            Path(found.policy).write_text("")
+            assert await scene.do_one(do="read", path=str(notes / "a")) == Kind.ACCESS_DENIED
+            assert scene.user.asked == []
+
+    run(main())
+
+
 def test_a_lender_refuses_what_is_protected_though_somebody_approved_it(tmp_path: Path) -> None:
     async def main() -> None:
         options: dict[str, Any] = {"protected": lambda roots: [f"{roots[0]}/ours"], "mode": "bypassPermissions"}

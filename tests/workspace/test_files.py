@@ -284,6 +284,17 @@ def test_what_belongs_to_the_client_is_read_but_never_written(inside: Path) -> N
     assert files.write_text(str(inside / "owner"), "x").created
 
 
+def test_a_name_that_is_closed_is_closed_in_a_root_and_not_above_it(tmp_path: Path) -> None:
+    work = tmp_path / ".ours" / "work"
+    (work / "sub" / ".ours").mkdir(parents=True)
+    files = Files([str(work)], protected=[".ours"])
+    assert files.write_text(str(work / "file"), "x").created
+    for path in (work / "sub" / ".ours" / "file", work / "sub" / ".OURS"):
+        assert refusal(partial(files.write_text, str(path), "x")).kind == Kind.ACCESS_DENIED
+    itself = Files([str(work.parent)], protected=[".ours"])
+    assert refusal(partial(itself.write_text, str(work.parent / "file"), "x")).kind == Kind.ACCESS_DENIED
+
+
 def test_a_read_only_file_stays_as_it_is(files: Files, inside: Path) -> None:
     (inside / "f").write_text("old")
     (inside / "f").chmod(0o444)

@@ -86,12 +86,15 @@ def check(parser: Parser, options: Any) -> int:
                 print(single(line), file=sys.stderr)
         return FAULTY
     if options.json:
-        _print({"faults": [], "mode": policy.mode, "files": [_of_file(file) for file in policy.files]})
+        files = [_of_file(file) for file in policy.files]
+        _print({"faults": [], "mode": policy.mode, "roots": list(policy.roots), "files": files})
         return 0
     print(f"mode: {policy.mode}")
     for file in policy.files:
         note = "" if file.is_trusted else "; not trusted, so it can only ask and deny"
         print(f"{single(file.name)}: {len(file.rules)} rules{note}")
+    for root in policy.roots:
+        print(f"lent to every session: {single(root)}{'' if os.path.isdir(root) else ' (there is no such folder)'}")
     if not policy.files:
         print(f"no policy files; the user's own would be {places().policy}")
     return 0

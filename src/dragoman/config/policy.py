@@ -51,6 +51,7 @@ class Policies:
         files: list[RuleFile] = []
         faults: list[str] = []
         mode = "default"
+        more: tuple[str, ...] = ()
         for path, base in [(self._own, ""), *((project_policy(root), root) for root in roots)]:
             name = os.path.relpath(path, base) if base and base == roots[0] else path
             try:
@@ -67,6 +68,7 @@ class Policies:
                 fault = error
             else:
                 mode = parsed.mode or mode
+                more += tuple(map(self._at_home, parsed.roots))
                 files.append(
                     RuleFile(
                         name=name,
@@ -82,7 +84,11 @@ class Policies:
         if strict and faults:
             raise ConfigFault(faults)
         ours = [os.path.realpath(place) if "/" in place else place for place in self.protected(roots)]
-        return Policy(files=tuple(files), mode=mode, protected=tuple(ours))
+        return Policy(files=tuple(files), mode=mode, protected=tuple(ours), roots=more)
+
+    def _at_home(self, root: str) -> str:
+        """A folder that the user named, resolved."""
+        return os.path.realpath(os.path.join(self._places.home, root.removeprefix("~/")))
 
 
 def _decoded(data: bytes, name: str) -> str:

@@ -16,7 +16,7 @@ from dragoman.policy import rules
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import Grant
 from dragoman.policy.modes import AGENT_MODES, MODES, Mode, mode
-from dragoman.policy.question import ON_FILES, WRITING, Question, is_under
+from dragoman.policy.question import ON_FILES, WRITING, Question, is_under, names_below
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "default"
     # What is ours, resolved paths, and names of folders wherever they are; nothing at or below is ever written.
     protected: tuple[str, ...] = ()
+    # Folders that every session has besides its own, resolved; for files only.
+    roots: tuple[str, ...] = ()
 
 
 class Weighed(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ def decide(
     ruled = rules.decide(policy.files, question)
     if ruled is not None and ruled.verdict is DENY:
         return ruled
-    cell = _cell(current, question)
+    cell = _cell(policy, current, question)
     if current.is_firm and cell.verdict is DENY:
         return cell
     floor = _floor(question)
@@ -77,7 +79,7 @@ def explain(
     """The decision, with what each file, the mode and the grants say by themselves."""
     spoken = [_ours(policy, question)]
     spoken += [file.decide(question) for file in policy.files]
-    spoken += [_cell(mode(question.mode), question), _floor(question)]
+    spoken += [_cell(policy, mode(question.mode), question), _floor(question)]
     spoken.append(granted.recall(grants, question, now, run))
     return Weighed(
         decision=decide(policy, question, grants, now=now, run=run),
@@ -91,17 +93,18 @@ def _ours(policy: Policy, question: Question) -> Decision | None:
         return None
     names = {place for place in policy.protected if "/" not in place}
     for path in (question.resource, question.named):
-        if path and (is_under(path, policy.protected) or not names.isdisjoint(path.split("/"))):
+        if path and (is_under(path, policy.protected) or not names.isdisjoint(names_below(path, question.roots))):
             return Decision(
                 DENY, Source.BOUNDARY, f"{path} belongs to Dragoman itself and is never written for an agent"
             )
     return None
 
 
-def _cell(current: Mode, question: Question) -> Decision:
+def _cell(policy: Policy, current: Mode, question: Question) -> Decision:
     verdict = current.cells.get(question.operation, current.cells["other"])
     what = question.operation if question.operation in current.cells else "other"
-    if verdict is ALLOW and question.operation in ON_FILES and not question.is_inside and current.asked is not ALLOW:
+    is_inside = question.is_inside(policy.roots)
+    if verdict is ALLOW and question.operation in ON_FILES and not is_inside and current.asked is not ALLOW:
         where = question.resource or "a file that is not named"
         return Decision(current.asked, Source.BOUNDARY, f"{where} is outside the session's folders")
     return Decision(verdict, Source.MODE, f"mode {current.name}: {verdict.word} {what}")

@@ -2,6 +2,7 @@
 
     version = 1
     mode = "default"              # only in the user's own file
+    roots = ["~/notes"]           # only there: folders that every session has besides its own
     [[rule]]
     decision = "deny"             # allow | ask | deny
     operation = ["file_read"]     # and path, command, host, kind, tool, server, agent, mode, reason
@@ -26,7 +27,7 @@ from dragoman.policy.rules import Rule, RuleFile
 # The form of the file; a newer one is refused, not guessed at.
 VERSION = 1
 
-_TOP = ("version", "mode", "rule")
+_TOP = ("version", "mode", "roots", "rule")
 _KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 
 # Conditions that only some operations can meet. Without them a rule could never match, which nobody means.
@@ -41,9 +42,10 @@ _ONLY: dict[str, frozenset[str]] = {
 class Parsed:
     """What a file says."""
 
-    def __init__(self, rules: tuple[Rule, ...], mode: str | None) -> None:
+    def __init__(self, rules: tuple[Rule, ...], mode: str | None, roots: tuple[str, ...] = ()) -> None:
         self.rules = rules
         self.mode = mode
+        self.roots = roots
 
 
 def parse(text: str, name: str, *, is_project: bool = False) -> Parsed:
@@ -98,7 +100,22 @@ class _Reader:
             self._fault(("rule",), "rules are written as [[rule]]")
             written = []
         rules = [self._rule(rule, ("rule", index)) for index, rule in enumerate(written)]
-        return Parsed(tuple(rule for rule in rules if rule is not None), mode if isinstance(mode, str) else None)
+        found = tuple(rule for rule in rules if rule is not None)
+        return Parsed(found, mode if isinstance(mode, str) else None, self._roots(document))
+
+    def _roots(self, document: dict[str, Any]) -> tuple[str, ...]:
+        if "roots" not in document:
+            return ()
+        if self._is_project:
+            self._fault(("roots",), "a project cannot lend other folders; only the user's own file can")
+            return ()
+        found = self.paths(document["roots"], ("roots",))
+        for root in found:
+            if not root.startswith(("/", "~/")):
+                self._fault(("roots",), f"{root!r}: say the whole path, from / or from ~/")
+            elif set(root) & set("*?["):
+                self._fault(("roots",), f"{root!r}: a folder, not a pattern")
+        return found
 
     def _rule(self, rule: dict[str, Any], path: Path) -> Rule | None:
         before = len(self.faults)

@@ -6,6 +6,8 @@ come resolved, nothing is looked up here.
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 
@@ -52,10 +54,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """The folder that the session is about."""
         return self.roots[0] if self.roots else ""
 
-    @property
-    def is_inside(self) -> bool:
-        """Whether a path lies in one of the session's folders, by its resolved and by its given name."""
-        return bool(self.resource) and all(is_under(path, self.roots) for path in (self.resource, self.named) if path)
+    def is_inside(self, more: tuple[str, ...] = ()) -> bool:
+        """Whether a path lies in one of the session's folders or of these, by its resolved and by its given name."""
+        folders = (*self.roots, *more)
+        return bool(self.resource) and all(is_under(path, folders) for path in (self.resource, self.named) if path)
+
+
+def names_below(path: str, roots: tuple[str, ...]) -> list[str]:
+    """The names of a path from the folder on that it lies in, the innermost of these; all of them if it lies in none.
+
+    Folders above a session's own are none of its business, whatever they are called.
+    """
+    inside = [root for root in roots if is_under(path, (root,))]
+    above = os.path.dirname(max(inside, key=len)) if inside else ""
+    return path[len(above) :].split("/")
 
 
 def is_under(path: str, roots: tuple[str, ...]) -> bool:

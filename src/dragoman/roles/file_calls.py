@@ -82,12 +82,11 @@ class FileCalls:
     def _open(self, session_id: str) -> Files:
         from dragoman.workspace.files import Files
 
-        roots = self._loan.roots(session_id)
+        lending = self._loan.lending
+        lent = [*self._loan.roots(session_id), *lending.extra_roots(session_id)]
         known = self._files.get(session_id)
-        if known is None or known[0] != roots:  # a session may come back with other folders
-            lending = self._loan.lending
-            lent = [*roots, *lending.extra_roots]
-            known = self._files[session_id] = (roots, Files(lent, protected=lending.protected(lent)))
+        if known is None or known[0] != lent:  # a session may come back with other folders, and policy may change
+            known = self._files[session_id] = (lent, Files(lent, protected=lending.protected(lent)))
         return known[1]
 
     async def _for(self, operation: str, params: Any, call: str, **more: Any) -> Files:

@@ -165,6 +165,13 @@ class Guard:
 
         return GuardedLending(self, **options)
 
+    def extra_roots(self, session_id: str) -> tuple[str, ...]:
+        """Folders that policy lends every session besides its own; none while policy cannot be read."""
+        try:
+            return self._policy(self._premises.folders(session_id)).roots
+        except ConfigFault:
+            return ()
+
     def know_roots(self, roots: Callable[[str], Sequence[str]]) -> None:
         """How the folders of a session are found."""
         self._premises.roots = roots

@@ -29,6 +29,10 @@ class GuardedLending(Lending):
         super().__init__(approve=guard.approve, protected=guard.protected, **options)
         self._guard = guard
 
+    def extra_roots(self, session_id: str) -> tuple[str, ...]:
+        """Those of whoever lends, and those of the policy as it is now."""
+        return (*super().extra_roots(session_id), *self._guard.extra_roots(session_id))
+
     def to(
         self,
         connection: Callable[[], Connection],

@@ -88,10 +88,14 @@ class Lending:
         self.interactive = interactive
         self.approve = approve
         self.protected = protected
-        self.extra_roots = tuple(extra_roots)
+        self._extra_roots = tuple(extra_roots)
         self.max_terminals = max_terminals
         self.sandbox = sandbox
         self.shown: dict[str, Terminal] = {}
+
+    def extra_roots(self, session_id: str) -> tuple[str, ...]:
+        """Folders whose files a session has besides those of its own."""
+        return self._extra_roots
 
     def capabilities(self) -> ClientCapabilities:
         """What the agent is told."""

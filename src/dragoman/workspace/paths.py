@@ -49,10 +49,10 @@ _FAULTS: dict[int, tuple[str, str]] = {
 class Roots:
     """The folders that are lent; links in their own paths are resolved once, here.
 
-    What is `closed` is never written: paths, and names without a slash wherever they stand.
+    What is `closed` is never written: paths, and names without a slash wherever they stand in a root, or are one's.
     """
 
-    __slots__ = ("_by_spelling", "_closed", "_closed_names", "real")
+    __slots__ = ("_alike", "_by_spelling", "_closed", "_closed_names", "real")
 
     def __init__(self, paths: Sequence[str], closed: Sequence[str] = ()) -> None:
         self._closed = tuple(_alike(os.path.realpath(path)) for path in closed if "/" in path)
@@ -69,17 +69,21 @@ class Roots:
                 spellings.setdefault("/" + "/".join(parts), real)
         self._by_spelling = spellings
         self.real: tuple[str, ...] = tuple(dict.fromkeys(spellings.values()))
+        self._alike = tuple(map(_alike, self.real))
 
     def check_open(self, path: str, asked: str) -> None:
         """Refuse a canonical path that is closed to writing, or lies in a folder that is."""
         if not self._closed and not self._closed_names:
             return
         plain = _alike(path)
-        if not self._closed_names.isdisjoint(plain.split("/")) or any(
-            plain == place or plain.startswith(place.rstrip("/") + "/") for place in self._closed
-        ):
+        if not self._closed_names.isdisjoint(self._names(plain)) or any(_is_in(plain, place) for place in self._closed):
             message = f"{asked} belongs to the client itself and is never written for an agent"
             raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(asked))
+
+    def _names(self, plain: str) -> list[str]:
+        """The names of a path from the root on that it lies in; what is above a root was the lender's to choose."""
+        above = max((len(os.path.dirname(root)) for root in self._alike if _is_in(plain, root)), default=0)
+        return plain[above:].split("/")
 
     def locate(self, parts: Sequence[str]) -> tuple[str, list[str]] | None:
         """The root that an absolute path enters, and the parts that remain; None if it enters none."""
@@ -189,6 +193,10 @@ def checked(path: str, base: str | None = None) -> str:
     if size > MAX_PATH:
         raise ProtocolError(Kind.INVALID_PARAMS, f"the path is longer than {MAX_PATH} bytes")
     return path
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _alike(path: str) -> str:
