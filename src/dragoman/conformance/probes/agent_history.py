@@ -96,7 +96,8 @@ async def _listed(stage: AgentStage, **params: Json) -> tuple[list[Json], Heard]
     result = heard.message.get("result") if heard else None
     if not isinstance(result, dict) or not isinstance(result.get("sessions"), list):
         stage.unsure("session/list gave no list", heard)
-    assert isinstance(result, dict) and heard is not None
+    assert isinstance(result, dict)
+    assert heard is not None
     return result["sessions"], heard
 
 

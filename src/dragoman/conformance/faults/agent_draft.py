@@ -1,0 +1,78 @@
+"""Faults in what only the draft asks of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.conformance.faults.agent_dialects import typed
+from dragoman.conformance.seeding import Edit, calls, errors, params, results, with_, without
+from dragoman.conformance.twin import Json, Tape, seeded
+
+NEW, PROMPT, UPDATE, QUESTION = "session/new", "session/prompt", "session/update", "session/request_permission"
+
+
+def _status(wrong: str, right: str) -> Edit:
+    def edit(data: Json) -> Json:
+        return {**data, "status": wrong} if data.get("status") == right else data
+
+    return edit
+
+
+def _jumps(_: Tape, message: Json) -> Iterable[Json]:
+    """What awaits leave is completed, and then runs."""
+    told = message["params"]
+    yield message
+    if told["type"] == "tool_call_update" and told["data"].get("status") == "completed":
+        yield {**message, "params": {**told, "data": {"id": told["data"]["id"], "status": "in_progress"}}}
+
+
+def _untold(_: Tape, message: Json) -> Iterable[Json]:
+    if message["params"]["type"] != "current_mode_update":
+        yield message
+
+
+def _steps(data: Json) -> Json:
+    return {**data, "steps": [without("description")(data["steps"][0]), *data["steps"][1:]]}
+
+
+def _commands(data: Json) -> Json:
+    return {**data, "commands": [{"name": "echo"}, *data["commands"][1:]]}
+
+
+def _tokens(result: Json) -> None:
+    if "usage" in result:
+        result["usage"]["inputTokens"] = "many"
+
+
+def _unsuggested(error: Json) -> Json:
+    return {**error, "data": without("suggestion")(error["data"])}
+
+
+seeded(
+    "agent.draft.01",
+    results("initialize", lambda r: {**r, "capabilities": {**r["capabilities"], "mcpCapabilities": True}}),
+)
+seeded("agent.draft.02", results(NEW, with_(createdAt="this morning")))
+seeded("agent.draft.03", params(UPDATE, lambda told: without("data")(told) if told["type"] == "plan" else told))
+seeded("agent.draft.04", params(UPDATE, with_(timestamp=1700000000)))
+seeded("agent.draft.05", typed("agent_message_chunk", with_(index="first")))
+seeded("agent.draft.06", typed("tool_call", without("tool")))
+seeded("agent.draft.07", calls(UPDATE, _jumps))
+seeded("agent.draft.08", typed("tool_call_update", _status("failed", "denied")))
+seeded("agent.draft.09", typed("tool_call_update", _status("failed", "cancelled")))
+seeded("agent.draft.10", params(QUESTION, with_(operation="write")))
+seeded("agent.draft.11", results("session/set_mode", without("previousMode")))
+seeded("agent.draft.12", calls(UPDATE, _untold))
+seeded("agent.draft.13", results("session/set_config_option", without("currentValue")))
+seeded("agent.draft.14", results("authenticate", without("success")))
+seeded("agent.draft.15", results(PROMPT, _tokens))
+seeded("agent.draft.16", results("session/load", without("messageCount")))
+seeded("agent.draft.17", results("terminal/output", without("received")))
+seeded("agent.draft.18", errors("session/load", _unsuggested))
+seeded("agent.draft.19", params("fs/read_text_file", with_(startLine=0)))
+seeded("agent.draft.20", typed("plan", _steps))
+seeded("agent.draft.21", typed("thought_message_chunk", with_(content={"type": "text"})))
+seeded("agent.draft.22", params(QUESTION, without("reason")))
+seeded("agent.draft.23", typed("available_commands", _commands))
+seeded("agent.draft.24", params("terminal/create", with_(env=[{"name": "A", "value": "b"}])))
+seeded("agent.draft.25", typed("tool_call_update", _status("pending", "awaiting_permission")))
