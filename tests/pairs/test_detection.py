@@ -346,8 +346,9 @@ def test_a_2025_agent_stays_where_it_is_for_sessions_in_our_own_folder(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("client", ["v1", "2025.1"])
 def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, one = tmp_path / "home", tmp_path / "one"
     for folder in (home, one):
@@ -356,10 +357,11 @@ def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
     monkeypatch.chdir(home)
 
     async def main() -> None:
-        async with interpreted("v1", "2025.1", "answer", tmp_path, script="agent.py") as met:
+        async with interpreted(client, "2025.1", "answer", tmp_path, script="agent.py") as met:
             hand = met.client
-            await hand.request("initialize", hand.words.initialize(True, True, str(home)))
-            assert await where(hand, await open_at(hand, one)) == f"in {one}"
+            await hand.request("initialize", hand.words.initialize(True, True, str(one)))
+            answer = await hand.request("session/new", hand.words.new(str(one), "mine"))
+            assert await where(hand, hand.words.opened(answer["result"], "mine")) == f"in {one}"
 
     asyncio.run(main())
 

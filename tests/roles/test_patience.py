@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dragoman import Agent, Kind, ProtocolError, Turn, connect
+from dragoman import Agent, Kind, ProtocolError, StartFailed, Turn, connect
 from dragoman.roles.watch import GRACE, Watch
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
@@ -239,5 +239,20 @@ def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
         answer = await client.request(3, "session/prompt", params)
         assert answer["error"]["code"] == -32009
         await serving.close()
+
+    run(main())
+
+
+# --- starting -------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_says_nothing_at_its_start_is_given_up_and_one_hears_of_each_attempt() -> None:
+    async def main() -> None:
+        told: list[str] = []
+        with pytest.raises(StartFailed, match="understands no dialect"):
+            async with connect(["sh", "-c", "cat > /dev/null"], patience=SOON, report=told.append):
+                pass
+        attempts = ["v1", "draft", "crow", "2025.1"]
+        assert [line.split(":")[0] for line in told] == [f"sh -c cat > /dev/null in {name}" for name in attempts]
 
     run(main())

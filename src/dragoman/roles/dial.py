@@ -89,6 +89,7 @@ class Dial:
             raise ValueError("an agent that runs already cannot be sandboxed; give its command, or Lending a sandbox")
         self.dialect = dialect
         self.cwd = cwd
+        self._here = cwd  # where the command was written down; the folder to begin in may yet be another one
         self.sandbox = closed(sandbox)
         self.report = report
         self._target = target
@@ -194,6 +195,8 @@ class Dial:
                 if error.kind not in NOT_UNDERSTOOD or not self.can_restart:
                     raise
                 refusals.append(f"{name}: {error.message}")
+                if error.kind == Kind.TIMEOUT and self.report is not None:  # it takes long, with nothing to be seen
+                    self.report(f"{self._name} in {name}: {error.message}; trying the next dialect")
                 continue
             except BaseException:
                 await connection.close()
@@ -286,7 +289,7 @@ class Dial:
             from dragoman.transport.process import spawn
 
             transport: Transport = await spawn(
-                elsewhere(words(self._target), self.cwd, cwd),
+                elsewhere(words(self._target), self._here, cwd),
                 cwd=cwd,
                 env=self._env,
                 inherit_env=self._inherit,
