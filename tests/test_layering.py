@@ -34,8 +34,9 @@ EFFECTS = {
 }  # fmt: skip
 
 # What the core may import from outside the standard library; uvloop only where it happens to be installed,
-# opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat.
-DEPENDENCIES = {"msgspec", "opentelemetry", "prompt_toolkit", "uvloop"}
+# opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
+# pytest only in the two modules that pytest itself loads.
+DEPENDENCIES = {"msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvloop"}
 
 
 def imported(source: str, module: str) -> Iterator[tuple[int, str]]:

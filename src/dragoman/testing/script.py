@@ -1,7 +1,8 @@
-"""A peer that follows a script of frames, on either side of a transport.
+"""A peer in the hands of a test, on either side of a transport: frame by frame, or following a scenario.
 
-Plays one part of a written conversation against the real thing: says its own frames, and checks that what it hears is
-what the script says it should hear. JSON-RPC ids are matched by the part they play, not by their numbers.
+Plays one part of a conversation against the real thing: says what is its own, checks that what it hears is what was
+expected, and keeps the whole exchange, which every failure shows. Above are tests; below is a transport, in memory or
+of a process.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman.testing.matching import exactly, matches
+from dragoman.testing.scenario import Expectation, Step
 from dragoman.transport.contract import Transport
+from dragoman.wire.frames import Oversize
 
 # Waiting longer than this for a frame means it never comes.
 PATIENCE = 10.0
@@ -21,24 +25,38 @@ PATIENCE = 10.0
 class ScriptedPeer:
     """One end of a transport, in the hands of a test."""
 
+    seat = "we"
+    other = "the peer"
+
     def __init__(self, transport: Transport, patience: float = PATIENCE) -> None:
         self.transport = transport
         self.heard: list[dict[str, Any]] = []
-        self._patience = patience
+        self.exchange: list[str] = []
+        """Everything said and heard, a line each, as failures show it."""
+        self.patience = patience
         self._unread: list[Any] = []
         self._ids: dict[Any, Any] = {}
         self._names: dict[str, str] = {}  # what the script calls a thing -> what the other end calls it
 
     def send(self, message: dict[str, Any] | bytes) -> None:
         """Say one message, or any bytes as a frame."""
-        self.transport.send(message if isinstance(message, bytes) else msgspec.json.encode(message))
+        data = message if isinstance(message, bytes) else msgspec.json.encode(message)
+        self.exchange.append(f"-> {_line(data)}")
+        self.transport.send(data)
+
+    async def hear(self) -> bytes:
+        """The next frame the other end sent, as it is; raises TimeoutError, and what the transport raises."""
+        if not self._unread:
+            async with asyncio.timeout(self.patience):
+                self._unread.extend(await self.transport.receive())
+        frame = self._unread.pop(0)
+        data: bytes = frame.head if isinstance(frame, Oversize) else frame
+        self.exchange.append(f"<- {_line(data)}")
+        return data
 
     async def receive(self) -> dict[str, Any]:
-        """The next frame the other end sent."""
-        if not self._unread:
-            async with asyncio.timeout(self._patience):
-                self._unread.extend(await self.transport.receive())
-        message: dict[str, Any] = msgspec.json.decode(self._unread.pop(0))
+        """The next frame the other end sent, as JSON."""
+        message: dict[str, Any] = msgspec.json.decode(await self.hear())
         self.heard.append(message)
         return message
 
@@ -56,6 +74,15 @@ class ScriptedPeer:
             message = await self.receive()
             if "method" not in message and message.get("id") == id:
                 return message
+
+    async def follow(self, scenario: Sequence[Step], *, ignoring: Sequence[Expectation] = ()) -> dict[str, Any]:
+        """Play a scenario; what is in `ignoring` may come at any time. Gives the values of its names.
+
+        Raises Departure, which shows what was expected, what was heard and the whole exchange.
+        """
+        from dragoman.testing.following import Following
+
+        return await Following(self, ignoring).play(scenario)
 
     async def play(
         self,
@@ -109,54 +136,20 @@ class ScriptedPeer:
 
 
 class ScriptedAgent(ScriptedPeer):
-    """A scripted peer that plays the agent."""
+    """A scripted peer that plays the agent, for a client under test."""
 
-    async def follow(self, script: Sequence[dict[str, Any]]) -> None:
-        """Play the agent's part of a script."""
-        await self.play("agent", script)
+    seat, other = "the scripted agent", "the client"
 
 
 class ScriptedClient(ScriptedPeer):
-    """A scripted peer that plays the client."""
+    """A scripted peer that plays the client, for an agent under test."""
 
-    async def follow(self, script: Sequence[dict[str, Any]]) -> None:
-        """Play the client's part of a script."""
-        await self.play("client", script)
+    seat, other = "the scripted client", "the agent"
 
 
 def _without_id(frame: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in frame.items() if name != "id"}
 
 
-def exactly(expected: Any, heard: Any) -> str | None:
-    """None when both are the same, else where they differ."""
-    if type(expected) is dict and type(heard) is dict:
-        if extra := set(heard) - set(expected):
-            return f"unexpected {sorted(extra)}"
-        for name, value in expected.items():
-            if name not in heard:
-                return f"{name} is missing"
-            if fault := exactly(value, heard[name]):
-                return f"{name}: {fault}"
-        return None
-    if isinstance(expected, list) and isinstance(heard, list) and len(expected) == len(heard):
-        return next(
-            (f"[{i}]: {f}" for i, (a, b) in enumerate(zip(expected, heard, strict=True)) if (f := exactly(a, b))), None
-        )
-    return None if expected == heard else f"expected {expected!r}, heard {heard!r}"
-
-
-def matches(expected: Any, heard: Any) -> str | None:
-    """Like `exactly`, but objects heard may have more members than expected."""
-    if type(expected) is dict and type(heard) is dict:
-        for name, value in expected.items():
-            if name not in heard:
-                return f"{name} is missing"
-            if fault := matches(value, heard[name]):
-                return f"{name}: {fault}"
-        return None
-    if isinstance(expected, list) and isinstance(heard, list) and len(expected) == len(heard):
-        return next(
-            (f"[{i}]: {f}" for i, (a, b) in enumerate(zip(expected, heard, strict=True)) if (f := matches(a, b))), None
-        )
-    return None if expected == heard else f"expected {expected!r}, heard {heard!r}"
+def _line(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

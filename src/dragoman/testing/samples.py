@@ -1,0 +1,106 @@
+"""Messages made from the types of the vocabulary: for each type the smallest one, a full one, and each of its kinds.
+
+Takes a type of the method table, gives JSON builtins that the type accepts. Above are the checks of dialects, which
+must work for a dialect whose author has written no examples. Knows no dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from random import Random
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+Json = Any
+
+# Types nest (options in groups, blocks in content); below this depth only what is required is made.
+DEEP = 6
+
+# Values of texts that are more than texts to some reader.
+_TEXTS = {
+    "blob": "aGVsbG8=",
+    "cwd": "/w",
+    "data": "aGVsbG8=",
+    "mimeType": "image/png",
+    "path": "/w/a.txt",
+    "uri": "file:///w/a.txt",
+    "url": "https://example.org/x",
+    "value": "on",
+}
+
+
+@cache
+def samples(kind: Any) -> list[Json]:
+    """Values of this type, as JSON builtins, none twice; all of them decode as it."""
+    found: dict[bytes, Json] = {}
+    for full in (False, True):
+        for value in _variants(types.type_info(kind), "", full, DEEP):
+            found.setdefault(msgspec.json.encode(value, order="sorted"), value)
+    return [value for value in found.values() if _decodes(kind, value)]
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _decodes(kind: Any, value: Json) -> bool:
+    try:
+        _decoder(kind).decode(msgspec.json.encode(value))
+    except msgspec.ValidationError:  # a text that must have a form we do not know
+        return False
+    return True
+
+
+def _variants(info: types.Type, name: str, full: bool, depth: int) -> list[Json]:
+    """At least one value; several where a union has several types."""
+    if isinstance(info, types.UnionType):
+        members = [each for each in info.types if not isinstance(each, types.NoneType)]
+        return [value for each in members for value in _variants(each, name, full, depth)][:40] or [None]
+    if isinstance(info, types.StructType):
+        return list(_objects(info, full, depth))
+    if isinstance(info, types.ListType | types.VarTupleType | types.SetType):
+        return [[value] for value in _variants(info.item_type, name, full, depth - 1)] if depth > 0 and full else [[]]
+    if isinstance(info, types.DictType):
+        return [{"KEY": _variants(info.value_type, name, full, depth - 1)[0]}] if depth > 0 and full else [{}]
+    if isinstance(info, types.LiteralType):
+        return list(info.values)
+    return [_scalar(info, name)]
+
+
+def _scalar(info: types.Type, name: str) -> Json:
+    if isinstance(info, types.StrType):
+        return _TEXTS.get(name, f"a-{name}" if name else "text")
+    if isinstance(info, types.BoolType):
+        return True
+    if isinstance(info, types.IntType):
+        return 1
+    if isinstance(info, types.FloatType):
+        return 0.5
+    if isinstance(info, types.RawType | types.AnyType):
+        return _TEXTS.get(name, {"any": ["thing", 1, None]})
+    return None
+
+
+def _objects(info: types.StructType, full: bool, depth: int) -> Iterator[Json]:
+    wanted = [field for field in info.fields if field.required or (full and depth > 0 and field.encode_name != "_meta")]
+    choices = {field.encode_name: _variants(field.type, field.encode_name, full, depth - 1) for field in wanted}
+    tag = {info.tag_field: info.tag} if info.tag_field else {}
+    first = {name: values[0] for name, values in choices.items()}
+    yield {**tag, **first}
+    for name, values in choices.items():
+        for other in values[1:]:
+            yield {**tag, **first, name: other}
+
+
+def anything(random: Random, names: list[str], depth: int = 4) -> Json:
+    """Any JSON at all, of the member names given, so that every rule meets odd shapes of what it reads."""
+    draw = random.random()
+    if depth and draw < 0.5:
+        return {random.choice(names): anything(random, names, depth - 1) for _ in range(random.randrange(5))}
+    if depth and draw < 0.6:
+        return [anything(random, names, depth - 1) for _ in range(random.randrange(3))]
+    return random.choice([None, True, False, 0, -1, 1.5, "", "text", "\ud800", random.choice(names)])

@@ -1,0 +1,198 @@
+"""Faults do what they say, the same for the same seed, over any transport, without a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from dragoman import Agent, ConnectionFailed, Turn, WriteStalled, connect
+from dragoman.testing import (
+    Delay,
+    Disconnect,
+    Drop,
+    Duplicate,
+    Fault,
+    Garble,
+    Junk,
+    Merge,
+    Reorder,
+    Split,
+    Stall,
+    Truncate,
+    check_transport,
+    faulty,
+    pair,
+)
+from dragoman.transport.contract import Transport
+from dragoman.transport.process import spawn
+
+FRAMES = [b'{"n":%d}' % number for number in range(1, 7)]
+
+
+async def passed(sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (), seed: int = 0) -> list[bytes]:
+    """What comes out of a line into which FRAMES went, one in each pass of the loop."""
+    left, right = pair()
+    near, far = faulty(left, sending=sending, seed=seed), faulty(right, receiving=receiving, seed=seed)
+    heard: list[bytes] = []
+
+    async def listen() -> None:
+        try:
+            while True:
+                heard.extend(frame for frame in await far.receive() if isinstance(frame, bytes))
+        except ConnectionFailed:
+            pass
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(listen())
+        try:
+            for frame in FRAMES:
+                near.send(frame)
+                await asyncio.sleep(0)
+        except ConnectionFailed:
+            pass
+        await near.close("done")
+    await far.close()
+    return heard
+
+
+A, B, C, D, E, F = FRAMES
+PRINTED = Junk().line
+
+
+@pytest.mark.parametrize("way", ["sending", "receiving"])
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        ([Drop(at=2)], [A, C, D, E, F]),
+        ([Drop(at=(1, 6))], [B, C, D, E]),
+        ([Drop()], []),
+        ([Duplicate(at=3, times=3)], [A, B, C, C, C, D, E, F]),
+        ([Truncate(at=1, keep=3)], [A[:3], B, C, D, E, F]),
+        ([Junk(at=4)], [A, B, C, PRINTED, D, E, F]),
+        ([Reorder(at=2)], [A, C, B, D, E, F]),
+        ([Reorder(at=6)], FRAMES),
+        ([Split(pieces=4)], FRAMES),
+        ([Merge()], FRAMES),
+        ([Delay(passes=7)], FRAMES),
+        ([Disconnect(at=4)], [A, B, C]),
+        ([Drop(at=1), Duplicate(at=1)], [B, B, C, D, E, F]),
+        ([Duplicate(at=1), Drop(at=1)], FRAMES),
+        ([Split(), Delay(at=3), Merge(at=(1, 2)), Reorder(at=5)], [A, B, C, D, F, E]),
+    ],
+    ids=repr,
+)
+def test_a_fault_does_what_it_says_both_ways(way: str, faults: list[Fault], expected: list[bytes]) -> None:
+    run = passed(sending=faults) if way == "sending" else passed(receiving=faults)
+    assert asyncio.run(run) == expected
+
+
+def test_a_garbled_frame_differs_in_as_many_bytes_as_were_asked_for_and_stays_one_line() -> None:
+    heard = asyncio.run(passed([Garble(at=2, bytes=3)]))
+    assert heard[:1] + heard[2:] == [A, C, D, E, F]
+    assert sum(one != other for one, other in zip(heard[1], B, strict=True)) == 3
+
+
+def test_the_same_seed_gives_the_same_accidents_and_another_gives_others() -> None:
+    faults = [Drop(chance=0.3), Garble(chance=0.5), Duplicate(chance=0.2)]
+    runs = [asyncio.run(passed(faults, seed=seed)) for seed in (7, 7, 8, 9, 10)]
+    assert runs[0] == runs[1]
+    assert any(run != runs[0] for run in runs[2:])
+
+
+@pytest.mark.parametrize(
+    "faults", [[Split(pieces=3)], [Merge()], [Delay(passes=2)], [Split(chance=0.5), Merge()]], ids=repr
+)
+def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: list[Fault]) -> None:
+    async def make() -> tuple[Transport, Transport]:
+        left, right = pair()
+        return faulty(left, sending=faults, receiving=faults), right
+
+    asyncio.run(check_transport(make))
+
+
+def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> None:
+    async def scene() -> None:
+        left, right = pair()
+        line = faulty(left, sending=[Stall(at=2)])
+        for frame in FRAMES:
+            line.send(frame)
+        assert await right.receive() == [A]
+        assert line.congested()
+        with pytest.raises(WriteStalled, match="took no bytes"):
+            await line.drain()
+        with pytest.raises(WriteStalled):
+            line.send(A)
+        await line.close()
+
+    asyncio.run(scene())
+
+
+def test_receiving_cannot_stall() -> None:
+    with pytest.raises(ValueError, match="Stall is a fault of sending"):
+        faulty(pair()[0], receiving=[Stall()])
+
+
+def test_pieces_and_joins_reach_a_real_process_as_they_are() -> None:
+    """`dd` reads once a block: what it was given in one write is what one read of it gives."""
+    reader = "import os\nwhile b := os.read(0, 65536): os.write(1, repr(b).encode() + b'\\n')"
+
+    async def scene() -> list[str]:
+        transport = await spawn([sys.executable, "-c", reader])
+        line = faulty(transport, sending=[Split(at=1, pieces=3), Merge(at=2)])
+        heard: list[str] = []
+        async with asyncio.timeout(20):
+            line.send(b"abcdef")
+            while sum(len(eval(read)) for read in heard) < 7:  # the process repeats its own words
+                heard += [bytes(frame).decode() for frame in await line.receive()]  # type: ignore[arg-type]
+            line.send(b"two")
+            line.send(b"three")
+            while "three" not in heard[-1]:
+                heard += [bytes(frame).decode() for frame in await line.receive()]  # type: ignore[arg-type]
+        await line.close()
+        return heard
+
+    heard = asyncio.run(scene())
+    assert heard[-1] == repr(b"two\nthree\n")
+    assert b"".join(eval(read) for read in heard[:-1]) == b"abcdef\n"
+
+
+def test_a_client_lives_with_noise_and_pieces_from_its_agent() -> None:
+    agent = Agent("echo")
+
+    @agent.prompt
+    async def repeat(turn: Turn) -> None:
+        await turn.say(turn.text)
+
+    async def scene() -> str:
+        ours, theirs = pair()
+        connection = agent.attach(theirs)
+        bad = faulty(ours, receiving=[Junk(chance=0.5), Split(pieces=5), Delay()], sending=[Split()], seed=3)
+        async with connect(bad) as remote:
+            session = await remote.open(cwd="/")
+            said = await session.ask("still here")
+        await connection.close()
+        return said
+
+    assert asyncio.run(scene()) == "still here"
+
+
+def test_a_client_whose_line_breaks_says_so() -> None:
+    agent = Agent("mute")
+
+    @agent.prompt
+    async def silent(turn: Turn) -> None:
+        await asyncio.Event().wait()
+
+    async def scene() -> None:
+        ours, theirs = pair()
+        connection = agent.attach(theirs)
+        async with connect(faulty(ours, sending=[Disconnect(at=3)])) as remote:
+            session = await remote.open(cwd="/")
+            with pytest.raises(ConnectionFailed, match="broke"):
+                await session.ask("hello")
+        await connection.close()
+
+    asyncio.run(scene())
