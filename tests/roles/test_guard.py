@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dragoman import Question, connect
+from dragoman import Agent, ProtocolError, Question, Turn, connect
 from dragoman.config.grants import Grants
 from dragoman.config.places import places
 from dragoman.config.policy import Policies
@@ -26,7 +27,7 @@ from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
 from dragoman.store.audit import Audit
-from dragoman.testing import ScriptedPeer
+from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
 from tests.roles.guarding import DIALECTS, guarded
 from tests.roles.meeting import run
@@ -680,6 +681,43 @@ def test_credentials_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
         kept = "".join(file.read_text() for file in tmp_path.glob("*.json*"))
         assert token not in kept
         assert kept.count("[redacted]") > 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("dialect", ["v1", "draft", "2025.1"])
+def test_credentials_given_to_an_agent_are_secrets_without_being_told(tmp_path: Path, dialect: str) -> None:
+    """Every value that authenticate carries, though its name and looks tell nobody."""
+    secret = "canary credential 91c4"
+
+    async def main() -> None:
+        agent = Agent("leaky", dialect=dialect, auth_required=True)
+        given: list[Any] = []
+
+        @agent.authenticate("token")
+        def check(credentials: dict[str, str]) -> None:
+            given.append(credentials)
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            with suppress(ProtocolError):
+                await turn.files.read(f"{turn.session.cwd}/{secret}")
+            with suppress(ProtocolError):
+                await turn.terminals.run("sh", ["-c", f"true {secret}"])
+
+        audit = Audit(str(tmp_path / "audit.jsonl"), durable=False)
+        guard = Guard(audit=audit, mode="bypassPermissions")
+        options: dict[str, Any] = {"dialect": dialect, "cwd": str(tmp_path), "lend": guard.lend()}
+        async with joined(agent, permission=guard.ask, **options) as remote:
+            guard.attend(remote)
+            await remote.authenticate("token", {"token": secret, "refresh": f"{secret}-2"})
+            await (await remote.open(str(tmp_path))).ask("go")
+        await guard.close()
+        assert given
+        kept = Path(audit.path).read_text()
+        assert "canary" not in kept
+        assert kept.count("[redacted]") > 3
+        assert guard.redaction.text(f"invalid token {secret}") == "invalid token [redacted]"
 
     run(main())
 

@@ -51,8 +51,13 @@ def from_environment(environ: Mapping[str, str]) -> list[str]:
 
 def from_servers(servers: Iterable[Any]) -> list[str]:
     """All values that MCP servers are given in env and headers, and what stands after Bearer in them."""
-    values = [pair.value for server in servers for pair in [*(server.env or ()), *(server.headers or ())]]
-    return values + [value.partition(" ")[2] for value in values if " " in value]
+    return with_bare(pair.value for server in servers for pair in [*(server.env or ()), *(server.headers or ())])
+
+
+def with_bare(values: Iterable[str]) -> list[str]:
+    """Values as headers have them, and what stands after Bearer and the like in them."""
+    given = list(values)
+    return given + [value.partition(" ")[2] for value in given if " " in value]
 
 
 class Redaction:

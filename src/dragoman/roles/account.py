@@ -6,7 +6,7 @@ agent that does not offer them is not asked, and the error says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import UNSET
@@ -15,8 +15,14 @@ from dragoman.schema.auth import AuthStatusParams, AuthStatusResult, LogoutParam
 from dragoman.schema.host import DisableProviderParams, ListProvidersParams, ProviderInfo, SetProviderParams
 
 
+def _nobody(secrets: Iterable[str]) -> None:
+    """Nobody has to keep secrets."""
+
+
 class Account:
-    """The calls about logins and providers."""
+    """The calls about logins and providers; whoever is to keep their secrets hears them at `on_secrets`."""
+
+    on_secrets: Callable[[Iterable[str]], None] = staticmethod(_nobody)
 
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Ask the agent anything; typed params and results for known methods, plain JSON for extensions."""
@@ -38,6 +44,7 @@ class Account:
         self, provider_id: str, *, api_type: str, base_url: str, headers: Mapping[str, str] | None = None
     ) -> None:
         """Point the agent to a model provider; its whole configuration is replaced."""
+        self.on_secrets((headers or {}).values())
         params = SetProviderParams(
             provider_id=provider_id, api_type=api_type, base_url=base_url, headers=dict(headers) if headers else UNSET
         )

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialect.beside import noted, unsaid
+from dragoman.dialect.beside import noted
 from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
 from dragoman.engine.handler import Handler, answering
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.account import Account
 from dragoman.roles.answers import Answers
 from dragoman.roles.answers import choose as choose
+from dragoman.roles.archive import Archive, listed, without_empty
 from dragoman.roles.conversation import Conversation, Terms
 from dragoman.roles.dial import Dial, Dialled
 from dragoman.roles.lending import Lending
@@ -35,15 +35,7 @@ from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import AgentCapabilities, Implementation, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.session import (
-    CloseSessionParams,
-    DeleteSessionParams,
-    ForkSessionParams,
-    ListSessionsParams,
-    ListSessionsResult,
-    LoadSessionParams,
     NewSessionParams,
-    ResumeSessionParams,
-    SessionInfo,
     SystemPrompt,
     SystemPromptMode,
 )
@@ -56,7 +48,7 @@ _OPENS_IN_MODE = frozenset({"2025.1", "draft"})
 EARLY = 1000
 
 
-class RemoteAgent(Account):
+class RemoteAgent(Archive):
     """An agent as its client sees it."""
 
     def __init__(
@@ -189,11 +181,11 @@ class RemoteAgent(Account):
         params = NewSessionParams(
             cwd=place,
             mcp_servers=list(mcp_servers),
-            additional_directories=_listed(directories),
+            additional_directories=listed(directories),
             system_prompt=system_prompt,
         )
         if self.dialect != "v1":
-            params = _without_empty(params)
+            params = without_empty(params)
         if mode is not None and self.dialect in _OPENS_IN_MODE:
             params = noted(params, initialMode=mode)
         dialled = await self._dial.at(place)
@@ -230,116 +222,6 @@ class RemoteAgent(Account):
             except ProtocolError as error:
                 self.connection.report(f"the new session did not take {id} = {value!r}: {error.message}")
 
-    async def load(
-        self,
-        session_id: str,
-        cwd: str = ".",
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        directories: Sequence[str] = (),
-    ) -> Conversation:
-        """Open a stored session; its history is in `between` (and told to `on_update`) when this returns."""
-        place = os.path.abspath(cwd)
-        params = LoadSessionParams(
-            session_id=session_id,
-            cwd=place,
-            mcp_servers=list(mcp_servers),
-            additional_directories=_listed(directories),
-        )
-        return await self._reopen("session/load", _without_empty(params), directories, mcp_servers)
-
-    async def resume(
-        self,
-        session_id: str,
-        cwd: str = ".",
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        directories: Sequence[str] = (),
-    ) -> Conversation:
-        """Open a stored session without its history being sent again."""
-        params = ResumeSessionParams(
-            session_id=session_id,
-            cwd=os.path.abspath(cwd),
-            mcp_servers=list(mcp_servers),
-            additional_directories=_listed(directories),
-        )
-        return await self._reopen("session/resume", params, directories, mcp_servers)
-
-    async def _reopen(
-        self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
-    ) -> Conversation:
-        """Enter first, for history comes before the answer (peers.md 36); a refusal leaves what was there (22)."""
-        self._bind(await self._dial.at(params.cwd))
-        before = self._conversations.get(params.session_id)
-        conversation = self._enter(params.session_id, params.cwd, directories, None, self.connection, mcp_servers)
-        try:
-            conversation.set_up(await self.request(method, params))
-        except BaseException:
-            if before is not None:
-                self._conversations[params.session_id] = before
-            else:
-                del self._conversations[params.session_id]
-            raise
-        return conversation
-
-    async def fork(
-        self,
-        session_id: str,
-        cwd: str = ".",
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        directories: Sequence[str] = (),
-    ) -> Conversation:
-        """Open a new session that starts with the history of another."""
-        place = os.path.abspath(cwd)
-        params = ForkSessionParams(
-            session_id=session_id,
-            cwd=place,
-            mcp_servers=list(mcp_servers),
-            additional_directories=_listed(directories),
-        )
-        entered: list[Conversation] = []
-        connection = self.connection
-
-        def enter(result: Any) -> None:
-            entered.append(self._enter(result.session_id, place, directories, result, connection, mcp_servers))
-
-        await connection.request("session/fork", params, timeout=self._terms.timeout, first=enter)
-        return entered[0]
-
-    async def sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
-        """One page of the agent's sessions."""
-        params = ListSessionsParams(cwd=cwd or UNSET, cursor=cursor or UNSET)
-        return await self.request("session/list", params)  # type: ignore[no-any-return]
-
-    async def each_session(self, cwd: str | None = None) -> AsyncIterator[SessionInfo]:
-        """All of the agent's sessions, page by page: `async for info in agent.each_session(): ...`."""
-        cursor: str | None = None
-        while True:
-            page = await self.sessions(cwd, cursor)
-            for info in page.sessions:
-                yield info
-            if not page.next_cursor or page.next_cursor == cursor:
-                return
-            cursor = page.next_cursor
-
-    async def close_session(self, session_id: str) -> None:
-        """End a session's work and free what it holds."""
-        await self._dismiss("session/close", CloseSessionParams(session_id=session_id))
-
-    async def delete(self, session_id: str) -> None:
-        """Delete a stored session."""
-        await self._dismiss("session/delete", DeleteSessionParams(session_id=session_id))
-
-    async def _dismiss(self, method: str, params: Any) -> None:
-        session = self._conversations.get(params.session_id)
-        connection = self.connection if session is None else session.connection
-        await connection.request(method, params, timeout=self._terms.timeout)
-        if session is not None:
-            self._conversations.pop(session.id, None)
-            session.end()
-        await self._over(params.session_id)
-
     async def _over(self, session_id: str) -> None:
         if self._loan is not None:
             await self._loan.end(session_id)
@@ -354,6 +236,7 @@ class RemoteAgent(Account):
         if method is not None and method.form == AuthForm.TERMINAL:
             await self._sign_in(method)
             return
+        self.on_secrets((credentials or {}).values())
         meta = {"dragoman": {"credentials": dict(credentials)}} if credentials else UNSET
         # People take their time, in a browser say: no limit here.
         await self.connection.request("authenticate", AuthenticateParams(method_id=method_id, meta=meta))
@@ -440,16 +323,7 @@ class RemoteAgent(Account):
             self._loan.lost()
 
 
-def _without_empty(params: Any) -> Any:
-    """Official v1 wants an empty list of MCP servers said; dialects that can do without leave it out."""
-    return params if params.mcp_servers else unsaid(params, "mcpServers")
-
-
 def _instructing(prompt: str | SystemPrompt | None) -> Any:
     if not isinstance(prompt, str):
         return UNSET if prompt is None else prompt
     return SystemPrompt(mode=SystemPromptMode.APPEND, content=[TextContent(text=prompt)])
-
-
-def _listed(directories: Sequence[str]) -> Any:
-    return [os.path.abspath(path) for path in directories] or UNSET

@@ -32,7 +32,7 @@ from dragoman.policy.guard import Policy, decide, decide_all
 from dragoman.policy.modes import mode as mode_of
 from dragoman.policy.options import choose
 from dragoman.policy.question import Operation, Question
-from dragoman.policy.secrets import Redaction, from_environment, from_servers
+from dragoman.policy.secrets import Redaction, from_environment, from_servers, with_bare
 from dragoman.policy.toolcall import questions
 from dragoman.roles.asking import Asked, AskUser, Choice, understood
 from dragoman.roles.journal import Journal, entries, now, of_grant, of_use
@@ -156,7 +156,11 @@ class Guard:
     # --- who it guards ----------------------------------------------------------------------------------------
 
     def attend(self, agent: RemoteAgent, otherwise: str = "") -> None:
-        """Know this agent by its name (`otherwise` by another), and its sessions: folders, modes, tool calls, turns."""
+        """Know this agent by its name (`otherwise` by another), and its sessions: folders, modes, tool calls, turns.
+
+        The credentials that it is given from now on are kept secret.
+        """
+        agent.on_secrets = self.keep_secret
         self._premises.attend(agent, otherwise)
 
     def lend(self, **options: Any) -> GuardedLending:
@@ -178,7 +182,7 @@ class Guard:
 
     def keep_secret(self, values: Iterable[str]) -> None:
         """Values that never reach the audit, the grants or what is shown: credentials that an agent is given, say."""
-        self.redaction.add(values)
+        self.redaction.add(with_bare(values))
 
     def mode(self, session_id: str = "") -> str:
         """The policy mode of a session."""
