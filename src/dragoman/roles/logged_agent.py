@@ -91,7 +91,9 @@ class LoggedAgent(RemoteAgent):
         directories, servers = await self._setting(summary) if is_as_before else ([], [])
         wanted = list(mcp_servers) or servers
         why = ""
-        if summary.agent_session and summary.agent == self._name:
+        if not await self._owns(summary):
+            why = "the agent knows only the session that it was forked from"
+        elif summary.agent_session and summary.agent == self._name:
             for method, gate, call in (
                 ("session/resume", "agent.sessionCapabilities.resume", self.resume),
                 ("session/load", "agent.loadSession", self.load),
@@ -108,6 +110,17 @@ class LoggedAgent(RemoteAgent):
                 else:
                     return GoneOn(session, method)
         return GoneOn(await self._retell(summary, place, wanted, directories), "session/new", why)
+
+    async def _owns(self, summary: Summary) -> bool:
+        """Whether the agent's session is this log's: a copy of a log has that of the one it was copied from."""
+        if summary.forked_from is None:
+            return True
+        try:
+            origin = await self.store.read(summary.forked_from, intact=True)
+        except ProtocolError:
+            return False  # nobody knows any more, and to tell it anew is never wrong
+        opened = [e for e in await self.store.read(summary.session_id, intact=True) if e.kind == EntryKind.OPENED]
+        return bool(opened) and opened[-1] not in origin
 
     async def _retell(
         self, summary: Summary, cwd: str, mcp_servers: Sequence[McpServer], directories: Sequence[str]

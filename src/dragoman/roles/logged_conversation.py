@@ -53,6 +53,7 @@ class LoggedConversation(Conversation):
     _history: list[Any] | None = None  # what the agent tells again while it opens a stored session
     _is_known = False  # whether its log goes on with what was there before
     _preamble: list[Any] | None = None  # goes before the first prompt
+    _retold = 0  # how many blocks of the next prompt are that
     is_closing = False  # the end of the agent is no news then
 
     def log_to(
@@ -126,6 +127,7 @@ class LoggedConversation(Conversation):
         """Begin a turn; see Conversation."""
         if self._preamble:
             blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
+            self._retold = len(self._preamble)
             content, self._preamble = [*self._preamble, *blocks], None
         return super().prompt(content, timeout=timeout, idle_timeout=idle_timeout)
 
@@ -138,8 +140,11 @@ class LoggedConversation(Conversation):
         chronicle.try_again()
         chronicle.turn = new_id()
         chronicle.note(EntryKind.TURN_STARTED, {}, actor="user")
-        await chronicle.record(EntryKind.PROMPT, {"prompt": prompt}, actor="user")
-        super().begin(prompt)
+        # What the log has already is not logged again: each time it is retold, it would double.
+        said, is_retold, self._retold = prompt[self._retold :], self._retold > 0, 0
+        body = {"prompt": said} | ({"retold": True} if is_retold else {})
+        await chronicle.record(EntryKind.PROMPT, body, actor="user")
+        super().begin(said)
 
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update, in order: kept first, then told."""
