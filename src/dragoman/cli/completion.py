@@ -1,6 +1,7 @@
 """`dragoman completion`: a script that lets a shell complete our commands.
 
-Made from the commands' own parsers, so it knows what they know. Names of agents are asked for when they are needed.
+Made from the commands' own parsers, so it knows what they know. Names of agents and sessions are asked for when they
+are needed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ examples:
   source <(dragoman completion zsh)                                     # in ~/.zshrc, after compinit
   dragoman completion fish > ~/.config/fish/completions/dragoman.fish"""
 
-# What an argument wants, by the word that stands for it in the help: files, folders, an agent of the user's.
-_WANTED = {"DIR": "dirs", "FILE": "files", "PATH": "files"}
+# What an argument wants, by the word that stands for it in the help: files, folders, a session of the user's.
+_WANTED = {"DIR": "dirs", "FILE": "files", "PATH": "files", "SESSION": "sessions"}
 
 
 class Taken(NamedTuple):
@@ -30,7 +31,7 @@ class Taken(NamedTuple):
     flag: str
     takes: bool  # an option that is followed by a value
     choices: tuple[str, ...]
-    wants: str  # "files", "dirs", "agents" or nothing that we know
+    wants: str  # "files", "dirs", "agents", "sessions" or nothing that we know
     purpose: str
 
 
@@ -81,6 +82,7 @@ _BASH_WANTS = {
     "files": 'COMPREPLY=($(compgen -f -- "$cur")); compopt -o filenames 2>/dev/null',
     "dirs": 'COMPREPLY=($(compgen -d -- "$cur")); compopt -o filenames 2>/dev/null',
     "agents": 'COMPREPLY=($(compgen -W "$(dragoman agents --names 2>/dev/null)" -- "$cur"))',
+    "sessions": 'COMPREPLY=($(compgen -W "$(dragoman sessions list --names 2>/dev/null)" -- "$cur"))',
     "": "COMPREPLY=()",
 }
 
@@ -94,7 +96,13 @@ def bash(commands: dict[str, list[Taken]]) -> str:
                 reply = _bash_words(taken.choices) if taken.choices else _BASH_WANTS[taken.wants]
                 values.append(f"    '{name} {taken.flag}') {reply}; return ;;")
         known = [taken.flag for taken in takens if taken.flag] + [c for t in takens if not t.flag for c in t.choices]
-        words.append(f"    {name}) {_bash_words(known)} ;;")
+        for wanted in sorted({taken.wants for taken in takens if not taken.flag and taken.wants == "sessions"}):
+            # The word after the action; a flag is completed there like everywhere.
+            words.append(f'    {name}) if [ "$COMP_CWORD" -gt 2 ] && [ "${{cur#-}}" = "$cur" ]; then')
+            words.append(f"      {_BASH_WANTS[wanted]}; return; fi; {_bash_words(known)} ;;")
+            break
+        else:
+            words.append(f"    {name}) {_bash_words(known)} ;;")
     lines = "\n"
     return f"""\
 _dragoman() {{
@@ -123,6 +131,7 @@ def _bash_words(words: Iterable[str]) -> str:
 def zsh(commands: dict[str, list[Taken]]) -> str:
     """For zsh: what the commands are for stands beside them."""
     wants = {"files": "_files", "dirs": "_files -/", "agents": "($(dragoman agents --names 2>/dev/null))", "": " "}
+    wants["sessions"] = "($(dragoman sessions list --names 2>/dev/null))"
     cases = []
     for name, takens in commands.items():
         arguments = []
@@ -156,6 +165,7 @@ compdef _dragoman dragoman"""
 def fish(commands: dict[str, list[Taken]]) -> str:
     """For fish."""
     wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'", "agents": "-a '(dragoman agents --names)'"}
+    wants["sessions"] = "-a '(dragoman sessions list --names)'"
     lines = ["complete -c dragoman -f"]
     for name, takens in commands.items():
         purpose = _plain(COMMANDS[name].purpose)

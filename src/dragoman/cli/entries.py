@@ -17,6 +17,13 @@ from dragoman.store.contract import FORMAT, Entry, EntryKind
 RESULT = "result"
 
 
+def told(session: str, entry: Entry) -> dict[str, Any]:
+    """An entry as a line has it."""
+    line = {"session": session, "seq": entry.seq, "kind": entry.kind, "actor": entry.actor}
+    line |= {"time": entry.time, "turn": entry.turn, "body": entry.body}
+    return line | ({"format": entry.format} if entry.format != FORMAT else {})
+
+
 class Nowhere(io.StringIO):
     """Where the answer goes as text while it is printed as entries."""
 
@@ -45,9 +52,7 @@ class Entries:
         elif entry.kind == EntryKind.UPDATE and body.get("sessionUpdate") == "agent_message_chunk":
             content = body.get("content")
             self._said.append(str(content.get("text") or "") if isinstance(content, dict) else "")
-        told: dict[str, Any] = {"session": session, "seq": entry.seq, "kind": entry.kind, "actor": entry.actor}
-        told |= {"time": entry.time, "turn": entry.turn, "body": entry.body}
-        self._write(told | ({"format": entry.format} if entry.format != FORMAT else {}))
+        self._write(told(session, entry))
 
     def result(self, code: int, **more: Any) -> int:
         """The last line; gives the exit code."""
@@ -55,11 +60,11 @@ class Entries:
         self._write({"session": self._session, "kind": RESULT, "time": now(), "body": body})
         return code
 
-    def _write(self, told: dict[str, Any]) -> None:
+    def _write(self, line: dict[str, Any]) -> None:
         if self.is_broken:
             return
         try:
-            self._stream.write(encode(told) + b"\n")
+            self._stream.write(encode(line) + b"\n")
             self._stream.flush()
         except BrokenPipeError:
             self.is_broken = True

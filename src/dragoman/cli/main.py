@@ -25,6 +25,7 @@ COMMANDS: dict[str, Entry] = {
     "demo": Entry("demo", "talk with the agent that ships with Dragoman"),
     "chat": Entry("chat [--agent NAME | -- CMD ARG...]", "talk with an agent, line by line"),
     "run": Entry("run PROMPT [--agent NAME | -- CMD ARG...]", "give an agent one prompt and watch it work"),
+    "sessions": Entry("sessions [list|show|search|...]", "what was said, kept: read it, search it, take it elsewhere"),
     "translate": Entry("translate [OPTIONS] -- CMD ARG...", "let an editor and an agent of different dialects talk"),
     "agent": Entry("agent everything [--dialect D]", "be an agent: deterministic, offline, for writing clients"),
     "agents": Entry("agents [add|remove|default]", "agents by name: list them, add one, choose the default"),
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "grants": Entry("grants list|revoke", "answers that were remembered: list them, take them back"),
     "audit": Entry("audit show|verify|export", "what agents wanted, what was decided and why"),
     "inspect": Entry("inspect run|show|stats|...", "record what passes between a client and an agent, and look at it"),
+    "check": Entry("check agent|client ... -- CMD ARG...", "try whether an agent or a client keeps the protocol"),
     "completion": Entry("completion bash|zsh|fish", "a script that completes all this in your shell"),
 }
 

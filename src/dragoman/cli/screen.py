@@ -165,7 +165,7 @@ class Screen:
                 # What it found stands below, so it goes to the end.
                 together = [*(id for id in together if id != call.tool_call_id), call.tool_call_id]
             self._calls = together
-            self._aside.block("calls", [_headline(self._conversation.tool_calls[id]) for id in together])
+            self._aside.block("calls", [headline(self._conversation.tool_calls[id]) for id in together])
         if call.status in FINAL:
             self._aside.lines(Line(f"    {line.text}", line.style) for line in self._results(call))
 
@@ -250,7 +250,7 @@ class Screen:
     }
 
 
-def _headline(call: ToolCall) -> Line:
+def headline(call: ToolCall) -> Line:
     """A tool call in one line."""
     sign, style = _SIGNS.get(call.status, ("·", "dim"))
     kind = f" ({call.status})" if call.status in ("denied", "cancelled") else ""
