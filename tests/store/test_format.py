@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -46,6 +47,33 @@ def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: Path) 
     with closing(sqlite3.connect(copy)) as backup:
         assert backup.execute("PRAGMA user_version").fetchone() == (1,)
         assert backup.execute("SELECT count(*) FROM entries").fetchone() == (2,)
+
+
+def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_their_logs(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with closing(sqlite3.connect(path)) as old:
+        for step in schema.STEPS[:2]:
+            old.executescript(step)
+        old.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+        old.execute("PRAGMA user_version = 2")
+        for number, story in enumerate([[True], [True, False], []], 1):
+            old.execute("INSERT INTO sessions (id, created_at) VALUES (?, 'a')", (f"s{number}",))
+            for seq, archived in enumerate(story, 1):
+                note = {"sessionUpdate": "session_info_update", "_meta": {"dragoman": {"archived": archived}}}
+                entry = {"seq": seq, "kind": "update", "actor": "user", "time": "t", "body": note, "turn": None}
+                line = json.dumps(entry, separators=(",", ":"))
+                old.execute("INSERT INTO entries VALUES (?, ?, ?)", ((number << 40) + seq, line, crc32(line.encode())))
+            old.execute("INSERT INTO progress VALUES (?, ?, 300, 't', 1)", (number, len(story)))
+        old.commit()
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        assert {each.session_id: each.archived for each in await store.sessions()} == {
+            "s1": True, "s2": False, "s3": False,
+        }  # fmt: skip
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     turns: int = 0
     bytes: int = 0
     forked_from: str | None = None
+    archived: bool = False  # put away by its user: not listed unless asked for
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,7 +2,7 @@
 
 Takes entries as they are appended, gives summaries. Pure; every store uses it, so that all list the same. The bodies
 it looks into: `opened` (agent, its id for the session, cwd, title), `prompt` (the first one names a session that
-nobody named) and the update that tells a title.
+nobody named) and the update that tells a title, or that it was put away.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Head(msgspec.Struct, kw_only=True):
     agent_session: str | None = None
     cwd: str | None = None
     forked_from: str | None = None
+    archived: bool = False
     is_news: bool = False  # more than the counts has changed since somebody wrote it down
 
     def note(self, kind: str, time: str, line: bytes) -> None:
@@ -52,7 +53,7 @@ class Head(msgspec.Struct, kw_only=True):
         if not self.created_at:
             self.created_at = time
         if kind == EntryKind.UPDATE and _TITLED in line:
-            self._take_title(_body(line))
+            self._take_info(_body(line))
         elif kind == EntryKind.TURN_STARTED:
             self.turns += 1
         elif kind == EntryKind.OPENED:
@@ -60,10 +61,15 @@ class Head(msgspec.Struct, kw_only=True):
         elif kind == EntryKind.PROMPT and not self.prompted:
             self.prompted = _beginning(_body(line))
 
-    def _take_title(self, body: Any) -> None:
+    def _take_info(self, body: Any) -> None:
         update = body.get("update", body)
-        if isinstance(update, dict) and update.get("sessionUpdate") == "session_info_update" and "title" in update:
+        if not isinstance(update, dict) or update.get("sessionUpdate") != "session_info_update":
+            return
+        if "title" in update:
             self.title = _text(update["title"])
+        beside = (update.get("_meta") or {}).get("dragoman")
+        if isinstance(beside, dict) and isinstance(beside.get("archived"), bool):
+            self.archived = beside["archived"]
 
     def _take_opened(self, body: Any) -> None:
         self.agent = _text(body.get("agent")) or self.agent
@@ -87,6 +93,7 @@ class Head(msgspec.Struct, kw_only=True):
             turns=self.turns,
             bytes=self.size,
             forked_from=self.forked_from,
+            archived=self.archived,
         )
 
 

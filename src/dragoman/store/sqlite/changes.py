@@ -50,8 +50,8 @@ def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int
     number = make(connection, new_id)
     head = folded(new_id, lines)
     connection.execute(
-        "INSERT INTO entries SELECT place - ?1 + ?2, entry, sum FROM entries WHERE place BETWEEN ?1 + 1 AND ?1 + ?3",
-        (origin.number * SPAN, number * SPAN, len(lines)),
+        "INSERT INTO entries SELECT place + ?, entry, sum FROM entries WHERE place BETWEEN ? AND ?",
+        ((number - origin.number) * SPAN, origin.number * SPAN + 1, origin.number * SPAN + len(lines)),
     )
     save(connection, number, head)
     connection.execute("UPDATE sessions SET forked_from = ? WHERE number = ?", (session_id, number))
@@ -85,7 +85,7 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
         _clear(connection, kept[session_id].number)
         connection.execute(
             "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, "
-            "agent_session = NULL, cwd = NULL, scanned = 0, indexed = 0 WHERE number = ?",
+            "agent_session = NULL, cwd = NULL, archived = 0, scanned = 0, indexed = 0 WHERE number = ?",
             (now, kept[session_id].number),
         )
     connection.execute(

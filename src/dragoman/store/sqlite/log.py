@@ -29,6 +29,11 @@ _ENTRY_SQL = {size: "INSERT OR ROLLBACK INTO entries VALUES " + ",".join(["(?,?,
 _PROGRESS_SQL = {size: "REPLACE INTO progress VALUES " + ",".join(["(?,?,?,?,?)"] * size) for size in _SIZES}
 
 
+# What is known of a session besides its progress; columns have the names of what is in a Head.
+_WRITTEN_DOWN = ("turns", "created_at", "title", "prompted", "agent", "agent_session", "cwd", "archived")
+_SESSION_SQL = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _WRITTEN_DOWN)} WHERE number = ?"
+
+
 class Append:
     """Drafts of one session that belong together."""
 
@@ -124,11 +129,7 @@ def save(connection: sqlite3.Connection, number: int, head: Head) -> None:
 
 
 def _write_down(connection: sqlite3.Connection, number: int, head: Head) -> None:
-    connection.execute(
-        "UPDATE sessions SET turns = ?, created_at = ?, title = ?, prompted = ?, agent = ?, agent_session = ?, cwd = ? "
-        "WHERE number = ?",
-        (head.turns, head.created_at, head.title, head.prompted, head.agent, head.agent_session, head.cwd, number),
-    )
+    connection.execute(_SESSION_SQL, (*(getattr(head, name) for name in _WRITTEN_DOWN), number))
     head.is_news = False
 
 

@@ -27,6 +27,9 @@ _COUNT_AT = 28
 
 _BESIDE = ("-wal", "-shm")
 
+# Columns that the first version of the file did not have.
+_LATER = {"archived", "scanned", "indexed"}
+
 
 class Rebuilt(NamedTuple):
     """What came of it."""
@@ -125,9 +128,10 @@ def _save(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Report]:
 def _sessions(old: sqlite3.Connection) -> list[Kept]:
     """The sessions that can be listed; then those whose entries are there, and which are not."""
     listed: dict[int, Kept] = {}
+    asked = _head(old)
     for order in ("number", "number DESC"):
         try:
-            cursor = old.execute(f"{reading.HEAD} ORDER BY sessions.{order}")
+            cursor = old.execute(f"{asked} ORDER BY sessions.{order}")
             while (row := cursor.fetchone()) is not None:
                 kept = reading.kept_of(row)
                 listed.setdefault(kept.number, kept)
@@ -141,6 +145,15 @@ def _sessions(old: sqlite3.Connection) -> list[Kept]:
         elif last > listed[number].head.entries:
             listed[number].head.entries = last
     return _distinct(listed)
+
+
+def _head(old: sqlite3.Connection) -> str:
+    """How the list of sessions is asked for in a file that may be of an older version."""
+    there = {row[1].decode() for row in old.execute("PRAGMA table_info(sessions)")}
+    head = reading.HEAD
+    for column in _LATER - there:
+        head = head.replace(column, "0")
+    return head
 
 
 def _distinct(listed: dict[int, Kept]) -> list[Kept]:

@@ -75,6 +75,16 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
     """
     + SEARCH,
+    # Sessions that were put away before this was in the list are found in their logs, once.
+    """
+    ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+    UPDATE sessions SET archived = coalesce((
+      SELECT json_extract(entry, '$.body._meta.dragoman.archived') FROM entries
+      WHERE place BETWEEN number * 1099511627776 AND (number + 1) * 1099511627776 - 1
+        AND entry LIKE '%"session_info_update"%"archived":%' AND json_valid(entry)
+        AND json_type(entry, '$.body._meta.dragoman.archived') IN ('true', 'false')
+      ORDER BY place DESC LIMIT 1), 0);
+    """,
 )
 
 VERSION = len(STEPS)
