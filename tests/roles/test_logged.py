@@ -14,6 +14,7 @@ from dragoman.errors import ConnectionFailed, StoreFault
 from dragoman.roles.lending import Lending
 from dragoman.roles.logged_agent import LoggedAgent
 from dragoman.roles.logged_conversation import LoggedConversation
+from dragoman.schema.config import SessionMode
 from dragoman.schema.content import EmbeddedResource, TextContent
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.update import AgentMessageChunk
@@ -188,13 +189,109 @@ def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover() -> No
             with pytest.raises(StoreFault):
                 await session.ask("again")
             store.fault = None
-            while True:  # the cancelled turn may still be ending
+            assert await session.ask("again") == "TextContent: again"
+
+    run(main)
+
+
+def test_what_an_agent_still_says_in_a_turn_that_could_not_be_kept_is_no_part_of_the_next() -> None:
+    async def main() -> None:
+        agent, begun = Agent("late"), asyncio.Event()
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            if turn.text == "first":
                 try:
-                    assert await session.ask("again") == "TextContent: again"
-                    break
-                except Exception as error:
-                    assert "turn" in str(error)  # noqa: PT017
-                    await asyncio.sleep(0.01)
+                    begun.set()
+                    for number in range(1 << 30):
+                        await turn.say(f"{number} ")
+                        await asyncio.sleep(0)
+                except asyncio.CancelledError:
+                    for _ in range(100):
+                        await turn.say("late")
+                        await asyncio.sleep(0)
+                    raise
+            await turn.say(f"this is {turn.text}")
+
+        store = Slow()
+        async with joined(agent, store=store) as client:
+            session = await client.open("/")
+            turn = await session.prompt("first").__aenter__()
+            await begun.wait()
+            store.fault = StoreFault("full", "there is no room")
+            with pytest.raises(StoreFault, match="no room"):
+                await turn.wait()
+            store.fault = None
+            assert await session.ask("second") == "this is second"
+        assert "late" not in as_text(minutes(await store.lines(session.id)))
+
+    run(main)
+
+
+def test_forms_and_what_was_filled_in_are_logged_on_both_sides_and_links_without_their_keys() -> None:
+    async def main() -> None:
+        kept = MemoryStore()
+        agent = Agent("asker", store=kept)
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            await turn.elicit("Which branch?", form={"branch": str})
+            await turn.elicit("Sign in", url="https://example.org/login?key=s3cret")
+
+        async def reply(params: Any) -> Any:
+            logged = await store.read(session.id)
+            assert logged[-1].kind == "asked", "the user sees what is kept"
+            return {"branch": "main"} if params.mode == "form" else True
+
+        store = MemoryStore()
+        async with joined(agent, store=store, elicit=reply) as client:
+            session = await client.open("/")
+            await session.ask("go")
+        for each in (store, kept):
+            told = [entry for entry in await each.read(session.id) if entry.kind in ("asked", "decided")]
+            assert [entry.kind for entry in told] == ["asked", "decided"] * 2
+            assert [told[0].body["message"], told[1].body] == [
+                "Which branch?",
+                {"action": "accept", "content": {"branch": "main"}},
+            ]
+            assert told[2].body["url"] == "https://example.org/login"
+            assert told[3].body == {"elicitationId": told[2].body["elicitationId"], "action": "accept"}
+            assert b"s3cret" not in b"".join(await each.lines(session.id))
+
+    run(main)
+
+
+def test_what_is_lost_in_translation_is_logged_in_the_session_it_was_lost_in() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        server = McpServer(name="db", command="db", args=[], env=[])
+        async with joined(talker(), store=store, dialect="2025.1", cwd="/") as client:
+            await client.open("/")
+            session = await client.open("/", mcp_servers=[server])
+            await session.ask("hello")
+        sessions = {summary.session_id: await store.read(summary.session_id) for summary in await store.sessions()}
+        logged = [(id, entry) for id, entries in sessions.items() for entry in entries if entry.kind == "translated"]
+        assert [id for id, _ in logged] == [session.id]
+        assert logged[0][1].actor == "dragoman"
+        assert "MCP servers lost (db)" in logged[0][1].body["message"]
+
+    run(main)
+
+
+def test_a_mode_is_set_when_it_is_in_the_log() -> None:
+    async def main() -> None:
+        store = Slow()
+        agent = talker()
+        agent.modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
+        async with joined(agent, store=store) as client:
+            session = await client.open("/")
+            await session.set_mode("code")
+            assert (await store.read(session.id))[-1].body["currentModeId"] == "code"
+            store.fault = StoreFault("full", "there is no room")
+            with pytest.raises(StoreFault):
+                await session.set_mode("ask")
+            store.fault = None
+            await session.set_mode("code")
 
     run(main)
 

@@ -17,6 +17,13 @@ from dragoman.errors import AgentExited, Kind, ProtocolError, StoreFault
 from dragoman.roles.lending import Lending
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.mcp import McpServer, NameValue
+from dragoman.schema.session import (
+    ArchiveSessionParams,
+    ListSessionsParams,
+    SessionStatusParams,
+    SetTitleParams,
+    UnarchiveSessionParams,
+)
 from dragoman.schema.update import AgentMessageChunk, ToolCallProgress, ToolCallStart, UserMessageChunk
 from dragoman.store.contract import Retention, Store
 from dragoman.store.memory import MemoryStore
@@ -153,6 +160,66 @@ def test_the_client_hears_updates_requests_and_the_end_in_order(tmp_path: Path) 
             "turn_started", "prompt", "asked", "decided", "turn_ended",
         ]  # fmt: skip
         await store.close()
+
+    run(main)
+
+
+def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.db")
+
+    async def before() -> list[str]:
+        store = await SqliteStore.open(path)
+        async with joined(made(store, unstable=True)) as client:
+            ids = [(await client.open("/")).id for _ in range(3)]
+            for id in ids[:2]:
+                await client.request("session/archive", ArchiveSessionParams(session_id=id))
+            await client.request("session/unarchive", UnarchiveSessionParams(session_id=ids[1]))
+        await store.close()
+        return ids
+
+    async def after(ids: list[str], titles: list[str | None]) -> None:
+        store = await SqliteStore.open(path)
+        async with joined(made(store, unstable=True)) as client:
+            listed = await client.request("session/list", ListSessionsParams(archived="exclude"))
+            assert {info.session_id: info.title or None for info in listed.sessions} == dict(
+                zip(ids[1:], titles, strict=True)
+            )
+            away = await client.request("session/list", ListSessionsParams(archived="only"))
+            assert [info.session_id for info in away.sessions] == ids[:1]
+            # One that nobody has open in this process.
+            await client.request("session/set_title", SetTitleParams(session_id=ids[2], title="Roof"))
+            assert (await store.find(ids[2])).title == "Roof"
+            assert (await client.request("session/status", SessionStatusParams(session_id=ids[1]))).status == "saved"
+        await store.close()
+
+    ids = asyncio.run(before())
+    asyncio.run(after(ids, [None, None]))
+    asyncio.run(after(ids, [None, "Roof"]))
+
+
+def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        keep = store.append
+
+        async def full(*_: Any) -> Any:
+            raise StoreFault("full", "there is no room")
+
+        async with joined(made(store, unstable=True)) as client:
+            session = await client.open("/")
+            for call in (
+                lambda: session.set_mode("code"),
+                lambda: session.set_option("model", "large"),
+                lambda: client.request("session/set_title", SetTitleParams(session_id=session.id, title="Roof")),
+                lambda: client.request("session/archive", ArchiveSessionParams(session_id=session.id)),
+            ):
+                entries = len(await store.read(session.id))
+                monkeypatch.setattr(store, "append", full)
+                with pytest.raises(ProtocolError, match="no room"):
+                    await call()
+                monkeypatch.setattr(store, "append", keep)
+                await call()
+                assert len(await store.read(session.id)) == entries + 1
 
     run(main)
 

@@ -182,7 +182,7 @@ class Emulation:
             alarm = asyncio.get_running_loop().call_later(effect.seconds, self._unless_ended, answer)
             return partial(_ring_now, alarm, answer)
         elif isinstance(effect, Report):
-            connection.report(effect.text)
+            connection.translated(effect.text)
             answer(None, None)
         else:
             raise TypeError(f"not an effect: {effect!r}")

@@ -49,6 +49,7 @@ class Voice:
         self.they = we.other
         self.settings = settings
         self.report = report or logger.info
+        self.on_translated: Callable[[str], None] = lambda _: None  # hears what was lost or made up in translation
         self.peer = Acquaintance(we)
         self.speech: Speech | None = None
         self.emulation: Emulation | None = None
@@ -116,7 +117,12 @@ class Voice:
         """Report something, but not again and again."""
         if text not in self._said and len(self._said) < MAX_SAID:
             self._said.add(text)
-            self.report(text)
+            self.translated(text)
+
+    def translated(self, text: str) -> None:
+        """Something was lost or made up in translation: reported, and told to whoever keeps a log."""
+        self.report(text)
+        self.on_translated(text)
 
     def call(self, method: str, params: Any, done: Done, *, raw: bool = False) -> Id | UnsetType:
         """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless refused."""

@@ -165,6 +165,10 @@ class Agent(Hooks):
             report=report,
         )
         reception.connection = connection
+        if self.store is not None:
+            from dragoman.roles.recollection import note_translated
+
+            connection.on_translated = partial(note_translated, self, connection)
         self._receptions.add(reception)
         connection.on_close = lambda _: self._leave(reception)
         connection.start()

@@ -96,10 +96,15 @@ class Answers:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"this client asks its user no questions of the mode {params.mode!r}"
             )
+        if session is not None and (noted := session.elicited(params)) is not None:
+            await noted
         reply = await _answer(answer(params), session)
         if session is not None and session.is_cancelled:
             reply = None
-        return _result(params, reply)
+        result = _result(params, reply)
+        if session is not None and (noted := session.replied(params, result)) is not None:
+            await noted
+        return result
 
 
 async def _answer(answer: Any, session: Conversation | None) -> Any:

@@ -51,7 +51,7 @@ class Catalogue:
     async def _remember(self, session_id: str | None = None) -> None:
         """Sessions of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
-            from dragoman.roles.logged_session import remember
+            from dragoman.roles.recollection import remember
 
             await remember(self._agent, session_id)
 
@@ -98,36 +98,42 @@ class Catalogue:
         await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
         await self._close(session)
-        session.archived = True
-        session.put_away(True)
+        await _put_away(session, True)
         return ArchiveSessionResult()
 
     async def unarchive(self, params: Any) -> UnarchiveSessionResult:
         """session/unarchive."""
         await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
-        session.archived = False
-        session.put_away(False)
+        await _put_away(session, False)
         return UnarchiveSessionResult()
 
-    def status(self, params: Any) -> SessionStatusResult:
+    async def status(self, params: Any) -> SessionStatusResult:
         """session/status: whether it is open on this connection."""
+        await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
         is_open = session.id in self._reception.lifecycle.sessions
         return SessionStatusResult(status=SessionStatus.OPEN if is_open else SessionStatus.SAVED)
 
-    def set_title(self, params: Any) -> SetTitleResult:
+    async def set_title(self, params: Any) -> SetTitleResult:
         """session/set_title."""
+        await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
         title = params.title.strip()
         if not title:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": [{"path": "title", "message": "empty"}]}
             )
-        if session.is_bound:
-            session.set_title(title)
-        session.title = title
+        session.set_title(title)
+        if (kept := session.kept()) is not None:
+            await kept
         return SetTitleResult(title=title)
+
+
+async def _put_away(session: Session, archived: bool) -> None:
+    if (kept := session.put_away(archived)) is not None:
+        await kept
+    session.archived = archived
 
 
 def _is_listed(session: Session, which: str) -> bool:

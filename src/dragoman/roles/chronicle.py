@@ -8,6 +8,7 @@ Above are the conversations of clients and the sessions of agents; below is a st
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import to_json
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.store.contract import Draft, Entry, Store
 
@@ -84,16 +86,7 @@ class Chronicle:
 
     async def record(self, kind: str, body: Any, *, actor: str = "agent") -> None:
         """The same, and wait until it is kept; raises what the store failed with."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def kept() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def lost(error: ProtocolError) -> None:
-            if not future.done():
-                future.set_exception(error)
-
+        future, kept, lost = _awaited()
         self.note(kind, body, actor=actor, then=kept, otherwise=lost)
         await future
 
@@ -111,8 +104,10 @@ class Chronicle:
 
     async def kept(self) -> None:
         """Wait until all that happened so far is kept and told; raises what the store failed with."""
-        while self._writing is not None:
-            await asyncio.shield(self._writing)
+        if self._writing is not None:  # what happens meanwhile is not waited for: a stream may go on and on
+            future, kept, lost = _awaited()
+            self._waiting.append(Waiting(None, kept, lost))
+            await future
         if self.fault is not None:
             raise self.fault
 
@@ -174,6 +169,53 @@ class Chronicle:
         for waiting in lost:
             if waiting.otherwise is not None:
                 waiting.otherwise(error)
+
+
+def _awaited() -> tuple[asyncio.Future[None], Callable[[], None], Callable[[ProtocolError], None]]:
+    """Something to wait for, and how it comes or fails."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def kept() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def lost(error: ProtocolError) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    return future, kept, lost
+
+
+# --- questions -------------------------------------------------------------------------------------------------
+
+
+class Asks(NamedTuple):
+    """How questions of one kind stand in a log."""
+
+    asked: Callable[[Any], Any]
+    decided: Callable[[Any, Any], Any]
+
+
+def _elicited(params: Any) -> Any:
+    """A form or a link. What a link says after its path may be a key to somebody's account."""
+    told = to_json(params)
+    if "url" in told:
+        told["url"] = re.split("[?#]", told["url"], maxsplit=1)[0]
+    return told
+
+
+def _replied(params: Any, result: Any) -> Any:
+    about = {"elicitationId": params.elicitation_id} if params.elicitation_id else {}
+    return about | to_json(result)
+
+
+QUESTIONS: dict[str, Asks] = {
+    "session/request_permission": Asks(
+        to_json,
+        lambda params, result: {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(result.outcome)},
+    ),
+    "elicitation/create": Asks(_elicited, _replied),
+}
 
 
 # --- what must not stand in a log -----------------------------------------------------------------------------

@@ -301,6 +301,14 @@ class Conversation:
         """A question is answered; the agent hears it after what this returns."""
         return None
 
+    def elicited(self, params: Any) -> Awaitable[None] | None:
+        """A form or a link; the user is asked after what this returns."""
+        return None
+
+    def replied(self, params: Any, result: Any) -> Awaitable[None] | None:
+        """A form or a link is answered; the agent hears it after what this returns."""
+        return None
+
     def _note_call(self, update: Any, note: Callable[[], None]) -> None:
         """Take down a tool call, and tell those who follow the agent where it leads."""
         id = update.tool_call_id

@@ -7,7 +7,8 @@ do: resume it, load it, or be told in a new session what was said before. Beside
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from dragoman.engine.capability import offers
@@ -16,6 +17,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.chronicle import with_secrets
 from dragoman.roles.client import RemoteAgent
 from dragoman.roles.conversation import Conversation
+from dragoman.roles.dial import Dialled
 from dragoman.roles.logged_conversation import LoggedConversation, Logging, logged_uses
 from dragoman.schema.base import to_json
 from dragoman.schema.content import EmbeddedResource, ResourceContents, TextContent
@@ -50,6 +52,8 @@ class LoggedAgent(RemoteAgent):
         self._reopening: dict[str, tuple[str, str | None]] = {}
         self._next_log: str | None = None
         self._origin: str | None = None
+        self._opening = 0  # sessions that are being opened
+        self._translated: list[str] = []  # what was lost in translation meanwhile
         self._handlers.update(logged_uses(self._handlers, self._conversations.get))
 
     @property
@@ -59,19 +63,15 @@ class LoggedAgent(RemoteAgent):
 
     async def open(self, cwd: str = ".", **more: Any) -> Conversation:
         """Open a new session; its log has begun when this returns."""
-        session = await super().open(cwd, **more)
-        await _kept(session)
-        return session
+        return await self._opened(super().open(cwd, **more))
 
     async def fork(self, session_id: str, cwd: str = ".", **more: Any) -> Conversation:
         """Open a new session that starts with the history of another; its log does too."""
         self._origin = await self._log_of(session_id)
         try:
-            session = await super().fork(session_id, cwd, **more)
+            return await self._opened(super().fork(session_id, cwd, **more))
         finally:
             self._origin = None
-        await _kept(session)
-        return session
 
     async def go_on(
         self,
@@ -178,11 +178,37 @@ class LoggedAgent(RemoteAgent):
         known = self._reopening.pop(id, None) or (method, await self._log_of(id))
         self._reopening[id] = known
         try:
-            session = await super()._reopen(method, params, directories, mcp_servers)
+            return await self._opened(super()._reopen(method, params, directories, mcp_servers))
         finally:
             self._reopening.pop(id, None)
-        await _kept(session)
+
+    async def _opened(self, opening: Awaitable[Conversation]) -> Conversation:
+        """Wait until a session is open, and kept so; then what was lost in translation on the way is logged in it."""
+        self._opening += 1
+        try:
+            session = await opening
+        finally:
+            self._opening -= 1
+            lost, self._translated = self._translated, []
+        if isinstance(session, LoggedConversation):
+            for text in lost:
+                session.translated(text)
+            await session.kept()
         return session
+
+    def _bind(self, dialled: Dialled) -> None:
+        super()._bind(dialled)
+        dialled.connection.on_translated = partial(self._note_translated, dialled.connection)
+
+    def _note_translated(self, connection: Connection, text: str) -> None:
+        """Nobody says which session it was about: those with a turn, or else the one that was opened last."""
+        if self._opening:
+            self._translated.append(text)
+            return
+        there = [session for session in self._logged if session.connection is connection]
+        busy = [session for session in there if session.turn is not None and not session.turn.is_over]
+        for session in busy or there[-1:]:
+            session.translated(text)
 
     async def _log_of(self, agent_session: str) -> str | None:
         for summary in await self.store.sessions():
@@ -209,8 +235,3 @@ class LoggedAgent(RemoteAgent):
         self._logged.append(session)
         self._admit(session, result)
         return session
-
-
-async def _kept(session: Conversation) -> None:
-    if isinstance(session, LoggedConversation):
-        await session.kept()

@@ -6,6 +6,7 @@ and passes it on after the commit; so a conversation without a store pays nothin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from dragoman.engine.fault import as_error
 from dragoman.engine.handler import Handler
 from dragoman.engine.message import Incoming
 from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
-from dragoman.roles.chronicle import Chronicle, without_secrets
+from dragoman.roles.chronicle import QUESTIONS, Chronicle, without_secrets
 from dragoman.roles.client_turn import ClientTurn
 from dragoman.roles.conversation import Conversation
 from dragoman.roles.sessions import new_id
@@ -37,6 +38,11 @@ _LOOKS = frozenset({"terminal/output", "fs/watch", "fs/unwatch"})
 _TOLD = ("path", "line", "limit", "command", "args", "cwd", "terminal_id", "exit_code", "signal")
 
 
+# How long an agent may take to end a turn that was cancelled because it could not be kept, before the next prompt is
+# sent all the same. Seconds.
+STOPPING = 10.0
+
+
 class Logging(msgspec.Struct, frozen=True):
     """Where conversations are logged, and who else hears of each entry."""
 
@@ -54,6 +60,7 @@ class LoggedConversation(Conversation):
     _is_known = False  # whether its log goes on with what was there before
     _preamble: list[Any] | None = None  # goes before the first prompt
     _retold = 0  # how many blocks of the next prompt are that
+    _open_prompt: asyncio.Event | None = None  # set when the agent answered the last prompt
     is_closing = False  # the end of the agent is no news then
 
     def log_to(
@@ -137,6 +144,7 @@ class LoggedConversation(Conversation):
 
     async def _begin(self, prompt: list[Any]) -> None:
         chronicle = self._chronicle
+        await self._let_go()
         chronicle.try_again()
         chronicle.turn = new_id()
         chronicle.note(EntryKind.TURN_STARTED, {}, actor="user")
@@ -145,6 +153,16 @@ class LoggedConversation(Conversation):
         body = {"prompt": said} | ({"retold": True} if is_retold else {})
         await chronicle.record(EntryKind.PROMPT, body, actor="user")
         super().begin(said)
+
+    async def _let_go(self) -> None:
+        """A turn that could not be kept must be over before another: what it still says is no part of that one."""
+        if self._chronicle.fault is None or self._open_prompt is None:
+            return
+        try:
+            async with asyncio.timeout(STOPPING):
+                await self._open_prompt.wait()
+        except TimeoutError:
+            pass
 
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update, in order: kept first, then told."""
@@ -159,7 +177,10 @@ class LoggedConversation(Conversation):
     def settled(self, done: Done) -> Done:
         """The answer to a prompt is heard when everything before it was."""
 
+        answered = self._open_prompt = asyncio.Event()
+
         def told(result: Any, error: ProtocolError | None) -> None:
+            answered.set()
             if error is not None:
                 body = {"error": {"kind": error.kind, "message": error.message}}
             else:
@@ -186,15 +207,33 @@ class LoggedConversation(Conversation):
         body = {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(outcome)}
         await self._chronicle.record(EntryKind.DECIDED, body, actor="user")
 
+    async def elicited(self, params: Any) -> None:
+        """A form or a link: the user sees it when it is in the log."""
+        await self._chronicle.record(EntryKind.ASKED, QUESTIONS["elicitation/create"].asked(params))
+
+    async def replied(self, params: Any, result: Any) -> None:
+        """The user's reply: the agent hears it when it is in the log."""
+        body = QUESTIONS["elicitation/create"].decided(params, result)
+        await self._chronicle.record(EntryKind.DECIDED, body, actor="user")
+
+    def translated(self, text: str) -> None:
+        """Something was lost, or made up, between the agent's dialect and ours."""
+        self._chronicle.note(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
+
     async def set_mode(self, mode_id: str) -> None:
         """Put the session into another mode."""
         await super().set_mode(mode_id)
-        self._chronicle.note(EntryKind.UPDATE, CurrentModeUpdate(current_mode_id=mode_id), actor="user")
+        await self._set(CurrentModeUpdate(current_mode_id=mode_id))
 
     async def set_option(self, config_id: str, value: Any) -> None:
         """Set a config option."""
         await super().set_option(config_id, value)
-        self._chronicle.note(EntryKind.UPDATE, ConfigOptionUpdate(config_options=self.options), actor="user")
+        await self._set(ConfigOptionUpdate(config_options=self.options))
+
+    async def _set(self, update: Any) -> None:
+        if self.turn is None or self.turn.is_over:
+            self._chronicle.try_again()
+        await self._chronicle.record(EntryKind.UPDATE, update, actor="user")
 
     def lost(self, error: ConnectionFailed) -> None:
         """The agent is gone; what it said before is told first."""

@@ -13,8 +13,7 @@ import msgspec
 
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.connection import Connection
-from dragoman.errors import ProtocolError
-from dragoman.roles.chronicle import Chronicle, with_secrets, without_secrets
+from dragoman.roles.chronicle import QUESTIONS, Chronicle, with_secrets, without_secrets
 from dragoman.roles.lent import LentFiles, LentTerminals
 from dragoman.roles.sessions import Session
 from dragoman.schema.base import encode, to_json
@@ -34,8 +33,6 @@ from dragoman.store.retelling import typed, updates
 
 if TYPE_CHECKING:
     from dragoman.roles.agent import Agent
-
-_ASKING = "session/request_permission"
 
 
 class _Ordered:
@@ -116,12 +113,36 @@ class LoggedSession(Session):
 
     def set_to(self) -> None:
         """The client set an option."""
+        self._stand_alone()
         self.chronicle.note(EntryKind.UPDATE, to_json(ConfigOptionUpdate(config_options=self.options)), actor="user")
 
-    def put_away(self, archived: bool) -> None:
-        """It was archived, or taken back."""
+    def put_away(self, archived: bool) -> Awaitable[None]:
+        """It is archived, or taken back."""
+        self._stand_alone()
         note = SessionInfoUpdate(meta={SIDE: {"archived": archived}})
-        self.chronicle.note(EntryKind.UPDATE, to_json(note), actor="user")
+        return self.chronicle.record(EntryKind.UPDATE, to_json(note), actor="user")
+
+    def kept(self) -> Awaitable[None]:
+        """Wait until all that happened so far is in the log."""
+        return self.chronicle.kept()
+
+    def _stand_alone(self) -> None:
+        """What happens outside turns is no part of what could not be kept before."""
+        if self.turn is None:
+            self.chronicle.try_again()
+
+    def set_title(self, title: str) -> None:
+        """Name the session, also while nobody talks in it."""
+        self._stand_alone()
+        super().set_title(title)
+        if not self.is_bound:
+            update = SessionInfoUpdate(title=title, updated_at=self.updated_at)
+            self.chronicle.note(EntryKind.UPDATE, to_json(update), actor="user")
+
+    def tell_mode(self, reason: str = "") -> None:
+        """Tell the client which mode it is in."""
+        self._stand_alone()
+        super().tell_mode(reason)
 
     # --- saying -----------------------------------------------------------------------------------------------
 
@@ -158,14 +179,14 @@ class LoggedSession(Session):
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Ask the client something, after what was said before; questions and answers are logged."""
         self.finish_message()
-        if method == _ASKING:
-            await self.chronicle.record(EntryKind.ASKED, to_json(params))
+        asks = QUESTIONS.get(method)
+        if asks is not None:
+            await self.chronicle.record(EntryKind.ASKED, asks.asked(params))
         else:
             await self.chronicle.kept()
         result = await super().request(method, params, timeout=timeout)
-        if method == _ASKING:
-            body = {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(result.outcome)}
-            self.chronicle.note(EntryKind.DECIDED, body, actor="user")
+        if asks is not None:
+            await self.chronicle.record(EntryKind.DECIDED, asks.decided(params, result), actor="user")
         return result
 
     @property
@@ -214,6 +235,7 @@ class LoggedSession(Session):
         session.title = summary.title
         session.updated_at = summary.updated_at
         session.turns = summary.turns
+        session.archived = summary.archived
         session._is_told = False
         return session
 
@@ -251,32 +273,6 @@ class LoggedSession(Session):
             self.archived = bool((update.meta or {})[SIDE].get("archived", self.archived))
             return
         self.transcript.add(update)
-
-
-async def remember(agent: Agent, session_id: str | None = None) -> None:
-    """Bring the sessions of an agent's store back, all of them into its list and one of them whole."""
-    store = agent.store
-    if store is None:
-        return
-    known = agent.sessions.get(session_id or "")
-    if known is None:
-        if session_id is not None:
-            await _check(store, session_id)
-        for summary in reversed(await store.sessions()):
-            if summary.session_id not in agent.sessions:
-                agent.sessions[summary.session_id] = LoggedSession.listed(agent, store, summary)
-        known = agent.sessions.get(session_id or "")
-    if isinstance(known, LoggedSession):
-        await known.recall()
-
-
-async def _check(store: Store, session_id: str) -> None:
-    """A session that expired is told apart from one that never was."""
-    try:
-        await store.lines(session_id, limit=1)
-    except ProtocolError as error:
-        if error.kind != "session_not_found":
-            raise
 
 
 def _read(kind: Any, value: Any) -> Any:

@@ -98,7 +98,7 @@ class Opening:
     async def _remember(self, session_id: str) -> None:
         """A session of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
-            from dragoman.roles.logged_session import remember
+            from dragoman.roles.recollection import remember
 
             await remember(self._agent, session_id)
 

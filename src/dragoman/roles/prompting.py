@@ -215,6 +215,8 @@ class Prompting:
                 session.set_mode(before, tell=False)
             raise
         session.tell_mode()
+        if (kept := session.kept()) is not None:
+            await kept
         return SetModeResult()
 
     async def set_config_option(self, params: Any) -> SetConfigOptionResult:
@@ -228,6 +230,8 @@ class Prompting:
             session.options = before
             raise
         session.set_to()
+        if (kept := session.kept()) is not None:
+            await kept
         return SetConfigOptionResult(config_options=session.shown_options)
 
 

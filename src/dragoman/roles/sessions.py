@@ -165,8 +165,13 @@ class Session:
     def set_to(self) -> None:
         """The client set an option."""
 
-    def put_away(self, archived: bool) -> None:
-        """It was archived, or taken back."""
+    def put_away(self, archived: bool) -> Awaitable[None] | None:
+        """It is archived, or taken back; the client is answered after what this returns."""
+        return None
+
+    def kept(self) -> Awaitable[None] | None:
+        """Whoever changed something is answered after what this returns."""
+        return None
 
     # --- saying -----------------------------------------------------------------------------------------------
 
@@ -283,9 +288,13 @@ class Session:
         self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
 
     def set_title(self, title: str) -> None:
-        """Name the session."""
+        """Name the session; a client that talks in it is told."""
         self.title = title
-        self.push(SessionInfoUpdate(title=title, updated_at=self.updated_at))
+        update = SessionInfoUpdate(title=title, updated_at=self.updated_at)
+        if self.is_bound:
+            self.push(update)
+        else:
+            self.transcript.add(update)
 
 
 def now() -> str:
