@@ -15,7 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -32,13 +32,16 @@ LEFT = 8 << 10
 # So many of a hundred rounds somebody is killed in while nothing can be written.
 KILLED = 40
 
+# So often it is only one of them whose writes fail.
+ALONE = 0.6
+
 # A round of one kind or the other that takes longer hangs. Seconds.
 PATIENCE = 60.0
 
 
 @contextmanager
-def _full(stage: Stage) -> Iterator[None]:
-    """Fill the disk, until what is left is too little."""
+def _full(stage: Stage, dice: random.Random) -> Iterator[set[str]]:
+    """Fill the disk, until what is left is too little for anybody."""
     ballast = os.path.join(stage.folder, "ballast")
     with open(ballast, "wb", buffering=0) as file:
         while (room := _room(stage.folder)) > LEFT:
@@ -47,7 +50,7 @@ def _full(stage: Stage) -> Iterator[None]:
             except OSError:
                 break  # somebody was faster
     try:
-        yield
+        yield set(ROLES)
     finally:
         os.unlink(ballast)
 
@@ -58,19 +61,19 @@ def _room(folder: str) -> int:
 
 
 @contextmanager
-def _failing(stage: Stage) -> Iterator[None]:
-    """No file of any of them can be written; those that are started meanwhile inherit that."""
-    limit = resource.RLIM_INFINITY
-    _limit(stage, 0)
+def _failing(stage: Stage, dice: random.Random) -> Iterator[set[str]]:
+    """Some of them, or all, cannot write any file; an agent that is started meanwhile inherits that of its client."""
+    whom = {dice.choice(ROLES)} if dice.random() < ALONE else set(ROLES)
+    _limit(stage, 0, whom)
     try:
-        yield
+        yield whom
     finally:
-        _limit(stage, limit)
+        _limit(stage, resource.RLIM_INFINITY)
 
 
-def _limit(stage: Stage, soft: int) -> None:
+def _limit(stage: Stage, soft: int, whom: Collection[str] = ROLES) -> None:
     for pid, words in processes(stage.mark).items():
-        if "recorder" not in words:
+        if any(f"killing.{role} " in words for role in whom):
             try:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
             except ProcessLookupError:
@@ -82,7 +85,10 @@ FULL = "disk full"
 # How `unshare` gives a process its own view of the disks; who is not root becomes root of that.
 OWN_DISKS = ["-m"] if os.geteuid() == 0 else ["-rm"]
 
-KINDS: dict[str, Callable[[Stage], AbstractContextManager[None]]] = {FULL: _full, "writes fail": _failing}
+KINDS: dict[str, Callable[[Stage, random.Random], AbstractContextManager[set[str]]]] = {
+    FULL: _full,
+    "writes fail": _failing,
+}
 
 
 async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findings:
@@ -93,8 +99,8 @@ async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findin
             await stage.until(lambda: all(map(stage.has_begun, ROLES)), "a turn of everybody")
             await asyncio.sleep(dice.random() * 0.1)
             before = dict(stage.refused)
-            with KINDS[kind](stage):
-                await stage.until(partial(_are_refused, stage, before), f"that the store says {kind}")
+            with KINDS[kind](stage, dice) as whom:
+                await stage.until(partial(_are_refused, stage, before, whom), f"that {kind} is said to {whom}")
                 if dice.randrange(100) < KILLED:
                     role = dice.choice(ROLES)
                     if role in stage.alive:
@@ -103,15 +109,15 @@ async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findin
             _limit(stage, resource.RLIM_INFINITY)
         await stage.until(lambda: all(map(stage.has_begun, ROLES)), "a turn of everybody after the last shortage")
         findings = await stage.end()
-    if sum(findings.refused.values()) < 2 * rounds:
+    if sum(findings.refused.values()) < rounds:
         findings.faults.append("hardly anything was refused")
     return findings
 
 
-def _are_refused(stage: Stage, before: dict[str, int]) -> bool:
-    """Whether the writer heard of it, and the client or its agent."""
+def _are_refused(stage: Stage, before: dict[str, int], whom: set[str]) -> bool:
+    """Whether the writer heard of it, and the client, of its own store or of its agent's."""
     new = {who for who, count in stage.refused.items() if count > before.get(who, 0)}
-    return "writer" in new and bool(new & {"client", "agent", "start"})
+    return ("writer" in new or "writer" not in whom) and bool(new - {"writer"} or whom == {"writer"})
 
 
 def apart(kind: str, rounds: int, seed: str) -> Findings:
