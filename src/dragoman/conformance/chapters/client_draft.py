@@ -1,0 +1,42 @@
+"""What only the draft asks of a client (seed 004)."""
+
+from __future__ import annotations
+
+from dragoman.conformance.requirement import chapter, must, should
+
+PLACE = 13
+READ, WRITE, TERMINALS = "client.fs.readTextFile", "client.fs.writeTextFile", "client.terminal"
+
+CHAPTER = chapter(
+    "client.draft",
+    "The draft",
+    [
+        must("01", "initialize tells who the client is and what it offers.", "reference 6.4 004-15"),
+        must("02", "The capabilities for files and terminals are the draft's.", "reference 6.4 004-40"),
+        must("03", "A question for leave is answered with granted, true or false.", "reference 6.4 004-22"),
+        must("04", "A scope is one of four.", "reference 6.4 004-22"),
+        must("05", "A text is given with its encoding.", "reference 6.4 004-23", needs=READ),
+        must("06", "A range of lines has both its ends in it.", "reference 6.4 004-23", needs=READ),
+        must("07", "A relative path is meant from the working directory.", "reference 6.4 004-55", needs=READ),
+        must(
+            "08",
+            "A write tells how many bytes it wrote, and whether it made the file.",
+            "reference 6.4 004-24",
+            needs=WRITE,
+        ),
+        must("09", "A file that must not be overwritten is not.", "reference 6.4 004-24", needs=WRITE),
+        must("10", "The environment of a command is a map.", "reference 6.4 004-25", needs=TERMINALS),
+        must("11", "What a command prints is pushed to the agent.", "reference 6.4 004-26", needs=TERMINALS),
+        must(
+            "12", "The end of a command has an exit code, also after a signal.", "reference 6.4 004-27", needs=TERMINALS
+        ),
+        must("13", "Waiting for a command ends with its timeout.", "reference 6.4 004-27", needs=TERMINALS),
+        must("14", "kill and release tell whether they did it.", "reference 6.4 004-28", needs=TERMINALS),
+        should("15", "An agent that requires what the client lacks is left.", "reference 6.4 004-42"),
+        must("16", "The draft's seven statuses of a tool call are borne.", "reference 6.4 004-34"),
+        must("17", "The draft's outputs of a tool call are borne.", "reference 6.4 004-36"),
+        must("18", "Changes of mode and options in the draft's words are borne.", "reference 6.4 004-32"),
+        must("19", "An update may have a timestamp.", "reference 6.4 004-30"),
+    ],
+    dialects=("draft",),
+)

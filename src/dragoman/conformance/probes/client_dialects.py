@@ -1,0 +1,248 @@
+"""Probes of what only banjo, crow and 2025.1 ask of a client."""
+
+from __future__ import annotations
+
+import os
+
+from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.probe import probe
+from dragoman.conformance.stage import Heard, Json
+
+CHOICES = [{"id": "approve", "title": "Approve", "is_primary": True}, {"id": "deny", "title": "Deny"}]
+
+
+async def told(stage: ClientStage) -> tuple[Heard, Json]:
+    """The params of initialize as they stand on the wire."""
+    heard = await stage.introduced()
+    params = heard.message.get("params")
+    stage.require(isinstance(params, dict), "initialize has no params", heard)
+    return heard, params
+
+
+def typed(stage: ClientStage, update: Json) -> Json:
+    """An update in the words of v1 and banjo, or of crow."""
+    return {"sessionId": stage.session, "update": update}
+
+
+@probe("client.dialect.01")
+async def banjo_introduces_itself(stage: ClientStage) -> None:
+    """Both members are required there."""
+    heard, params = await told(stage)
+    for name in ("clientInfo", "clientCapabilities"):
+        stage.require(isinstance(params.get(name), dict), f"initialize has no {name}", heard)
+
+
+@probe("client.dialect.02")
+async def models_change(stage: ClientStage) -> None:
+    """An update that only banjo has."""
+    update = {"sessionUpdate": "current_model_update", "currentModelId": "opus"}
+    prompt = await stage.begun()
+    stage.tell("session/update", typed(stage, update))
+    await stage.survived(prompt, "a change of model")
+
+
+@probe("client.dialect.03")
+async def turns_end_for_want_of_a_login(stage: ClientStage) -> None:
+    """A stop reason that only banjo has."""
+    prompt = await stage.begun()
+    stage.reply(prompt, {"stopReason": "auth_required"})
+    await stage.concluded("the stop reason auth_required")
+
+
+@probe("client.dialect.04")
+async def plans_have_ids(stage: ClientStage) -> None:
+    """And no priority."""
+    prompt = await stage.begun()
+    entries = [{"id": "1", "content": "Look", "status": "completed"}]
+    stage.tell("session/update", typed(stage, {"sessionUpdate": "plan", "entries": entries}))
+    await stage.survived(prompt, "a plan with ids")
+
+
+@probe("client.dialect.21")
+async def crow_uses_underscores(stage: ClientStage) -> None:
+    """In all three members."""
+    heard, params = await told(stage)
+    for name in ("protocol_version", "client_capabilities", "client_info"):
+        stage.require(name in params, f"initialize has no {name}", heard)
+
+
+@probe("client.dialect.22")
+async def crow_opens_a_session(stage: ClientStage) -> None:
+    """Two members, one of them with a hump."""
+    heard = await stage.wanted("session/new", stage.pace.start)
+    params = heard.message.get("params", {})
+    is_good = os.path.isabs(str(params.get("cwd"))) and isinstance(params.get("mcpServers"), list)
+    stage.require(is_good, "session/new lacks an absolute cwd, or a list mcpServers", heard)
+
+
+async def _response(stage: ClientStage) -> tuple[Heard, Heard | None]:
+    prompt = await stage.begun()
+    question = {"@type": "permission_request", "tool_call_id": "c1", "title": "run", "arguments": "ls"}
+    stage.tell("session/update", typed(stage, {**question, "permission_options": CHOICES}))
+
+    def is_response(heard: Heard) -> bool:
+        return isinstance(heard.message, dict) and heard.message.get("method") == "permission_response"
+
+    return prompt, await stage.until(is_response)
+
+
+@probe("client.dialect.23")
+async def crow_responds(stage: ClientStage) -> None:
+    """By the tool call, for there is no request."""
+    prompt, heard = await _response(stage)
+    stage.require(heard is not None, "a permission_request was never answered")
+    assert heard is not None
+    call = heard.message.get("params", {}).get("tool_call_id")
+    stage.require(call == "c1", f"the response is about the tool call {call!r}", heard)
+    stage.end(prompt)
+
+
+@probe("client.dialect.24")
+async def crow_chooses(stage: ClientStage) -> None:
+    """option_id, or id."""
+    prompt, heard = await _response(stage)
+    if heard is None:
+        stage.unsure("a permission_request was never answered")
+    assert heard is not None
+    params = heard.message.get("params", {})
+    chosen = params.get("option_id", params.get("id"))
+    stage.require(chosen in ("approve", "deny"), f"{chosen!r} was chosen, which was not offered", heard)
+    stage.end(prompt)
+
+
+@probe("client.dialect.25")
+async def crow_asks_to_cancel(stage: ClientStage) -> None:
+    """With an id, to be answered."""
+    prompt = await stage.begun()
+    await stage.fence()
+    stage.grounds.interrupt()
+    heard = await stage.until(lambda heard: heard.method == "session/cancel")
+    if heard is None:
+        stage.unsure("the client sent no cancel on Ctrl-C")
+    assert heard is not None
+    stage.require(heard.message.get("method") == "cancel", "the method is not cancel", heard)
+    stage.require("id" in heard.message, "cancel came as a notification", heard)
+    stage.end(prompt, "cancelled")
+
+
+@probe("client.dialect.26")
+async def crow_updates_are_borne(stage: ClientStage) -> None:
+    """One of each."""
+    prompt = await stage.begun()
+    for update in (
+        {"@type": "agent_thought_text", "text": "hm"},
+        {"@type": "tool_call_start", "tool_call_id": "t", "title": "run", "kind": "execute", "status": "in_progress"},
+        {"@type": "tool_call_update", "tool_call_id": "t", "status": "completed"},
+        {"@type": "plan_update", "entries": [{"content": "a", "priority": "high", "status": "pending"}]},
+    ):
+        stage.tell("session/update", typed(stage, update))
+    await stage.survived(prompt, "crow's updates")
+
+
+@probe("client.dialect.41")
+async def the_version_is_a_string(stage: ClientStage) -> None:
+    """This one."""
+    heard, params = await told(stage)
+    version = params.get("protocol_version")
+    stage.require(version == "2025.1", f"protocol_version is {version!r}", heard)
+
+
+@probe("client.dialect.42")
+async def the_folder_is_told_at_once(stage: ClientStage) -> None:
+    """For all sessions."""
+    heard, params = await told(stage)
+    folder = params.get("working_directory")
+    is_absolute = isinstance(folder, str) and os.path.isabs(folder)
+    stage.require(is_absolute, f"working_directory is {folder!r}", heard)
+
+
+@probe("client.dialect.43")
+async def servers_are_told_at_once(stage: ClientStage) -> None:
+    """For all sessions."""
+    heard, params = await told(stage)
+    stage.require(isinstance(params.get("mcp_servers"), list), "initialize has no list mcp_servers", heard)
+
+
+@probe("client.dialect.44")
+async def the_client_names_its_session(stage: ClientStage) -> None:
+    """Agents of 2025.1 do not."""
+    heard = await stage.wanted("session/new", stage.pace.start)
+    id = heard.message.get("params", {}).get("session_id")
+    stage.require(isinstance(id, str) and id, f"session_id is {id!r}", heard)
+
+
+@probe("client.dialect.45")
+async def a_prompt_has_content(stage: ClientStage) -> None:
+    """A list of blocks."""
+    prompt = await stage.wanted("session/prompt", stage.pace.start)
+    content = prompt.message.get("params", {}).get("content")
+    stage.require(isinstance(content, list) and content, "the prompt has no content", prompt)
+
+
+@probe("client.dialect.46")
+async def ok_is_enough(stage: ClientStage) -> None:
+    """There are no stop reasons."""
+    prompt = await stage.begun()
+    stage.reply(prompt, {"status": "ok"})
+    await stage.concluded("an answer of nothing but the status ok")
+
+
+async def _terminal(stage: ClientStage) -> tuple[Heard, str]:
+    heard = await stage.answered(stage.call("terminal/create", {"cwd": stage.cwd, "command": "printf hi | tr h H"}))
+    stage.require(heard is not None, "terminal/create was never answered")
+    assert heard is not None
+    if "error" in heard.message:
+        stage.unsure("the client refuses to run commands; let it allow that (as with --yes)", heard)
+    result = heard.message["result"]
+    id = result.get("terminal_id") if isinstance(result, dict) else None
+    stage.require(isinstance(id, str), "terminal/create was answered without a terminal_id", heard)
+    return heard, str(id)
+
+
+@probe("client.dialect.47")
+async def a_line_is_for_the_shell(stage: ClientStage) -> None:
+    """A pipe in it."""
+    prompt = await stage.begun()
+    _, id = await _terminal(stage)
+    await stage.answered(stage.call("terminal/wait_for_exit", {"terminal_id": id}))
+    heard = await stage.answered(stage.call("terminal/output", {"terminal_id": id}))
+    stage.require(heard is not None and "Hi" in str(heard.message.get("result")), "the line was not run", heard)
+    stage.call("terminal/release", {"terminal_id": id})
+    stage.end(prompt)
+
+
+@probe("client.dialect.48")
+async def terminals_have_ids(stage: ClientStage) -> None:
+    """And are released by them."""
+    prompt = await stage.begun()
+    _, id = await _terminal(stage)
+    heard = await stage.answered(stage.call("terminal/release", {"terminal_id": id}))
+    stage.require(heard is not None and "result" in heard.message, "a terminal could not be released", heard)
+    stage.end(prompt)
+
+
+@probe("client.dialect.49")
+async def y2025_updates_are_borne(stage: ClientStage) -> None:
+    """One of each."""
+    prompt = await stage.begun()
+    steps = [{"id": 1, "description": "Look", "status": "completed"}]
+    for kind, data in (
+        ("agent_thought_chunk", {"text": "hm"}),
+        ("tool_call", {"id": "t", "name": "read_file", "arguments": {"path": "/a"}}),
+        ("tool_call_update", {"id": "t", "status": "completed", "result": {"content": "x"}}),
+        ("plan", {"steps": steps}),
+    ):
+        stage.tell("session/update", {"session_id": stage.session, "type": kind, "data": data})
+    await stage.survived(prompt, "the updates of 2025.1")
+
+
+@probe("client.dialect.50")
+async def no_version_is_told(stage: ClientStage) -> None:
+    """As in its document."""
+    stage.held.add("initialize")
+    first = await stage.introduced()
+    stage.reply(first, {"agent_info": {"name": "a", "version": "1"}, "capabilities": {"streaming": True}})
+    prompt = await stage.until(lambda heard: heard.method == "session/prompt", stage.pace.start)
+    stage.require(prompt is not None, "the client gave up an agent whose introduction has no version")
+    assert prompt is not None
+    stage.end(prompt)
