@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from dragoman.conformance.agent_stage import AgentStage
@@ -33,17 +33,9 @@ class Subject(Protocol):
     dialect: str
     pace: Pace
 
-    def stage(self, requirement: Requirement) -> AbstractStage:
+    def stage(self, requirement: Requirement) -> AbstractAsyncContextManager[Stage]:
         """A fresh peer, and the stage before it."""
         ...
-
-
-class AbstractStage(Protocol):
-    """An async context that gives a stage."""
-
-    async def __aenter__(self) -> Stage: ...
-
-    async def __aexit__(self, *reason: object) -> bool | None: ...
 
 
 class CommandAgent:

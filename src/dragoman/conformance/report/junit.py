@@ -1,0 +1,60 @@
+"""A report as JUnit XML, which every CI shows: a suite a chapter, a case a requirement.
+
+A MUST that failed is a failure; a SHOULD or MAY that failed, what was inconclusive and what does not apply are skipped
+tests whose message says why. Takes a report, gives bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as Xml
+
+from dragoman.conformance.report.facts import Report, Row, shown, titles
+from dragoman.conformance.verdict import Outcome
+
+# So many frames stand in a failure; the JSON and the page have them all.
+FRAMES = 20
+_FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def encoded(report: Report) -> bytes:
+    """The XML."""
+    suites = Xml.Element("testsuites", name=f"dragoman check {report.side}", time=f"{report.seconds:.1f}")
+    named = titles()
+    for chapter in dict.fromkeys(row.chapter for row in report.rows):
+        rows = [row for row in report.rows if row.chapter == chapter]
+        failures = sum(row.is_broken for row in rows)
+        skipped = sum(row.outcome is not Outcome.PASS and not row.is_broken for row in rows)
+        suite = Xml.SubElement(
+            suites,
+            "testsuite",
+            name=f"{chapter}: {named.get(chapter, chapter)}",
+            tests=str(len(rows)),
+            failures=str(failures),
+            skipped=str(skipped),
+            time=f"{sum(row.seconds for row in rows):.3f}",
+        )
+        for row in rows:
+            _case(suite, row)
+    Xml.indent(suites)
+    return bytes(Xml.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _case(suite: Xml.Element, row: Row) -> None:
+    name = f"{row.id} {row.level}: {row.sentence}"
+    case = Xml.SubElement(suite, "testcase", classname=row.chapter, name=name, time=f"{row.seconds:.3f}")
+    if row.is_broken:
+        failure = Xml.SubElement(case, "failure", message=_clean(row.why), type=row.level)
+        failure.text = _clean("\n".join([f"{row.sentence} ({row.source})", row.why, "", *_frames(row)]))
+    elif row.outcome is not Outcome.PASS:
+        Xml.SubElement(case, "skipped", message=_clean(f"{row.outcome.value}: {row.why}"))
+
+
+def _frames(row: Row) -> list[str]:
+    """The frames that prove it, or the last ones."""
+    proof = [each for each in row.evidence if each.marked] or row.evidence[-FRAMES:]
+    return [f"{each.t:9.3f} {each.dir:4} {each.text}" for each in proof[:FRAMES]]
+
+
+def _clean(text: str) -> str:
+    return _FOREIGN.sub("?", shown(text))
