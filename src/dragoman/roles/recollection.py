@@ -1,4 +1,4 @@
-"""What an agent with a store does for all its sessions: knowing them again after a restart, and logging what is nobody's.
+"""What an agent with a store does for all its sessions: it knows them again after a restart, and logs what is nobody's.
 
 Takes an agent, gives its sessions back from the store. Above are opening, the catalogue and the agent; below are its
 logged sessions. Imported only where there is a store.
