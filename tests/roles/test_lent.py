@@ -296,6 +296,85 @@ def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tu
     run(main())
 
 
+@pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != ("v1", "draft")], ids="-".join)  # v1 has no words for it
+def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
+    tmp_path: Path, way: tuple[str, str], lent: bool
+) -> None:
+    async def work(turn: Turn) -> None:
+        path = f"{tmp_path}/new/deep/file"
+        assert (await refusal(turn.files.write(path, "x"))).kind == Kind.RESOURCE_NOT_FOUND
+        await turn.files.write(path, "é\nb\n", encoding="latin-1", create_directories=True)
+        assert Path(path).read_bytes() == b"\xe9\nb\n"
+        assert await turn.files.read(path, encoding="latin-1") == "é\nb\n"
+        assert await turn.files.read(path, line=1, limit=1, encoding="latin-1") == "é"
+        assert (await refusal(turn.files.write(path, "c", overwrite=False))).kind == Kind.INVALID_PARAMS
+        assert (await refusal(turn.files.write(path, "c", encoding="no-such"))).kind == Kind.INVALID_PARAMS
+        assert Path(path).read_bytes() == b"\xe9\nb\n"
+        await turn.files.write(f"{path}.more", "c", overwrite=False)
+        assert Path(f"{path}.more").read_text() == "c"
+
+    async def main() -> None:
+        wire = await did(tmp_path, work, way, lend=Lending() if lent else None)
+        assert bool(asked(wire)) is lent
+
+    run(main())
+
+
+def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> None:
+    async def work(turn: Turn) -> None:
+        path = f"{tmp_path}/file"
+        for call in (
+            turn.files.write(path, "x", encoding="latin-1"),
+            turn.files.write(path, "x", create_directories=True),
+            turn.files.write(path, "x", overwrite=False),
+            turn.files.read(path, encoding="latin-1"),
+        ):
+            assert (await refusal(call)).kind == Kind.CAPABILITY_UNSUPPORTED
+
+    async def main() -> None:
+        assert asked(await did(tmp_path, work, lend=Lending(binary=False))) == []
+        assert os.listdir(tmp_path) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
+@pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("v1", "draft"), ("draft", "v1")], ids="-".join)
+def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
+    tmp_path: Path, way: tuple[str, str], lent: bool
+) -> None:
+    deaf = ["-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done"]
+    counting = ["-c", "trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done"]
+
+    async def until(terminal: Any, text: str) -> None:
+        async with asyncio.timeout(BOUND):
+            while text not in (await terminal.output()).output:  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0.01)
+
+    async def work(turn: Turn) -> None:
+        async with await turn.terminals.create("sleep", ["600"], timeout=0.2) as late:
+            assert await late.wait() != 0
+        if way[1] == "draft" or not lent:
+            async with await turn.terminals.create("sh", deaf) as terminal:
+                await until(terminal, "ready")
+                if way[0] == "draft" or not lent:
+                    await terminal.kill(force=True)
+                    assert await terminal.wait() != 0
+        async with await turn.terminals.create("sh", counting) as terminal:
+            await until(terminal, "ready")
+            if lent and way[1] != "draft":
+                assert (await refusal(terminal.kill("SIGUSR1"))).kind == Kind.CAPABILITY_UNSUPPORTED
+            elif way[0] == "draft" or not lent:
+                await terminal.kill("SIGUSR1")
+                await until(terminal, "usr1")
+
+    async def main() -> None:
+        await did(tmp_path, work, way, lend=Lending() if lent else None)
+
+    run(main())
+
+
 # --- offered and gated --------------------------------------------------------------------------------------------
 
 

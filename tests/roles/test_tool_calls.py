@@ -144,6 +144,25 @@ def test_a_move_that_the_states_do_not_have_is_refused(work: Work) -> None:
     run(main())
 
 
+def test_a_call_is_announced_once() -> None:
+    async def main() -> None:
+        async def again(call: Tool) -> None:
+            with pytest.raises(ProtocolError) as inside:
+                await call.__aenter__()
+            assert inside.value.kind == Kind.INVALID_STATE
+            await call.finish()
+            with pytest.raises(ProtocolError) as afterwards:
+                await call.__aenter__()
+            assert afterwards.value.kind == Kind.INVALID_STATE
+            with pytest.raises(ProtocolError):
+                async with call.turn.tool("Another", id=call.id), call.turn.tool("A third", id=call.id):
+                    pass
+
+        assert (await states(again))[:3] == ["pending", "in_progress", "completed"]
+
+    run(main())
+
+
 # Seed 004 section 8.2 as drawn, and what section 4.5 asks of every open call.
 DRAWN = {
     ("pending", "awaiting_permission"),

@@ -6,7 +6,9 @@ are the connection and the workspace.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.beside import noted
 from dragoman.engine.connection import Connection
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import DragomanError, Kind, ProtocolError
 from dragoman.roles.lent_files import LentFiles as LentFiles
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
@@ -27,6 +29,11 @@ from dragoman.schema.terminal import (
 
 # Some clients never answer a wait for a command that was killed (peers.md 30); its output then says how it ended.
 KILLED = 5.0
+
+TERM = "SIGTERM"
+
+# Signals that mean an end, which every client can be asked for.
+ENDING = frozenset({TERM, "SIGKILL", "SIGINT", "SIGHUP", "SIGQUIT"})
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,14 +68,16 @@ class LentTerminals:
         env: Mapping[str, str] | None = None,
         limit: int | None = None,
         size: tuple[int, int] | None = None,
+        timeout: float | None = None,
     ) -> LentTerminal:
         """Start a command; release the terminal when done with it (`async with` does).
 
         With a `size` (rows, columns) it runs in a real terminal, which a client must offer and its dialect can say.
+        After `timeout` seconds it is ended: by the client where it can be told, else from here.
         """
         if not self.lent:
             real: dict[str, Any] = {} if size is None else {"pty": True, "rows": size[0], "columns": size[1]}
-            own = await self._terminals().create(command, args, cwd, env, limit, **real)
+            own = await self._terminals().create(command, args, cwd, env, limit, timeout, **real)
             return LentTerminal(own.id, None, self._session, own)
         params = CreateTerminalParams(
             session_id=self._session,
@@ -80,14 +89,16 @@ class LentTerminals:
         )
         if size is not None:
             params = self._interactive(params, *size)
+        is_told = timeout is not None and _is_draft(self._connection)
+        if timeout is not None and is_told:
+            params = noted(params, timeout=round(timeout * 1000))
         result = await self._connection.request("terminal/create", params)
-        return LentTerminal(result.terminal_id, self._connection, self._session, None)
+        late = None if is_told else timeout
+        return LentTerminal(result.terminal_id, self._connection, self._session, None, late)
 
     def _interactive(self, params: CreateTerminalParams, rows: int, columns: int) -> CreateTerminalParams:
         """The same with a real terminal; what a peer says beside official v1 is not believed, so only in the draft."""
-        speech = self._connection.speech
-        said = speech is not None and speech.dialect.name == "draft"
-        if not said or not self._connection.offers("client._meta.dragoman.terminal.interactive"):
+        if not _is_draft(self._connection) or not self._connection.offers("client._meta.dragoman.terminal.interactive"):
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
                 "the client has no interactive terminals to lend",
@@ -118,12 +129,20 @@ class LentTerminals:
 class LentTerminal:
     """One command running in a terminal of the client, or in one of our own."""
 
-    def __init__(self, id: str, connection: Connection | None, session_id: str, own: Any) -> None:
+    def __init__(
+        self, id: str, connection: Connection | None, session_id: str, own: Any, timeout: float | None = None
+    ) -> None:
         self.id = id
         self._connection = connection
         self._session = session_id
         self._own = own
         self._killed = False
+        self._watch = None if timeout is None else asyncio.create_task(self._end_late(timeout))
+
+    async def _end_late(self, timeout: float) -> None:
+        await asyncio.sleep(timeout)
+        with suppress(DragomanError):  # it has ended, or nobody is there any more
+            await self.kill()
 
     async def __aenter__(self) -> LentTerminal:
         return self
@@ -158,16 +177,29 @@ class LentTerminal:
             return (await self.output()).exit_code
         return None if result.exit_code is UNSET else result.exit_code
 
-    async def kill(self) -> None:
-        """End the command; its output stays until release."""
+    async def kill(self, signal: str = TERM, *, force: bool = False) -> None:
+        """End the command, by a signal or at once; its output stays until release.
+
+        A client whose dialect has no words for signals ends it in its own way; one that is no end is refused there.
+        """
         if self._connection is None:
-            self._own.kill()
-        else:
-            self._killed = True
-            await self._ask("terminal/kill", KillTerminalParams)
+            self._own.kill(signal, force)
+            return
+        wanted: dict[str, Any] = {} if signal == TERM else {"signal": signal}
+        wanted |= {"force": True} if force else {}
+        if not _is_draft(self._connection):
+            if signal not in ENDING:
+                message = f"this client cannot be told to send {signal}; it only ends commands"
+                raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"signal": signal})
+            wanted = {}
+        self._killed = signal in ENDING
+        asked = KillTerminalParams(session_id=self._session, terminal_id=self.id)
+        await self._connection.request("terminal/kill", noted(asked, **wanted) if wanted else asked)
 
     async def release(self) -> None:
         """Let go of the terminal; what still runs is ended."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self._connection is None:
             await self._own.release()
         else:
@@ -177,3 +209,8 @@ class LentTerminal:
         assert self._connection is not None
         asked = params(session_id=self._session, terminal_id=self.id)
         return await self._connection.request(method, asked, timeout=timeout)
+
+
+def _is_draft(connection: Connection) -> bool:
+    """Whether the client hears what official v1 has no words for."""
+    return connection.speech is not None and connection.speech.dialect.name == "draft"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.fs import (
@@ -35,6 +36,9 @@ if TYPE_CHECKING:  # loaded when used: an agent that never lists or watches star
 # What a client offers beyond text is named here, in every dialect (reference 5.17).
 BEYOND = "client._meta.dragoman.fs."
 
+# What official v1 takes for granted.
+UTF_8 = "utf-8"
+
 
 class LentFiles:
     """The files in the session's folders."""
@@ -50,26 +54,64 @@ class LentFiles:
         """Whether text is read and written through the client."""
         return self._connection.offers("client.fs.readTextFile") and self._connection.offers("client.fs.writeTextFile")
 
-    async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
+    async def read(self, path: str, *, line: int | None = None, limit: int | None = None, encoding: str = UTF_8) -> str:
         """The text of a file, or `limit` lines from `line` (1-based) on."""
         if not self._connection.offers("client.fs.readTextFile"):
-            return await asyncio.to_thread(self._files().read_text, path, line, limit)
+            return await asyncio.to_thread(self._files().read_text, path, line, limit, encoding)
+        is_plain = encoding == UTF_8
+        if not is_plain and not self._says("encoding"):
+            from dragoman.workspace.text import decode, page_of
+
+            return page_of(decode(await self.read_bytes(path), path, encoding), line, limit).text
         params = ReadTextFileParams(
             session_id=self._session,
             path=path,
             line=UNSET if line is None else line,
             limit=UNSET if limit is None else limit,
         )
+        params = params if is_plain else noted(params, encoding=encoding)
         result = await self._connection.request("fs/read_text_file", params)
         return str(result.content)
 
-    async def write(self, path: str, text: str) -> None:
-        """Make the file hold exactly this text; it is created when missing."""
+    async def write(
+        self,
+        path: str,
+        text: str,
+        *,
+        encoding: str = UTF_8,
+        create_directories: bool = False,
+        overwrite: bool = True,
+    ) -> None:
+        """Make the file hold exactly this text; it is created when missing.
+
+        An encoding, missing folders, and that a file which is there stays as it is, not every client can be told; where
+        it takes bytes, those say it, and elsewhere it is refused.
+        """
+        options: Any = {"create_directories": create_directories, "overwrite": overwrite}
         if not self._connection.offers("client.fs.writeTextFile"):
-            await asyncio.to_thread(self._files().write_text, path, text)
+            await asyncio.to_thread(self._files().write_text, path, text, encoding, **options)
+            return
+        wanted: dict[str, Any] = {} if encoding == UTF_8 else {"encoding": encoding}
+        wanted |= {"createDirectories": True} if create_directories else {}
+        wanted |= {} if overwrite else {"overwrite": False}
+        if wanted and not self._says(*wanted):
+            from dragoman.workspace.text import encode
+
+            await self.write_bytes(path, encode(text, path, encoding), **options)
             return
         params = WriteTextFileParams(session_id=self._session, path=path, content=text)
-        await self._connection.request("fs/write_text_file", params)
+        await self._connection.request("fs/write_text_file", noted(params, **wanted) if wanted else params)
+
+    def _says(self, *wanted: str) -> bool:
+        """Whether the client is told these with text; else its bytes must do, and where it has none nothing can."""
+        speech = self._connection.speech
+        if speech is not None and speech.dialect.name == "draft":
+            return True
+        if not self._connection.offers(BEYOND + "binary"):
+            what = ", ".join(wanted)
+            message = f"this client cannot be told {what}: it speaks no dialect with words for it, and lends no bytes"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"capability": "fs.binary"})
+        return False
 
     async def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file from `offset` on: `length` of them, or all; large files come in several pieces."""

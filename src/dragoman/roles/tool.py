@@ -54,6 +54,10 @@ class Tool:
         self._content: list[Any] = []
 
     async def __aenter__(self) -> Tool:
+        if self.status != Status.PENDING or self.id in self.turn.open_tools:
+            raise ProtocolError(
+                Kind.INVALID_STATE, f"the tool call {self.id} was announced before; make another with turn.tool"
+            )
         start = ToolCallStart(
             tool_call_id=self.id,
             title=self.title,
