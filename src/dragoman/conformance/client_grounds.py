@@ -18,6 +18,9 @@ _TRACES = re.compile(
 )
 
 
+# What Python tells about objects that outlived their loop is untidy, and no failure.
+_IGNORED = re.compile(r"Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t]+.*\n)*(?:\S+: .*\n?)?")
+
 # For these our stand-in is started by a shell that waits for it.
 WRAPPED = frozenset({"client.process.04"})
 
@@ -37,7 +40,7 @@ class Ending(msgspec.Struct, frozen=True):
     @property
     def traced(self) -> bool:
         """Whether a stack trace stands on its stderr."""
-        return bool(_TRACES.search(self.said))
+        return bool(_TRACES.search(_IGNORED.sub("", self.said)))
 
 
 class Grounds(Protocol):

@@ -8,30 +8,24 @@ are the tree of processes and the socket.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
-from dragoman.conformance import tester
 from dragoman.conformance.client_grounds import WRAPPED, Ending
 from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.client_visit import Reception, Visited, Visitor, words
 from dragoman.conformance.pace import PROCESS, Pace
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.stage import Stage
 from dragoman.conformance.subject import FAREWELL, workspace
 from dragoman.conformance.verdict import Unsure
 from dragoman.errors import StartFailed
+from dragoman.roles.dial import elsewhere
 from dragoman.transport import tree
-from dragoman.transport.stream import StreamTransport
 from dragoman.transport.warden import WARDEN
 
 # What stands for the agent's command in the client's.
@@ -43,12 +37,6 @@ CANARY = "DRAGOMAN_CHECK_CANARY"
 
 # Of what a client prints so much is kept: enough for every mark we look for, and no flood fills us. Bytes.
 PRINTED = 4 * 1024 * 1024
-
-
-def words(path: str, *, wrapped: bool = False) -> list[str]:
-    """The command line of our stand-in, which reports at this socket."""
-    line = [sys.executable, "-I", os.path.abspath(tester.__file__), path]
-    return ["/bin/sh", "-c", f"{shlex.join(line)}; :"] if wrapped else line
 
 
 def filled(command: Sequence[str], agent: Sequence[str], cwd: str) -> list[str]:
@@ -64,71 +52,6 @@ def filled(command: Sequence[str], agent: Sequence[str], cwd: str) -> list[str]:
         else:
             made.append(word.replace(PLACE, shlex.join(agent)).replace(FOLDER, cwd))
     return made if any(PLACE in word for word in command) else [*made, *agent]
-
-
-class Visitor:
-    """The stand-in after it reported: its pipes, and the line on which it takes orders."""
-
-    def __init__(self, link: socket.socket, about: dict[str, Any], pipes: Sequence[int]) -> None:
-        self.link = link
-        self.about = about
-        self.stdin, self.stdout, self.stderr = pipes
-
-    def order(self, line: str) -> None:
-        """Tell it something; one that is gone does not hear it."""
-        with suppress(OSError):
-            self.link.send(line.encode() + b"\n")
-
-    def let_go(self) -> None:
-        """It goes when nobody holds its line."""
-        self.link.close()
-        with suppress(OSError):
-            os.close(self.stderr)
-
-
-class Reception:
-    """The private socket at which a stand-in reports."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="dragoman-check-")
-        self.path = os.path.join(self._folder, "tester")
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.path)
-        self._listener.listen(8)
-        self._listener.setblocking(False)
-
-    async def visitor(self) -> Visitor:
-        """The next stand-in that reports."""
-        loop = asyncio.get_running_loop()
-        link, _ = await loop.sock_accept(self._listener)
-        link.setblocking(False)
-        told, pipes = await _first(link)
-        while not told.endswith(b"\n"):
-            more = await loop.sock_recv(link, 65536)
-            if not more:
-                raise ConnectionResetError("the tester went before it had reported")
-            told += more
-        return Visitor(link, json.loads(told), pipes)
-
-    def close(self) -> None:
-        """Nobody is received any more."""
-        self._listener.close()
-        for remove, path in ((os.unlink, self.path), (os.rmdir, self._folder)):
-            with suppress(OSError):
-                remove(path)
-
-
-async def _first(link: socket.socket) -> tuple[bytes, list[int]]:
-    """The first piece that comes, with the descriptors that travel beside it."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(link, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(link)
-    told, pipes, _, _ = socket.recv_fds(link, 65536, 3)
-    return told, pipes
 
 
 class Printed:
@@ -153,16 +76,12 @@ class Printed:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-class Run:
+class Run(Visited):
     """One run of the client: its process, and after the report the stand-in; these are the grounds of a stage."""
 
     def __init__(self, child: asyncio.subprocess.Process, token: str, cwd: str, is_wrapped: bool) -> None:
+        super().__init__(cwd, is_wrapped=is_wrapped, is_watched=True)
         self.child = child
-        self.cwd = cwd
-        self.is_wrapped = is_wrapped
-        self.is_watched = True
-        self.visitor: Visitor | None = None
-        self.line: StreamTransport | None = None
         assert child.stdout is not None
         assert child.stderr is not None
         self._out, self._err = Printed(child.stdout), Printed(child.stderr)
@@ -187,62 +106,6 @@ class Run:
         with suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGINT)
         return True
-
-    async def complain(self, data: bytes, seconds: float) -> bool:
-        """Write to the stderr that the client gave its agent."""
-        assert self.visitor is not None
-        fd, end = self.visitor.stderr, time.monotonic() + seconds
-        os.set_blocking(fd, False)
-        while data:
-            try:
-                data = data[os.write(fd, data[:65536]) :]
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    return False
-                await asyncio.sleep(0.005)
-            except OSError:
-                return True  # it closed the pipe: nothing can be blocked by it
-        return True
-
-    async def die(self, status: int) -> None:
-        """End the stand-in, then its pipes."""
-        assert self.visitor is not None
-        assert self.line is not None
-        self.visitor.order(f"exit {status}" if status >= 0 else f"kill {-status}")
-        await self.remains(FAREWELL.term)
-        await self.line.close()
-
-    async def mute(self) -> None:
-        """Nobody else holds the pipe."""
-        assert self.line is not None
-        await self.line.hang_up()
-
-    async def deafen(self) -> None:
-        """The stand-in says when it is deaf."""
-        assert self.visitor is not None
-        self.visitor.order("deaf")
-        async with asyncio.timeout(FAREWELL.kill):
-            await asyncio.get_running_loop().sock_recv(self.visitor.link, 64)
-
-    def dismiss(self) -> None:
-        """The stand-in goes, as an agent does at the end of its input."""
-        if self.visitor is not None:
-            self.visitor.order("exit 0")
-
-    async def remains(self, seconds: float) -> bool:
-        """Whether the stand-in still holds its end of the line after so long."""
-        assert self.visitor is not None
-        try:
-            async with asyncio.timeout(seconds):
-                return bool(await asyncio.get_running_loop().sock_recv(self.visitor.link, 64))
-        except TimeoutError:
-            return True
-        except OSError:
-            return False
-
-    def inherits(self, name: str) -> bool:
-        """Whether the stand-in was given this variable."""
-        return self.visitor is not None and name in self.visitor.about.get("environment", [])
 
     async def close(self) -> None:
         """Leave nothing behind."""
@@ -278,10 +141,8 @@ class CommandClient:
             with workspace() as folder:
                 try:
                     run = await self._start(reception.path, folder, token, requirement)
-                    run.visitor = await self._visited(reception, run)
-                    visitor = run.visitor
-                    run.line = StreamTransport(visitor.stdin, visitor.stdout, peer="the client")
-                    stage = ClientStage(run.line, self.dialect, self.pace, run, needs=requirement.needs)
+                    line = run.received(await self._visited(reception, run))
+                    stage = ClientStage(line, self.dialect, self.pace, run, needs=requirement.needs)
                     stage.leaves = self.leaves
                     yield stage
                 finally:
@@ -295,7 +156,8 @@ class CommandClient:
 
     async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> Run:
         is_wrapped = requirement.id in WRAPPED
-        line = filled(self.command, words(path, wrapped=is_wrapped), folder)
+        written = elsewhere(self.command, os.getcwd(), folder)
+        line = filled(written, words(path, wrapped=is_wrapped), folder)
         outer = os.environ.get(tree.MARKER)
         marked = {tree.MARKER: f"{outer}:{token}" if outer else token, CANARY: "1"}
         WARDEN.guard(token, 0)

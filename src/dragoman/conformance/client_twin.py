@@ -93,11 +93,11 @@ async def converse(target: Transport | list[str], fault: Fault, dialect: str, li
             session = await agent.open(cwd=life.cwd)
             async with session.prompt("Hello") as turn, leaving.by(turn):
                 async for update in turn:
+                    if "prints a trace" in traits and "vendor_tides" in repr(update):
+                        life.say(CRASH)
                     if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent):
                         life.show(update.content.text)
             life.say(f"the turn ended: {turn.stop_reason}\n")
-            if "prints a trace" in traits:
-                life.say(CRASH)
     except ConnectionFailed as error:
         life.say(f"{error}\n")
         how = life.how(error)

@@ -1,0 +1,180 @@
+"""The stand-in at our door: the socket at which it reports, the pipes it hands over, the orders it takes.
+
+`Reception` waits for it, `Visited` is what a probe can do with it and see of it, whoever started it: a command that we
+watch (`client_process`) or an editor (`client_serving`). Knows nothing of what is said on the pipes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from dragoman.conformance import tester
+from dragoman.conformance.client_grounds import Ending
+from dragoman.conformance.subject import FAREWELL
+from dragoman.transport.stream import StreamTransport
+
+
+def words(path: str, *, wrapped: bool = False) -> list[str]:
+    """The command line of our stand-in, which reports at this socket."""
+    line = [sys.executable, "-I", os.path.abspath(tester.__file__), path]
+    return ["/bin/sh", "-c", f"{shlex.join(line)}; :"] if wrapped else line
+
+
+class Visitor:
+    """The stand-in after it reported: its pipes, and the line on which it takes orders."""
+
+    def __init__(self, link: socket.socket, about: dict[str, Any], pipes: Sequence[int]) -> None:
+        self.link = link
+        self.about = about
+        self.stdin, self.stdout, self.stderr = pipes
+
+    def order(self, line: str) -> None:
+        """Tell it something; one that is gone does not hear it."""
+        with suppress(OSError):
+            self.link.send(line.encode() + b"\n")
+
+    def let_go(self) -> None:
+        """It goes when nobody holds its line."""
+        self.link.close()
+        with suppress(OSError):
+            os.close(self.stderr)
+
+
+class Reception:
+    """The private socket at which a stand-in reports."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.mkdtemp(prefix="dragoman-check-")
+        self.path = os.path.join(self._folder, "tester")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen(8)
+        self._listener.setblocking(False)
+
+    async def visitor(self) -> Visitor:
+        """The next stand-in that reports."""
+        loop = asyncio.get_running_loop()
+        link, _ = await loop.sock_accept(self._listener)
+        link.setblocking(False)
+        told, pipes = await _first(link)
+        while not told.endswith(b"\n"):
+            more = await loop.sock_recv(link, 65536)
+            if not more:
+                raise ConnectionResetError("the tester went before it had reported")
+            told += more
+        return Visitor(link, json.loads(told), pipes)
+
+    def close(self) -> None:
+        """Nobody is received any more."""
+        self._listener.close()
+        for remove, path in ((os.unlink, self.path), (os.rmdir, self._folder)):
+            with suppress(OSError):
+                remove(path)
+
+
+async def _first(link: socket.socket) -> tuple[bytes, list[int]]:
+    """The first piece that comes, with the descriptors that travel beside it."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(link, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(link)
+    told, pipes, _, _ = socket.recv_fds(link, 65536, 3)
+    return told, pipes
+
+
+class Visited:
+    """The grounds of a client of which only the stand-in is known."""
+
+    def __init__(self, cwd: str, *, is_wrapped: bool = False, is_watched: bool = False) -> None:
+        self.cwd = cwd
+        self.is_wrapped = is_wrapped
+        self.is_watched = is_watched
+        self.visitor: Visitor | None = None
+        self.line: StreamTransport | None = None
+
+    def received(self, visitor: Visitor) -> StreamTransport:
+        """From now on this is its stand-in; gives the line to the client."""
+        self.visitor = visitor
+        self.line = StreamTransport(visitor.stdin, visitor.stdout, peer="the client")
+        return self.line
+
+    def ending(self) -> Ending:
+        """Nobody knows how things stand with the client."""
+        return Ending(None, "", "")
+
+    async def over(self, seconds: float) -> Ending:
+        """It is not waited for."""
+        return self.ending()
+
+    def interrupt(self) -> bool:
+        """Nobody but the user can."""
+        return False
+
+    async def complain(self, data: bytes, seconds: float) -> bool:
+        """Write to the stderr that the client gave its agent."""
+        assert self.visitor is not None
+        fd, end = self.visitor.stderr, time.monotonic() + seconds
+        os.set_blocking(fd, False)
+        while data:
+            try:
+                data = data[os.write(fd, data[:65536]) :]
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    return False
+                await asyncio.sleep(0.005)
+            except OSError:
+                return True  # it closed the pipe: nothing can be blocked by it
+        return True
+
+    async def die(self, status: int) -> None:
+        """End the stand-in, then its pipes."""
+        assert self.visitor is not None
+        assert self.line is not None
+        self.visitor.order(f"exit {status}" if status >= 0 else f"kill {-status}")
+        await self.remains(FAREWELL.term)
+        await self.line.close()
+
+    async def mute(self) -> None:
+        """Nobody else holds the pipe."""
+        assert self.line is not None
+        await self.line.hang_up()
+
+    async def deafen(self) -> None:
+        """The stand-in says when it is deaf."""
+        assert self.visitor is not None
+        self.visitor.order("deaf")
+        async with asyncio.timeout(FAREWELL.kill):
+            await asyncio.get_running_loop().sock_recv(self.visitor.link, 64)
+
+    def dismiss(self) -> None:
+        """The stand-in goes, as an agent does at the end of its input."""
+        if self.visitor is not None:
+            self.visitor.order("exit 0")
+
+    async def remains(self, seconds: float) -> bool:
+        """Whether the stand-in still holds its end of the line after so long."""
+        assert self.visitor is not None
+        try:
+            async with asyncio.timeout(seconds):
+                return bool(await asyncio.get_running_loop().sock_recv(self.visitor.link, 64))
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+
+    def inherits(self, name: str) -> bool:
+        """Whether the stand-in was given this variable."""
+        return self.visitor is not None and name in self.visitor.about.get("environment", [])
