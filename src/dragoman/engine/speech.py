@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import UNSET
 
 from dragoman.dialect.chunk import Chunk
+from dragoman.dialect.faults import spelled
 from dragoman.dialect.registry import Dialect
 from dragoman.dialect.shape import SIDE
 from dragoman.dialect.v1.names import CODES as V1_CODES
@@ -110,7 +111,25 @@ class Speech:
         data: dict[str, Any] = {**(error.data or {}), "kind": error.kind}
         if error.code is not None and self._kinds.get(error.code) is None and error.kind == Kind.INTERNAL_ERROR:
             data.setdefault("code", error.code)
-        return encode({"code": code, "message": error.message, "data": data})
+        message = error.message
+        if error.kind == Kind.INVALID_PARAMS and not self.plain and isinstance(faults := data.get("errors"), list):
+            data["errors"] = [self._located(fault) for fault in faults]
+            message = _renamed(message, faults, data["errors"])
+        return encode({"code": code, "message": message, "data": data})
+
+    def _located(self, fault: Any) -> Any:
+        """A fault with its path as the peer wrote it; what another peer may have put here stays as it is."""
+        if not isinstance(fault, dict) or not isinstance(fault.get("path"), str):
+            return fault
+        return {**fault, "path": spelled(self.dialect.name, self.we, fault["path"])}
+
+
+def _renamed(message: str, faults: list[Any], located: list[Any]) -> str:
+    """The sentence about the first fault, which begins with its path."""
+    before, after = (part[0].get("path") if part and isinstance(part[0], dict) else None for part in (faults, located))
+    if isinstance(before, str) and isinstance(after, str) and before and message.startswith(f"{before} "):
+        return after + message[len(before) :]
+    return message
 
 
 def _said_in_v1(method: str, params: Any) -> bool:
