@@ -84,9 +84,9 @@ async def checked(
         _progress(aside, verdicts, len(found))
     aside.unfoot()
     made = facts.report(side, peer, subject.dialect, verdicts, time.monotonic() - began)
-    _write(options, made)
+    write(options, made)
     sheet = aside if options.json == "-" else Sheet(sys.stdout, os.environ)
-    _show(sheet, made)
+    show(sheet, made)
     if before is None:
         return exits.FAILED if made.is_broken else exits.OK
     worse, better = comparison.worse(before, made), comparison.better(before, made)
@@ -104,7 +104,8 @@ def _progress(sheet: Sheet, verdicts: list[Verdict], total: int) -> None:
     sheet.footer(f"{len(verdicts)} of {total} tried, {failed} failed: {verdicts[-1].requirement}")
 
 
-def _show(sheet: Sheet, made: object) -> None:
+def show(sheet: Sheet, made: object) -> None:
+    """The summary, line by line."""
     from dragoman.conformance.report.facts import Report
     from dragoman.conformance.report.summary import lines
 
@@ -113,7 +114,7 @@ def _show(sheet: Sheet, made: object) -> None:
         sheet.line(line.text, line.style)
 
 
-def _write(options: argparse.Namespace, made: object) -> None:
+def write(options: argparse.Namespace, made: object) -> None:
     """The files that were asked for; a path that cannot be written is one line."""
     from dragoman.conformance.report import facts, junit
 

@@ -1,0 +1,94 @@
+"""`dragoman check client`: be the agent of a client, once for every requirement, and say which it keeps."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from dragoman.cli import exits
+from dragoman.cli.arguments import Parser
+
+EPILOG = """\
+The command after -- is the client. It is started once for every requirement, in an empty folder, and has to start our
+tester as its agent and prompt it. Where the agent's command belongs, write {agent}: after -- it becomes the tester's
+words, anywhere else one quoted word; without {agent} the words are appended. {cwd} is the folder. Let the client allow
+what it is asked for (--yes), or files and terminals stay inconclusive. Ctrl-C is sent to it to make it cancel.
+
+What a client shows is read from its standard output: order and completeness of the text can only be checked there.
+
+--serve is for editors: it prints the command to configure as an agent, then tries one requirement with each prompt and
+shows the verdicts as they come. Ctrl-C ends it, with a report of what was tried.
+
+"""
+
+EXAMPLES = """
+
+examples:
+  dragoman check client -- dragoman run --prompt hello --yes -- {agent}
+  dragoman check client --level must --html check.html -- my-client --agent {agent}
+  dragoman check client --only client.process client.order -- python my_client.py
+  dragoman check client --serve --only client.update --json editor.json"""
+
+
+def main(name: str, arguments: list[str]) -> int:
+    """Read the arguments, then check."""
+    from dragoman.cli.checking import EXITS, add_options, chosen, listed
+
+    parser = Parser(
+        f"check {name}",
+        "[OPTIONS] -- CMD ARG... | --serve",
+        "Check whether a client keeps the protocol; the tester is its agent.",
+        EPILOG + EXITS + EXAMPLES,
+    )
+    add_options(parser)
+    parser.add_argument("--serve", action="store_true", help="wait for an editor to start the tester")
+    options, command = parser.read(arguments)
+    found = chosen(parser, options, "client", "" if options.dialect == "auto" else options.dialect)
+    if options.list:
+        return listed(found)
+    if options.serve and command:
+        parser.error("--serve waits for an editor: leave the command away")
+    if not options.serve and not command:
+        parser.error("name the client to check after --, as in: -- my-client --agent {agent}; or use --serve")
+
+    from dragoman.cli.terminal import visible
+    from dragoman.errors import ConfigFault, StartFailed
+
+    try:
+        work = _serve(parser, options) if options.serve else _check(parser, options, command)
+        return asyncio.run(work)
+    except StartFailed as error:
+        print(f"dragoman check client: {visible(str(error))}", file=sys.stderr)
+        return exits.DIED
+    except ConfigFault as error:
+        print(f"dragoman check client: {visible('; '.join(error.faults))}", file=sys.stderr)
+        return exits.USAGE
+
+
+async def _check(parser: Parser, options: argparse.Namespace, command: list[str]) -> int:
+    from dragoman.cli.checking import checked, chosen
+    from dragoman.conformance.client_process import CommandClient
+    from dragoman.conformance.client_trial import tried
+
+    client = CommandClient(command, "v1")
+    trial = await tried(client, "" if options.dialect == "auto" else options.dialect)
+    client.leaves = trial.leaves
+    if not trial.leaves:
+        print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)
+    if not trial.shows:
+        print("the client shows no text on its standard output: the order of it cannot be checked", file=sys.stderr)
+    return await checked(client, chosen(parser, options, "client", trial.dialect), options, command, "client")
+
+
+async def _serve(parser: Parser, options: argparse.Namespace) -> int:
+    from dragoman.cli.check_live import served
+    from dragoman.cli.checking import chosen
+    from dragoman.conformance.client_visit import Reception
+
+    reception = Reception()
+    try:
+        dialect = "v1" if options.dialect == "auto" else options.dialect
+        return await served(reception, dialect, chosen(parser, options, "client", dialect), options)
+    finally:
+        reception.close()

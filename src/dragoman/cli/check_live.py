@@ -1,0 +1,73 @@
+"""The live half of `dragoman check client --serve`: the command to configure, then each verdict as it comes.
+
+Takes the reception at which the editor's tester reports; gives the exit code. Ctrl-C is how it usually ends, and what
+was tried until then is reported like any other check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+from dragoman.cli import exits
+from dragoman.cli.checking import show, write
+from dragoman.cli.terminal import Sheet, visible
+from dragoman.conformance.client_serving import ServedClient, command
+from dragoman.conformance.client_visit import Reception
+from dragoman.conformance.report import facts
+from dragoman.conformance.requirement import Requirement, requirements
+from dragoman.conformance.run import try_one
+from dragoman.conformance.verdict import Outcome, Verdict
+
+STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.NOT_APPLICABLE: "dim"}
+
+
+async def served(reception: Reception, dialect: str, found: Sequence[Requirement], options: argparse.Namespace) -> int:
+    """Try one requirement after the other until there are no more, or the user has enough."""
+    sheet = Sheet(sys.stderr if options.json == "-" else sys.stdout, os.environ)
+    words = command(reception)
+    _explain(sheet, words, len(found))
+    client = ServedClient(reception, dialect, lambda text: sheet.line(text, "dim"))
+    verdicts: list[Verdict] = []
+    began = time.monotonic()
+    work = asyncio.ensure_future(_try(client, found, verdicts, sheet))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, work.cancel)
+    try:
+        await asyncio.wait([work])
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        await client.close()
+    if not work.cancelled():
+        work.result()
+    if not verdicts:
+        return exits.INTERRUPTED
+    made = facts.report("client", words, dialect, verdicts, time.monotonic() - began)
+    write(options, made)
+    show(sheet, made)
+    return exits.FAILED if made.is_broken else exits.OK
+
+
+def _explain(sheet: Sheet, words: list[str], count: int) -> None:
+    sheet.line("Configure this command as an agent of the editor:", "bold")
+    sheet.line(f"  {shlex.join(words)}")
+    sheet.line("In Zed, for example, in settings.json:")
+    entry = {"dragoman check": {"type": "custom", "command": words[0], "args": words[1:]}}
+    sheet.line(f'  "agent_servers": {json.dumps(entry)}')
+    sheet.line(f"{count} requirements are tried, one with each prompt. Ctrl-C ends it and shows what was found.")
+
+
+async def _try(client: ServedClient, found: Sequence[Requirement], verdicts: list[Verdict], sheet: Sheet) -> None:
+    for requirement in found:
+        verdict = await try_one(client, requirement)
+        verdicts.append(verdict)
+        sentence = requirements()[verdict.requirement].sentence
+        why = f" ({visible(verdict.why)})" if verdict.why else ""
+        sheet.line(f"{verdict.outcome.value:15} {verdict.requirement:20} {sentence}{why}", STYLES[verdict.outcome])
