@@ -137,7 +137,8 @@ class Following:
         elif expected.method != message.method:
             return f"expected {expected.method}, heard {message.method}"
         names = dict(self.names)
-        fault = matches({} if expected.body is None else expected.body, message.body or {}, names)
+        wanted = expected.body
+        fault = None if wanted is None or wanted == {} else matches(wanted, message.body, names)
         if fault is None:
             self.names.update(names)
         return fault

@@ -32,8 +32,11 @@ class Hooks:
     """What other plug-ins may add to these fixtures."""
 
     @pytest.hookspec(firstresult=True)
-    def pytest_acp_trace(self, node: pytest.Item) -> Any:
-        """A function that wraps the transports of this test, as `trace=` of `dragoman.connect` does; None for none."""
+    def pytest_acp_trace(self, node: pytest.Item, side: str) -> Any:
+        """A function that wraps the transports of this test, as `trace=` of `dragoman.connect` does; None for none.
+
+        `side` is who holds them, "client" or "agent".
+        """
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -93,9 +96,9 @@ def acp_agent(
     """The agent under test, started and introduced; `open` gives sessions."""
     from dragoman.testing.under_test import AgentUnderTest
 
-    target, options = _under_test(request, acp_target)
+    target, options = agent_under_test(request, acp_target)
     return AgentUnderTest.start(
-        acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=_trace(request)
+        acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=trace_of(request)
     )
 
 
@@ -110,8 +113,8 @@ def acp_client(request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, 
     """A scripted client before the agent under test: `acp_client.follow([ask(...), answered(...)])`."""
     from dragoman.testing.under_test import WireClient
 
-    target, _ = _under_test(request, acp_target)
-    return WireClient.start(acp_loop, target, cwd=str(tmp_path), trace=_trace(request))
+    target, _ = agent_under_test(request, acp_target)
+    return WireClient.start(acp_loop, target, cwd=str(tmp_path), trace=trace_of(request))
 
 
 @pytest.fixture
@@ -119,10 +122,11 @@ def acp_stand_in(request: pytest.FixtureRequest, acp_loop: Loop) -> ClientTester
     """An agent that plays a scenario for a client under test: `acp_stand_in.meets(["my-client", "{agent}"], [...])`."""
     from dragoman.testing.under_test import ClientTester
 
-    return ClientTester(acp_loop, _trace(request))
+    return ClientTester(acp_loop, trace_of(request, "agent"))
 
 
-def _under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[str, Any]]:
+def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[str, Any]]:
+    """The agent that this test is to have, and the options its mark gives."""
     mark = request.node.get_closest_marker("acp_agent")
     marked = mark.args[0] if mark and mark.args else None
     found = (request.config.getoption("acp_agent"), marked, target, request.config.getini("acp_agent"))
@@ -132,6 +136,7 @@ def _under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[
     return chosen, dict(mark.kwargs) if mark else {}
 
 
-def _trace(request: pytest.FixtureRequest) -> Wrap | None:
-    found: Wrap | None = request.config.hook.pytest_acp_trace(node=request.node)
+def trace_of(request: pytest.FixtureRequest, side: str = "client") -> Wrap | None:
+    """What another plug-in wants to overhear of this test."""
+    found: Wrap | None = request.config.hook.pytest_acp_trace(node=request.node, side=side)
     return found

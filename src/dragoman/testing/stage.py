@@ -207,7 +207,19 @@ async def run_client(
 
     After `--` it becomes the words of that command, elsewhere one quoted word; without it they follow at the end.
     """
-    words = filled_in(shlex.split(command) if isinstance(command, str) else command, agent.command)
+    return await run_command(command, agent.command, patience=agent.patience, cwd=cwd, env=env)
+
+
+async def run_command(
+    command: str | Sequence[str],
+    agent: Sequence[str],
+    *,
+    patience: float = PATIENCE,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Finished:
+    """The same for any agent by its words; a client that does not end in time is ended."""
+    words = filled_in(shlex.split(command) if isinstance(command, str) else command, agent)
     process = await asyncio.create_subprocess_exec(
         *words,
         cwd=cwd,
@@ -217,10 +229,10 @@ async def run_client(
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(agent.patience):
+        async with asyncio.timeout(patience):
             out, err = await process.communicate()
     except TimeoutError:
-        raise AssertionError(f"{shlex.join(words)} did not end within {agent.patience:g} seconds") from None
+        raise AssertionError(f"{shlex.join(words)} did not end within {patience:g} seconds") from None
     finally:
         if process.returncode is None:
             process.kill()
