@@ -224,6 +224,25 @@ def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest.Monke
     run(main)
 
 
+def test_what_a_client_could_not_be_asked_in_its_dialect_is_logged_where_it_happened() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        async with joined(made(store), dialect="2025.1", cwd="/") as client:
+            sessions = [await client.open("/") for _ in range(3)]
+            await sessions[0].ask("hello")
+            assert await sessions[1].ask("ask") in ("yes", "no")
+        told: dict[str | None, list[Any]] = {  # a session is called by its title, or else its first prompt
+            summary.title: [entry for entry in await store.read(summary.session_id) if entry.kind == "translated"]
+            for summary in await store.sessions()
+        }
+        assert {title: len(entries) for title, entries in told.items()} == {"About hello": 1, "ask": 1, None: 0}
+        assert "cannot say the update session_info_update" in told["About hello"][0].body["message"]
+        assert told["ask"][0].body["message"].startswith("permission for May I?")
+        assert told["ask"][0].turn == "turn_1"
+
+    run(main)
+
+
 def test_messages_that_are_told_whole_are_logged_whole() -> None:
     async def main() -> None:
         store = MemoryStore()
