@@ -24,4 +24,4 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 PROCESS = Pace(start=60.0, answer=10.0, turn=30.0, quiet=0.4, leave=5.0, probe=150.0)
 # Both ends in one loop: an answer is there after a few passes. What is never answered costs the whole wait.
-MEMORY = Pace(start=1.5, answer=0.6, turn=1.0, quiet=0.02, leave=2.5, probe=15.0)
+MEMORY = Pace(start=2.0, answer=0.8, turn=1.5, quiet=0.02, leave=2.5, probe=120.0)

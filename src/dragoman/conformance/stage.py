@@ -28,6 +28,10 @@ Json = Any
 # So much of a frame is kept as evidence: enough to see what it is, for a report must stay readable. Characters.
 EXCERPT = 4000
 
+# A wait is cut into so many beats, and a beat counts as no longer than it should be: on a machine that gives us no time
+# the peer gets none either, and would be found late for no fault of its own.
+BEATS = 20
+
 # So many frames are kept as evidence; a flood is told by its beginning, and by what was marked.
 MOST = 400
 
@@ -81,6 +85,7 @@ class Stage:
         self.gone: ConnectionFailed | None = None
         """Why nothing more comes; None while the peer can be heard."""
         self._began = time.monotonic()
+        self._waited = 0.0  # seconds, as `next` counts them
         self._unread: list[Heard] = []
         self._last_id = 0
 
@@ -136,17 +141,20 @@ class Stage:
 
     async def next(self, seconds: float) -> Heard | None:
         """The next frame; None when none came in time or the peer is gone (then `gone` says why)."""
-        if not self._unread and self.gone is None:
+        end = self._waited + seconds
+        beat = max(seconds, 0.001) / BEATS
+        while not self._unread and self.gone is None and self._waited < end:
+            began = time.monotonic()
             try:
-                async with asyncio.timeout(max(seconds, 0)):
+                async with asyncio.timeout(beat):
                     frames = await self.transport.receive()
+                self._unread.extend(self._read(frame) for frame in frames)
             except TimeoutError:
-                return None
+                pass
             except ConnectionFailed as error:
                 self.gone = error
                 self.note(f"the peer is gone: {error}")
-                return None
-            self._unread.extend(self._read(frame) for frame in frames)
+            self._waited += min(time.monotonic() - began, beat)
         if not self._unread:
             return None
         found = self._unread.pop(0)
@@ -159,8 +167,8 @@ class Stage:
 
     async def until(self, wanted: Callable[[Heard], bool], seconds: float | None = None) -> Heard | None:
         """The next frame that is wanted, None when it does not come in time; what comes before is in `heard`."""
-        end = time.monotonic() + (self.pace.answer if seconds is None else seconds)
-        while (left := end - time.monotonic()) > 0 or self._unread:
+        end = self._waited + (self.pace.answer if seconds is None else seconds)
+        while (left := end - self._waited) > 0 or self._unread:
             found = await self.next(left)
             if found is None:
                 return None

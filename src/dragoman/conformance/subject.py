@@ -51,11 +51,11 @@ class CommandAgent:
 
     @asynccontextmanager
     async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
-        """A fresh process in a fresh folder."""
+        """A fresh process, started here, with a fresh folder to work in."""
         from dragoman.transport.process import spawn
 
         with workspace() as folder:
-            transport = await spawn(self.command, cwd=folder, patience=FAREWELL)
+            transport = await spawn(self.command, patience=FAREWELL)
             try:
                 yield AgentStage(
                     transport,

@@ -82,7 +82,7 @@ async def empty_lines_are_nothing(stage: AgentStage) -> None:
 async def a_megabyte_is_read(stage: AgentStage) -> None:
     """In a request that needs no model."""
     await stage.initialized()
-    heard = await stage.asked("no/such_method", {"text": "x" * MEGABYTE})
+    heard = await stage.asked("no/such_method", {"text": "x" * MEGABYTE}, stage.pace.turn)
     stage.require(heard, "a request of a megabyte was not answered")
 
 

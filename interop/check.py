@@ -1,0 +1,56 @@
+"""`python -m interop.check`: check the real agents that `make interop` installed against the protocol.
+
+Runs `dragoman check agent` on each, with the fake model behind it, a home of its own and no way out but loopback.
+`--only NAME` checks some; `--out FOLDER` is where the reports go; what follows `--` is passed to the check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from interop import loopback
+from interop.counterparts import AGENTS, Place
+from interop.install import CACHE, node, place
+from interop.model.server import Model
+from interop.run import environment, furnish, tell
+
+SCRIPT = Path(__file__).parent / "check.toml"
+PATIENCE = 3600  # seconds for one agent: some need minutes, none an hour
+
+
+def main() -> int:
+    """Check one after the other; the exit code is 0 when every check came to its end."""
+    words = sys.argv[1:]
+    mark = words.index("--") if "--" in words else len(words)
+    names = [counterpart.name for counterpart in AGENTS]
+    parser = argparse.ArgumentParser(prog="python -m interop.check", description=__doc__)
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--out", type=Path, default=CACHE / "check", metavar="FOLDER")
+    options = parser.parse_args(words[:mark])
+    options.out.mkdir(parents=True, exist_ok=True)
+    base = environment(node(tell), alone=False) | loopback.closed_door()
+    ended = True
+    with tempfile.TemporaryDirectory(prefix="interop-") as temporary, Model() as model:
+        for counterpart in AGENTS:
+            if options.only and counterpart.name not in options.only:
+                continue
+            if not place(counterpart).is_dir():
+                tell(f"{counterpart.name}: not installed; run make interop first")
+                continue
+            where = Place(place(counterpart), model.url(counterpart.name))
+            env = furnish(counterpart, where, Path(temporary) / counterpart.name, base)
+            report = options.out / counterpart.name
+            command = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *counterpart.command(where)]
+            check = [sys.executable, "-m", "dragoman", "check", "agent", "--script", str(SCRIPT), *words[mark + 1 :]]
+            check += ["--json", f"{report}.json", "--html", f"{report}.html", "--", *command]
+            tell(f"== {counterpart.name} {counterpart.version}")
+            ended &= subprocess.run(check, timeout=PATIENCE, check=False).returncode in (0, 1)
+    return 0 if ended else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""`dragoman check agent`, as people and CI run it, on real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DRAGOMAN = [sys.executable, "-m", "dragoman"]
+EVERYTHING = [*DRAGOMAN, "agent", "everything"]
+PATIENCE = 90  # seconds; a check of three requirements takes two
+
+
+def check(*words: str, agent: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    command = [*DRAGOMAN, "check", "agent", *words, *(["--", *agent] if agent else [])]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def twin(id: str) -> list[str]:
+    """The command of a twin with one fault."""
+    return [sys.executable, "-m", "dragoman.conformance.twin", "agent", "--fault", id]
+
+
+@pytest.mark.parametrize("dialect", ["v1", "draft"])
+def test_our_agent_passes_as_a_process(dialect: str) -> None:
+    agent = [*EVERYTHING, "--dialect", dialect]
+    ran = check("--dialect", dialect, "--only", "agent.rpc.03", "agent.permission.05", "agent.frame.11", agent=agent)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 passed, 0 failed" in ran.stdout
+
+
+def test_a_broken_agent_is_found_with_evidence(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / f"report.{name}") for name in ("json", "junit", "html")}
+    written = [word for name, path in files.items() for word in (f"--{name}", path)]
+    ran = check("--only", "agent.rpc.03", "agent.rpc.01", *written, agent=twin("agent.rpc.03"))
+    assert ran.returncode == 1
+    assert "was refused with -32603, not -32601" in ran.stdout
+    report = json.loads(Path(files["json"]).read_text())
+    rows = {row["id"]: row for row in report["rows"]}
+    assert (rows["agent.rpc.01"]["outcome"], rows["agent.rpc.03"]["outcome"]) == ("pass", "fail")
+    proof = [each for each in rows["agent.rpc.03"]["evidence"] if each["marked"]]
+    assert "-32603" in proof[-1]["text"]
+    assert "-32603" in Path(files["html"]).read_text()
+    assert "<failure" in Path(files["junit"]).read_text()
+
+    again = check("--only", "agent.rpc.03", "--baseline", files["json"], agent=twin("agent.rpc.03"))
+    assert again.returncode == 0, "what was known to be broken does not fail a check against a baseline"
+
+
+def test_json_on_stdout_is_json_alone() -> None:
+    ran = check("--only", "agent.init.01", "--json", "-", agent=EVERYTHING)
+    assert json.loads(ran.stdout)["dialect"] == "v1"
+    assert "1 passed" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "agent", "code", "says"),
+    [
+        ((), ["/no/such/agent"], 7, "could not be started"),
+        ((), [sys.executable, "-c", "raise SystemExit('no key')"], 7, "no key"),
+        ((), None, 2, "name the agent to check after --"),
+        (("--only", "agent.nothing"), EVERYTHING, 2, "no requirement is called"),
+        (("--dialect", "klingon"), EVERYTHING, 2, "there is no dialect"),
+        (("--baseline", "/no/such/file"), EVERYTHING, 2, "/no/such/file"),
+        (("--script", "/no/such/file"), EVERYTHING, 2, "/no/such/file"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], agent: list[str] | None, code: int, says: str) -> None:
+    ran = check(*words, agent=agent)
+    assert ran.returncode == code
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_requirements_can_be_listed() -> None:
+    ran = check("--list", "--dialect", "crow")
+    assert ran.returncode == 0
+    assert "agent.dialect.22" in ran.stdout
+    assert "agent.draft.01" not in ran.stdout

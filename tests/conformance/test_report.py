@@ -1,0 +1,102 @@
+"""Reports: what a page, a CI and a baseline are told, whatever a peer wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from dragoman.conformance.report import baseline, facts, junit
+from dragoman.conformance.report.facts import Report
+from dragoman.conformance.report.page import page
+from dragoman.conformance.report.summary import lines
+from dragoman.conformance.verdict import Evidence, Outcome, Verdict
+from dragoman.errors import ConfigFault
+
+HOSTILE = 'an error </pre><script>alert(1)</script> \x1b[31m ‮ "quoted" & more'
+
+
+def made(**outcomes: Outcome) -> Report:
+    """A report with these outcomes; `rpc_03=...` stands for agent.rpc.03."""
+    verdicts = [
+        Verdict(
+            requirement=f"agent.{name.replace('_', '.')}",
+            outcome=outcome,
+            why=HOSTILE if outcome is not Outcome.PASS else "",
+            evidence=[Evidence(t=0.5, dir="in", text=HOSTILE, size=9999, marked=True)],
+            seconds=0.25,
+        )
+        for name, outcome in outcomes.items()
+    ]
+    return facts.report("agent", ["an-agent", "<b>"], "v1", verdicts, 3.0)
+
+
+ONE_OF_EACH = made(
+    rpc_01=Outcome.PASS,
+    rpc_03=Outcome.FAIL,
+    rpc_11=Outcome.FAIL,
+    init_17=Outcome.NOT_APPLICABLE,
+    order_04=Outcome.INCONCLUSIVE,
+)
+
+
+def test_a_page_shows_hostile_text_and_runs_none_of_it() -> None:
+    text = page(ONE_OF_EACH)
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "\x1b" not in text
+    assert "‮" not in text
+    assert "<U+001B>".replace("<", "&lt;").replace(">", "&gt;") in text
+    assert "Content-Security-Policy" in text
+    assert "default-src 'none'" in text
+    assert text.count("<script>") == 1
+    for word in ("http://", "https://", "{{"):
+        assert word not in text
+
+
+def test_a_page_opens_broken_requirements_and_marks_the_proof() -> None:
+    text = page(ONE_OF_EACH)
+    assert text.count("<details") == 5
+    assert text.count(" open>") == 1  # a SHOULD that failed is not broken
+    assert 'class="in proof"' in text
+    assert "9999 characters in all" in text
+
+
+def test_junit_fails_on_musts_alone() -> None:
+    suites = Xml.fromstring(junit.encoded(ONE_OF_EACH))
+    cases = {case.get("name", "").split()[0]: case for case in suites.iter("testcase")}
+    assert len(cases) == 5
+    assert [id for id, case in cases.items() if case.find("failure") is not None] == ["agent.rpc.03"]
+    skipped = [id for id, case in cases.items() if case.find("skipped") is not None]
+    assert skipped == ["agent.rpc.11", "agent.init.17", "agent.order.04"]
+    failure = cases["agent.rpc.03"].find("failure")
+    assert failure is not None
+    assert "alert(1)" in (failure.text or "")
+
+
+def test_a_baseline_knows_worse_from_better(tmp_path: Path) -> None:
+    before = made(rpc_01=Outcome.FAIL, rpc_02=Outcome.PASS, rpc_03=Outcome.PASS, rpc_04=Outcome.NOT_APPLICABLE)
+    file = tmp_path / "known.json"
+    file.write_bytes(facts.encoded(before))
+    now = made(
+        rpc_01=Outcome.PASS, rpc_02=Outcome.FAIL, rpc_03=Outcome.INCONCLUSIVE, rpc_04=Outcome.PASS, rpc_05=Outcome.FAIL
+    )
+    known = facts.read(str(file))
+    assert [row.id for row in baseline.worse(known, now)] == ["agent.rpc.02", "agent.rpc.03"]
+    assert [row.id for row in baseline.better(known, now)] == ["agent.rpc.01"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1}'])
+def test_a_baseline_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "known.json"
+    file.write_text(text)
+    with pytest.raises(ConfigFault, match=r"known\.json is no report"):
+        facts.read(str(file))
+
+
+def test_the_summary_tells_failures_with_their_proof() -> None:
+    text = "\n".join(line.text for line in lines(ONE_OF_EACH))
+    assert "agent.rpc.03" in text
+    assert "1 MUST broken" in text
+    assert "1 passed, 2 failed, 1 inconclusive, 1 not applicable" in text

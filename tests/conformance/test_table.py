@@ -1,0 +1,45 @@
+"""The table of requirements is whole: each row has its probe, its fault, its words and its source."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from dragoman.conformance.probe import probes
+from dragoman.conformance.requirement import chapters, requirements
+from dragoman.conformance.twin import faults
+from dragoman.dialect.registry import NAMES
+
+_ID = re.compile(r"(agent|client)\.[a-z0-9]+\.\d\d")
+
+
+def test_every_requirement_has_one_probe_and_one_fault() -> None:
+    assert probes().keys() == requirements().keys()
+    assert faults().keys() == requirements().keys()
+
+
+def test_there_are_enough_of_them() -> None:
+    sides = Counter(requirement.side.value for requirement in requirements().values())
+    assert sides["agent"] >= 120
+    if any(chapter.name.startswith("client.") for chapter in chapters()):
+        assert sides["client"] >= 80
+
+
+def test_ids_sentences_and_sources_are_in_order() -> None:
+    for requirement in requirements().values():
+        assert _ID.fullmatch(requirement.id), requirement.id
+        assert requirement.sentence.endswith("."), requirement
+        assert requirement.source, requirement
+        assert set(requirement.dialects) <= set(NAMES), requirement
+
+
+def test_every_dialect_has_requirements_of_its_own() -> None:
+    own = Counter(each.dialects[0] for each in requirements().values() if len(each.dialects) == 1)
+    assert all(own[name] >= 10 for name in NAMES), own
+
+
+def test_the_numbered_lines_of_what_real_peers_do_are_cited() -> None:
+    """peers.md "JSON-RPC level" and "Ordering", as far as an agent shows them on the wire."""
+    cited = " ".join(each.source for each in requirements().values() if each.side == "agent")
+    for number in (1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18):
+        assert re.search(rf"peers\.md {number}\b", cited), f"peers.md {number} has no requirement"

@@ -1,0 +1,52 @@
+"""Agents of ours before the checker, in this process: the sound one, and its twins with one fault each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from dragoman.agents.everything import everything
+from dragoman.conformance.requirement import Requirement, requirements
+from dragoman.conformance.run import check
+from dragoman.conformance.subject import MemoryAgent
+from dragoman.conformance.twin import Fault, Faulty
+from dragoman.conformance.verdict import Verdict
+from dragoman.schema.side import Side
+from dragoman.transport.contract import Transport
+
+AGENT = [requirement for requirement in requirements().values() if requirement.side is Side.AGENT]
+
+# Agents at a time: most of a probe is waiting, and what is never answered costs a whole wait.
+AT_ONCE = 24
+
+
+def sound(dialect: str) -> MemoryAgent:
+    """Our agent as it is."""
+
+    async def serve(transport: Transport) -> None:
+        await everything(dialect).serve(transport, report=lambda _: None)
+
+    return MemoryAgent(serve, dialect)
+
+
+def twin(dialect: str, fault: Fault) -> MemoryAgent:
+    """Our agent with one fault."""
+
+    async def serve(transport: Transport) -> None:
+        await everything(dialect).serve(Faulty(transport, fault), report=lambda _: None)
+
+    return MemoryAgent(serve, dialect)
+
+
+def tried(subject: MemoryAgent, wanted: Iterable[Requirement]) -> dict[str, Verdict]:
+    """What became of these requirements, by id."""
+
+    async def work() -> dict[str, Verdict]:
+        return {verdict.requirement: verdict async for verdict in check(subject, wanted, AT_ONCE)}
+
+    return asyncio.run(work())
+
+
+def told(verdicts: Iterable[Verdict]) -> str:
+    """Verdicts in words, for a test that failed."""
+    return "\n".join(f"{verdict.requirement} {verdict.outcome}: {verdict.why}" for verdict in verdicts)
