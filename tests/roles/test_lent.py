@@ -321,6 +321,25 @@ def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
     run(main())
 
 
+@pytest.mark.parametrize("client", ["v1", "banjo", "crow", "2025.1"])
+def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_never_written_in_another(
+    tmp_path: Path, client: str
+) -> None:
+    async def work(turn: Turn) -> None:
+        path = f"{tmp_path}/file"
+        error = await refusal(turn.files.write(path, "é", encoding="latin-1"))
+        assert error.kind == Kind.CAPABILITY_UNSUPPORTED
+        assert "latin-1" in error.message
+        await turn.files.write(path, "é", encoding="UTF-8")
+        assert Path(path).read_text("utf-8") == "é"
+
+    run(_done(did(tmp_path, work, (client, "draft"))))
+
+
+async def _done(work: Awaitable[object]) -> None:
+    await work
+
+
 def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         path = f"{tmp_path}/file"

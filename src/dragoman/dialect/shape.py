@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from dragoman.errors import Unsayable
+
 Json = Any
 Object = dict[str, Any]
 
@@ -18,6 +20,9 @@ INFERRED: Final = "inferred"
 
 # Never written to a dialect that has no place for it: a secret does not travel in an extension field.
 SECRET: Final = frozenset({"credentials"})
+
+# How the one encoding is called that every dialect has; ASCII is the same in it.
+UTF_8: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
 
 
 class _Absent:
@@ -35,6 +40,14 @@ def side_of(obj: Json) -> Object:
     meta = obj.get("_meta") if isinstance(obj, dict) else None
     side = meta.get(SIDE) if isinstance(meta, dict) else None
     return side if isinstance(side, dict) else {}
+
+
+def refuse_encoding(dialect: str, method: str, params: Object) -> None:
+    """Raise for text that is to be written otherwise than a dialect without encodings does (reference 5.14, 24)."""
+    if method == "fs/write_text_file":
+        encoding = side_of(params).get("encoding", "utf-8")
+        if str(encoding).lower().replace("_", "-") not in UTF_8:
+            raise Unsayable(dialect, f"text in the encoding {encoding}")
 
 
 def with_side(obj: Object, **members: Json) -> Object:

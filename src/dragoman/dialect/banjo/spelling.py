@@ -12,7 +12,7 @@ from dragoman.dialect.banjo.models import lower_models
 from dragoman.dialect.banjo.names import DIALECT, STOP_ERRORS
 from dragoman.dialect.banjo.update import lower_update
 from dragoman.dialect.plain import opened, plain
-from dragoman.dialect.shape import Json, Lowered, Object, side_of
+from dragoman.dialect.shape import Json, Lowered, Object, refuse_encoding, side_of
 from dragoman.dialect.v1 import spelling as v1
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import EXTENSION
@@ -29,6 +29,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         return name, params
     if method == "session/update" and chunk_text(params) is not None:
         return name, params
+    refuse_encoding(DIALECT, method, params)
     rule = LOWER.get((side, name))
     return name, plain(rule(params) if rule else params)
 

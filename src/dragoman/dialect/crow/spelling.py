@@ -13,7 +13,7 @@ from dragoman.dialect.crow.names import DIALECT
 from dragoman.dialect.crow.opening import Pair, renamed
 from dragoman.dialect.crow.update import lift_update, lower_update, unsay
 from dragoman.dialect.plain import cleared, opened, plain
-from dragoman.dialect.shape import Json, Lifted, Object
+from dragoman.dialect.shape import Json, Lifted, Object, refuse_encoding
 from dragoman.dialect.v1.names import EXTENSION
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
@@ -50,6 +50,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     name = LOWERED.get((side, method), method)
     if not isinstance(params, dict):
         return name, params
+    refuse_encoding(DIALECT, method, params)
     said = row[1](params)
     return name, said if method == _UPDATE else plain(said)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.dialect.plain import cleared, cleared_initialize, plain
-from dragoman.dialect.shape import Json, Object, with_side
+from dragoman.dialect.shape import Json, Object, refuse_encoding, with_side
 from dragoman.dialect.v1 import extras
 from dragoman.dialect.v1.chunk import chunk_text
 from dragoman.dialect.v1.names import DIALECT, EXTENSION, STATUSES, STOP_ERRORS, TOOL_CALLS
@@ -39,6 +39,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         return method, params
     if method == "session/update" and chunk_text(params) is not None:
         return method, params
+    refuse_encoding(DIALECT, method, params)
     rule = LOWER.get((side, method))
     return method, plain(rule(params) if rule else params)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from dragoman.dialect.plain import cleared, plain
 from dragoman.dialect.row import Pair, Row
-from dragoman.dialect.shape import ABSENT, Json, Lifted, Object
+from dragoman.dialect.shape import ABSENT, Json, Lifted, Object, refuse_encoding
 from dragoman.dialect.v1.names import EXTENSION
 from dragoman.dialect.y2025 import opening, terminal
 from dragoman.dialect.y2025.content import lift_blocks, lower_blocks
@@ -48,6 +48,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         raise Unsayable(DIALECT, method)
     if not isinstance(params, dict):
         return method, params
+    refuse_encoding(DIALECT, method, params)
     said = row[1](params)
     return method, said if method == "session/update" else plain(said)
 
