@@ -15,7 +15,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GENERATORS = sorted(ROOT.glob("docs/generate/*.py"))
 
 # <!-- file: examples/parrot.py --> followed by a fenced block: the block is the file.
-SNIPPET = re.compile(r"^<!-- file: (?P<path>\S+) -->\s*\n```python\n(?P<text>.*?)^```$", re.M | re.S)
+SNIPPET = re.compile(r"^<!-- file: (?P<path>\S+) -->\s*\n```(?:python|sh)\n(?P<text>.*?)^```$", re.M | re.S)
 MARKER = re.compile(r"^<!-- file: \S+ -->", re.M)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.M | re.S)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(<?(?P<target>[^)\s>]+)>?\)")
@@ -52,7 +52,7 @@ def differing_snippets(document: Path) -> Iterator[str]:
     text = document.read_text(encoding="utf-8")
     snippets = list(SNIPPET.finditer(text))
     if len(snippets) != len(MARKER.findall(FENCED.sub("", text))):
-        yield "a file marker is not followed by a python block"
+        yield "a file marker is not followed by a block of python or sh"
     for snippet in snippets:
         file = ROOT / snippet["path"]
         if not file.is_file():
@@ -80,7 +80,7 @@ def test_wrong_links_and_snippets_are_seen(tmp_path: Path) -> None:
     )
     assert list(broken_links(page)) == ["gone.md: no such file", "page.md#gone: no such heading"]
     assert list(differing_snippets(page)) == [
-        "a file marker is not followed by a python block",
+        "a file marker is not followed by a block of python or sh",
         "pyproject.toml: the document shows something else",
     ]
 

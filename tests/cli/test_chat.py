@@ -221,13 +221,15 @@ def test_an_agent_cannot_draw_a_question_or_drive_the_terminal(here: Path) -> No
         terminal.await_last("›")
 
 
-def test_an_error_of_the_agent_does_not_end_it_and_its_death_does(here: Path) -> None:
+def test_an_error_of_the_agent_does_not_end_it_and_its_death_does_if_nobody_wants_it_back(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/error timeout" + ENTER)
         terminal.await_text("the agent answered with an error (timeout)")
         terminal.await_last("›")
         terminal.type("/crash" + ENTER)
+        terminal.await_text("y/n?")
+        terminal.type("n")
         assert terminal.end() == 7
         assert "everything: crashing, as I was told" in terminal.text
 
@@ -243,6 +245,8 @@ def test_an_agent_that_goes_while_nobody_asked_is_noticed(here: Path) -> None:
         terminal.await_last("›")
         terminal.type("go" + ENTER)
         terminal.await_text("goodbye")
+        terminal.await_text("y/n?")
+        terminal.type("n")
         assert terminal.end() == 7
         assert "exited with status 4" in terminal.text
 

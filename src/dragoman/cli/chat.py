@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman import ConnectionFailed, Conversation, ProtocolError, SandboxUnavailable
+from dragoman import ConnectionFailed, Conversation, ProtocolError
 from dragoman.cli import attachments, completing, editing, exits, local, meeting, settings
 from dragoman.cli.arguments import Parser
 from dragoman.cli.completing import Candidate
@@ -25,7 +25,8 @@ from dragoman.cli.history import History
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import Choice, Person, key_by_key
-from dragoman.cli.run import ended, explained
+from dragoman.cli.run import code_of, ended, explained
+from dragoman.cli.telling import Telling, last_turn
 from dragoman.cli.terminal import Line, Terminal, single, visible
 from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
@@ -47,13 +48,18 @@ leaves. The agent's questions are answered by one key; the answer can be for onc
 
 Editing, history and completion come with: pip install 'dragoman[tui]'. Without it, chat reads plain lines.
 
+What is said is kept (`dragoman sessions`): --session gives the session a name and goes on with it another time, and an
+agent that dies can be started again. --no-store keeps nothing.
+
 exit codes:
-    0  you left                            7  the agent did not start, or died
-    1  an error                            8  the sandbox cannot be had here
+    0  you left                            8  the sandbox cannot be had here
+    1  an error                           10  the session cannot be kept (docs/store.md)
     2  wrong usage, or no terminal       130  ended by Ctrl-C while the agent worked
+    7  the agent did not start, or died
 
 examples:
   dragoman chat
+  dragoman chat --session roof
   dragoman chat --agent opencode --mode plan
   dragoman chat --agent-mode code --model large -- my-agent --acp
   dragoman chat -- dragoman agent everything"""
@@ -123,31 +129,58 @@ class Chat:
         self._met: Met
         self.session: Conversation
         self._is_playing = False
+        self._log: str | None = None  # where the session is kept
+        self._is_told = False  # whether the person knows what was said before
         self._unshown: deque[Any] = deque()
         self._heard = asyncio.Event()
 
     async def talk(self) -> int:
-        """Greet, then one turn after the other."""
+        """Greet, then one turn after the other; an agent that dies is started again if the person wants that."""
         interrupts = Interrupts()
+        while True:
+            try:
+                await self._meet(interrupts)
+                return exits.OK
+            except asyncio.CancelledError:
+                self._sheet.fresh()
+                return exits.INTERRUPTED if self._is_playing else exits.OK
+            except (ProtocolError, ConnectionFailed) as error:
+                self._sheet.line(f"dragoman chat: {explained(error)}", "red")
+                if not isinstance(error, ConnectionFailed) or not await self._again():
+                    return code_of(error)
+
+    async def _meet(self, interrupts: Interrupts) -> None:
         met = meeting.meet(self._agent, self._options, self._terminal, self._person, keeps=self._keeps, discreet=True)
-        try:
-            async with met as self._met:
-                self.leave = self._met.leave
-                self._enter(self._met.session)
-                history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
-                self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
-                self._person.reader = self._reader
-                self._greet(advice)
-                await self._converse(interrupts)
-        except asyncio.CancelledError:
-            self._sheet.fresh()
-            return exits.INTERRUPTED if self._is_playing else exits.OK
-        except (ProtocolError, ConnectionFailed) as error:
-            self._sheet.line(f"dragoman chat: {explained(error)}", "red")
-            if isinstance(error, SandboxUnavailable):
-                return exits.NO_SANDBOX
-            return exits.DIED if isinstance(error, ConnectionFailed) else exits.FAILED
-        return exits.OK
+        async with met as self._met:
+            self.leave = self._met.leave
+            self._enter(self._met.session)
+            history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
+            self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
+            self._person.reader = self._reader
+            self._greet(advice)
+            await self._recall()
+            await self._converse(interrupts)
+
+    async def _again(self) -> bool:
+        """The agent is gone: whether it shall be started again, to go on with what is kept."""
+        self._is_playing = False
+        log, self._log = self._log, None
+        if log is None:
+            return False
+        question = [Line("The agent is gone. What was said is kept.")]
+        choices = [Choice("y", "start it again and go on", "y"), Choice("n", "leave", "n")]
+        if await self._person.choose(question, choices) != "y":
+            return False
+        self._options.session = log
+        return True
+
+    async def _recall(self) -> None:
+        """What was said last in a session that goes on."""
+        record = self._met.record
+        if record is not None and record.before is not None and not self._is_told:
+            self._unshown.clear()  # an agent that loads a session tells all of it again
+            Telling(self._sheet).said(await last_turn(record.store, record.before))
+        self._is_told = True
 
     # --- for the commands of the conversation -----------------------------------------------------------------
 
@@ -167,6 +200,7 @@ class Chat:
 
     def _enter(self, session: Conversation) -> None:
         self.session = session
+        self._log = getattr(session, "log", None)
         self._screen = self._met.shown(session)
         session.on_update = self._overhear
         self._unshown.extend(session.between)

@@ -35,10 +35,11 @@ class Nowhere(io.StringIO):
 class Entries:
     """Writes lines as long as somebody reads them."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, main: asyncio.Task[Any] | None = None) -> None:
+        """`main` is ended when nobody reads any more."""
         self.is_broken = False  # nobody reads any more
         self._stream = stream
-        self._main = asyncio.current_task()
+        self._main = main
         self._session: str | None = None
         self._said: list[str] = []
         self._ended: dict[str, Any] = {}

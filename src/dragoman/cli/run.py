@@ -95,6 +95,8 @@ def main(arguments: list[str]) -> int:
             return run_loop(converse(agent, options))
     except ConfigFault as fault:
         print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
+        if options.json:
+            Entries(sys.stdout.buffer).result(exits.USAGE, error=told(fault))
         return exits.USAGE
 
 
@@ -131,12 +133,8 @@ async def converse(agent: NamedAgent, options: argparse.Namespace) -> int:
     """Start the agent, prompt it, and say how it went; raises ConfigFault when the user's files cannot be used."""
     if not options.json:
         return await talk(agent, options, Terminal(sys.stdout, sys.stderr))
-    entries = Entries(sys.stdout.buffer)
-    try:
-        code = await talk(agent, options, Terminal(Nowhere(), sys.stderr), entries)
-    except ConfigFault as fault:
-        entries.result(exits.USAGE, error=told(fault))
-        raise
+    entries = Entries(sys.stdout.buffer, asyncio.current_task())
+    code = await talk(agent, options, Terminal(Nowhere(), sys.stderr), entries)
     if entries.is_broken:
         raise BrokenPipeError
     return code
@@ -210,13 +208,18 @@ def failed(
 ) -> int:
     """The exit code of a turn that failed, with what to do about it; an agent's words may have secrets in them."""
     terminal.aside.line(f"dragoman run: {clean(explained(error))}", "red")
+    return exits.TIMEOUT if is_timed and getattr(error, "kind", "") == Kind.TIMEOUT else code_of(error)
+
+
+def code_of(error: ProtocolError | ConnectionFailed) -> int:
+    """The exit code of a fault."""
     if isinstance(error, SandboxUnavailable):
         return exits.NO_SANDBOX
     if isinstance(error, ConnectionFailed):
         return exits.DIED
     if isinstance(error, StoreFault):
         return exits.NO_STORE
-    return exits.TIMEOUT if is_timed and error.kind == Kind.TIMEOUT else exits.FAILED
+    return exits.FAILED
 
 
 def explained(error: ProtocolError | ConnectionFailed) -> str:

@@ -17,8 +17,11 @@ from dragoman.cli.terminal import Sheet, single
 from dragoman.schema.content import EmbeddedResource
 from dragoman.session.message import Message
 from dragoman.session.toolcall import ToolCall
-from dragoman.store.contract import Entry, EntryKind, Summary
+from dragoman.store.contract import Entry, EntryKind, Store, Summary
 from dragoman.store.retelling import minutes
+
+# Entries at the end of a session in which its last turn is looked for: more than anybody reads again.
+RECALLED = 2000
 
 
 class Telling:
@@ -88,6 +91,16 @@ class Telling:
             self._sheet.fresh()
         else:
             self._sheet.line(text)
+
+
+async def last_turn(store: Store, summary: Summary) -> list[bytes]:
+    """The lines of the last turn of a session; of a long one, the end of it."""
+    after = max(0, summary.entries - RECALLED)
+    lines = await store.lines(summary.session_id, after=after, limit=summary.entries - after, intact=True)
+    for place in range(len(lines) - 1, -1, -1):
+        if msgspec.json.decode(lines[place], type=Entry).kind == EntryKind.TURN_STARTED:
+            return lines[place:]
+    return lines
 
 
 def _text(block: Any) -> str:
