@@ -57,11 +57,13 @@ async def kill_run(folder: str, kills: int, seed: str) -> Findings:
 
 def table(rows: dict[str, Findings]) -> str:
     """The counts of some runs side by side."""
+    whys = sorted({why for each in rows.values() for why in each.refused})
     lines: dict[str, Callable[[Findings], object]] = {
         "killed": lambda each: sum(each.killed.values()),
         "  agent, client, writer": lambda each: " ".join(str(each.killed.get(role, 0)) for role in ROLES),
         "  in the middle of a turn": lambda each: sum(each.in_turn.values()),
         "refused": lambda each: sum(each.refused.values()),
+        **{f"  {why}": partial(_refused, why) for why in whys},
         "acknowledged": lambda each: each.acknowledged,
         "entries found": lambda each: each.found,
         "turns begun": lambda each: each.turns,
@@ -79,6 +81,10 @@ def table(rows: dict[str, Findings]) -> str:
         "  ".join(cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in enumerate(pairs))
         for pairs in (list(zip(line, widths, strict=True)) for line in told)
     )
+
+
+def _refused(why: str, findings: Findings) -> int:
+    return findings.refused.get(why, 0)
 
 
 def main() -> int:
