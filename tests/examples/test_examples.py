@@ -46,8 +46,27 @@ def notes(folder: Path) -> str | None:
 
 
 def test_every_example_is_run_here() -> None:
-    run_here = {"parrot", "ask", "loud", "keeper", "note", "discreet", "test_keeper"}
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == run_here
+    run_here = {"parrot", "ask", "loud", "keeper", "note", "discreet"}
+    assert {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("test_")} == run_here
+
+
+# "    $ command" in the README, and the indented lines below it that it prints.
+SHOWN = re.compile(r"^    \$ (?P<command>.+)\n(?P<output>(?:    (?!\$).*\n)*)", re.M)
+COMMANDS = list(SHOWN.finditer((ROOT / "README.md").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("shown", COMMANDS, ids=lambda shown: str(shown["command"]))
+def test_what_the_readme_shows_is_what_its_reader_sees(shown: re.Match[str]) -> None:
+    words = {"dragoman": DRAGOMAN, "python": (sys.executable,)}
+    command = [part for word in shown["command"].split() for part in words.get(word, (word,))]
+    heard = run(*command, cwd=ROOT).stdout
+    assert heard
+    if shown["output"]:
+        assert heard == re.sub(r"^    ", "", shown["output"], flags=re.M)
+
+
+def test_the_readme_shows_its_three_snippets_at_work() -> None:
+    assert len(COMMANDS) == 3
 
 
 def test_the_client_hears_the_parrot(tmp_path: Path) -> None:
@@ -115,7 +134,14 @@ def test_the_discreet_proxy_keeps_a_password_out(tmp_path: Path) -> None:
     assert notes(tmp_path) is None
 
 
-def test_the_tests_of_the_keeper_pass(tmp_path: Path) -> None:
-    tests = str(EXAMPLES / "test_keeper.py")
-    heard = run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", tests, cwd=ROOT)
-    assert "2 passed" in heard.stdout
+def test_the_tests_among_the_examples_pass(tmp_path: Path) -> None:
+    tests = sorted(map(str, EXAMPLES.glob("test_*.py")))
+    heard = run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, cwd=ROOT)
+    assert "9 passed" in heard.stdout
+
+
+def test_the_five_minutes_pass_with_the_agent_as_a_process(tmp_path: Path) -> None:
+    tests, agent = str(EXAMPLES / "test_five_minutes.py"), " ".join(example("keeper"))
+    line = ("-p", "no:cacheprovider", "-p", "no:xdist", "--acp-agent", agent, "--acp-record", str(tmp_path))
+    assert "3 passed" in run(sys.executable, "-m", "pytest", *line, tests, cwd=ROOT).stdout
+    assert len(list(tmp_path.iterdir())) == 3

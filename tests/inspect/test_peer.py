@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Agent, Turn, connect
+import dragoman
+from dragoman import Agent, Turn, connect, testing
 from dragoman.inspect.peer import Recording
 from dragoman.inspect.reading import NotRecorded
 from dragoman.inspect.tap import trace_to
@@ -16,6 +17,11 @@ from dragoman.testing import joined, pair
 from dragoman.transport.contract import Transport
 
 pytest_plugins = ["pytester"]
+
+# pytester forgets the modules that were first imported in a run inside this one; ours are to be the same in all.
+for _door in (dragoman, testing):
+    for _name in _door.__all__:
+        getattr(_door, _name)
 
 
 def parrot(mark: str = "") -> Agent:

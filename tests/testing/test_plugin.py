@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
+import dragoman
+import dragoman.inspect.peer
+from dragoman import testing
+
 pytest_plugins = ["pytester"]
+
+# pytester forgets the modules that were first imported in a run inside this one; ours are to be the same in all.
+for _door in (dragoman, testing):
+    for _name in _door.__all__:
+        getattr(_door, _name)
 
 ROOT = Path(__file__).parents[2]
 

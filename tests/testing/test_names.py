@@ -1,0 +1,64 @@
+"""Every public name of the testing kit is in order, really there, says what it is, and is on the page about it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import dragoman.testing as kit
+from dragoman.inspect import peer
+from dragoman.inspect import plugin as recordings
+from dragoman.testing import plugin
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+NAMES = sorted(kit.__all__)
+
+
+def fixtures() -> list[str]:
+    """The names of everything that the two halves of the plug-in give to tests."""
+    return sorted(
+        node.name
+        for module in (plugin, recordings)
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list)
+    )
+
+
+def test_the_names_are_in_order_and_each_has_a_home() -> None:
+    def reading_order(name: str) -> tuple[int, str]:
+        return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+    assert kit.__all__ == sorted(set(kit.__all__), key=reading_order)
+    assert set(kit.__all__) == set(kit._HOME)
+    assert set(kit.__all__) <= set(dir(kit))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        kit.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_says_what_it_is_and_is_on_the_page(name: str) -> None:
+    thing = getattr(kit, name)
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        assert (inspect.getdoc(thing) or "").strip(), f"{name} does not say what it is"
+    assert re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", PAGE), f"docs/testing.md does not mention {name}"
+
+
+@pytest.mark.parametrize("name", [*fixtures(), *(mark.partition("(")[0] for mark in plugin.MARKS)])
+def test_a_fixture_and_a_mark_is_on_the_page(name: str) -> None:
+    assert f"`{name}" in PAGE
+
+
+@pytest.mark.parametrize("option", ["--acp-agent", "--acp-timeout", "--acp-record"])
+def test_an_option_is_on_the_page(option: str) -> None:
+    assert option in PAGE
+
+
+def test_the_recorded_peers_are_on_the_page() -> None:
+    for name in ("Recording", *(name for name in vars(peer.Recording) if not name.startswith("_"))):
+        assert name in PAGE, f"docs/testing.md does not mention {name}"
+    assert fixtures(), "no fixture found"
