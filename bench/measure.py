@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench import recordings
+from bench import commands, recordings
 from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
@@ -53,6 +53,9 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case "guard" | "store":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _ours(job, kind, Path(folder).resolve())
+        case "command":
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                return _command(job, kind, kinds, Path(folder).resolve())
         case "latency" | "opening":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _record(job, kind, kinds, Path(folder))
@@ -60,6 +63,13 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 place = Path(folder).resolve()
                 return _converse(job, kind, _agent(job, kind, kinds, place), place)
+
+
+def _command(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
+    try:
+        return commands.start(kind.client[0], kinds.dragoman, job.work["starts"], folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Failed(str(error)) from error
 
 
 def _record(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 KINDS = ("py", "ts", "ours")
 
-Way = Literal["peers", "translate", "interpret", "start", "import", "guard", "inspect", "latency", "opening", "store"]
+Way = Literal[
+    "peers", "translate", "interpret", "start", "import", "guard", "inspect", "latency", "opening", "store", "command"
+]
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ JOBS = (
     Job("flight", "peers", {"work": "files", "count": 20_000, "inflight": 64}),
     Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
     Job("start", "start"),
+    Job("run", "command", {"starts": 5}, kinds=("ours",)),
     Job("import", "import"),
     Job("document-8", "peers", {"work": "document", "size": 8_000_000}),
     Job("document-60", "peers", {"work": "document", "size": 60_000_000}),
@@ -147,6 +150,9 @@ ROWS = (
     Row("20,000 requests, 64 in flight", "flight", "requests_per_second", "requests/s", _least(2.2)),
     Row("1,000 sessions, a prompt and 20 updates each", "sessions", "time_ms", "ms", _most(1 / 5)),
     Row("start to initialize answer", "start", "time_ms", "ms", _most(0.3, 1)),
+    Row("dragoman run, one prompt, whole processes", "run", "run_ms", "ms"),
+    Row("… more than a bare client", "run", "added_ms", "ms"),
+    Row("… of that, for keeping the session", "run", "store_ms", "ms"),
     Row("import, the whole process", "import", "total_ms", "ms", _most(0.25)),
     Row("… less the bare interpreter", "import", "net_ms", "ms"),
     Row("… with the names a program uses", "import", "uses_ms", "ms"),
