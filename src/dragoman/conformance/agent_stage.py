@@ -102,7 +102,7 @@ class AgentStage(Stage):
         assert heard is not None
         self.setup = heard.message["result"]
         found = wanted if self.dialect == "2025.1" else self.setup.get("sessionId")
-        if not isinstance(found, str):
+        if not isinstance(found, str) or not found:
             self.unsure("the agent opened a session without an id", heard)
         self.session = str(found)
         return self.session

@@ -32,6 +32,9 @@ EXCERPT = 4000
 # the peer gets none either, and would be found late for no fault of its own.
 BEATS = 20
 
+# Where no frame proves a failure, for none came, so many of the last ones show what it was about.
+PROOF = 3
+
 # So many frames are kept as evidence; a flood is told by its beginning, and by what was marked.
 MOST = 400
 
@@ -88,6 +91,7 @@ class Stage:
         self._waited = 0.0  # seconds, as `next` counts them
         self._unread: list[Heard] = []
         self._last_id = 0
+        self._asked: list[Json] = []  # the ids of our requests
 
     # --- saying -------------------------------------------------------------------------------------------------
 
@@ -113,6 +117,7 @@ class Stage:
         if id is None:
             self._last_id += 1
             id = self._last_id
+        self._asked.append(id)
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         return id
 
@@ -188,6 +193,10 @@ class Stage:
         await self.until(lambda _: False, seconds)
         return self.heard[start:]
 
+    def unasked(self, heard: list[Heard]) -> list[Heard]:
+        """Those of the frames that answer nothing we asked by `call`."""
+        return [each for each in heard if each.is_reply and each.message.get("id") not in self._asked]
+
     async def left(self) -> bool:
         """End the peer's input; whether it went by itself in time."""
         self.note("our end of the conversation was closed")
@@ -206,6 +215,9 @@ class Stage:
         """End with `fail` unless this holds; `proof` are the frames that show it."""
         self.mark(*proof)
         if not condition:
+            if not any(each.marked for each in self.record):  # nothing came: what was said shows what was due
+                for each in self.record[-PROOF:]:
+                    each.marked = True
             raise Failed(why)
 
     def skip(self, why: str) -> NoReturn:

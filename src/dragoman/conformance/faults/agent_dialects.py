@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.conformance.faults.agent_init import accepting, refusing
-from dragoman.conformance.seeding import Edit, calls, errors, fails, params, replies, results, updates, with_, without
+from dragoman.conformance.seeding import (
+    Edit,
+    calls,
+    errors,
+    fails,
+    params,
+    replies,
+    results,
+    speaks,
+    updates,
+    with_,
+    without,
+)
 from dragoman.conformance.twin import Fault, Json, Tape, seeded
 
 NEW, PROMPT, UPDATE = "session/new", "session/prompt", "session/update"
@@ -46,9 +58,27 @@ def _first(name: str, **members: Json) -> Edit:
     return edit
 
 
+def _with_names(tape: Tape, message: Json) -> Iterable[Json]:
+    """Session ids that are no UUIDs, in answers and updates."""
+    if tape.method(message) == NEW and "result" in message:
+        message = {**message, "result": {"sessionId": "session-" + message["result"]["sessionId"]}}
+    elif "sessionId" in message.get("params", {}):
+        message = {**message, "params": {**message["params"], "sessionId": "session-" + message["params"]["sessionId"]}}
+    yield message
+
+
+def _unnamed(_: Tape, message: Json) -> Iterable[Json]:
+    told = message.get("params") if isinstance(message, dict) else None
+    if isinstance(told, dict) and isinstance(told.get("session_id"), str):
+        message = {**message, "params": {**told, "session_id": told["session_id"].removeprefix("session-")}}
+    yield message
+
+
 def _models(result: Json) -> None:
     result["models"]["currentModelId"] = "no such model"
 
+
+_named = Fault(says=speaks(_with_names).says)
 
 seeded("agent.dialect.01", results(NEW, without("modes")))
 seeded("agent.dialect.02", results(NEW, _models))
@@ -62,7 +92,7 @@ seeded("agent.dialect.09", errors("initialize", with_(code=-32602)))
 seeded("agent.dialect.10", results("initialize", without("authMethods")))
 
 seeded("agent.dialect.21", results("initialize", lambda r: {**r, "agent_capabilities": {"prompt_capabilities": True}}))
-seeded("agent.dialect.22", results(NEW, lambda result: {**result, "sessionId": "session-" + result["sessionId"]}))
+seeded("agent.dialect.22", Fault(says=_named.says, hears=_unnamed))
 seeded("agent.dialect.23", crow("plan_update", without("@type")))
 seeded("agent.dialect.24", crow("agent_message_text", with_(text=["text"])))
 seeded("agent.dialect.25", crow("tool_call_start", without("kind")))

@@ -23,8 +23,9 @@ def _answers(tape: Tape, message: Json) -> Iterable[Json]:
 def _ids(wrong: Json, right: Json) -> Fault:
     """One id comes back as another."""
 
-    def whole(_: Tape, message: Json) -> Iterable[Json]:
-        yield {**message, "id": wrong} if message.get("id") == right and "method" not in message else message
+    def whole(tape: Tape, message: Json) -> Iterable[Json]:
+        meant = message.get("id") == right and tape.method(message) == "session/new"
+        yield {**message, "id": wrong} if meant else message
 
     return speaks(whole)
 
@@ -45,6 +46,13 @@ def dying(meant: type) -> Fault:
             yield message
 
     return Fault(hears=change)
+
+
+def _dies_of_half_a_line(tape: Tape, message: Json) -> Iterable[Json]:
+    if isinstance(message, bytes) and b'"id": 902' in message:
+        tape.die()
+    else:
+        yield message
 
 
 def _dies_of_errors(tape: Tape, message: Json) -> Iterable[Json]:
@@ -136,7 +144,7 @@ seeded("agent.rpc.08", _ids(None, 0))
 seeded("agent.rpc.09", listens(_deaf_to_own_ids))
 seeded("agent.rpc.10", dying(list))
 seeded("agent.rpc.11", _silent_about(-32600))
-seeded("agent.rpc.12", dying(bytes))
+seeded("agent.rpc.12", Fault(hears=_dies_of_half_a_line))
 seeded("agent.rpc.13", _silent_about(-32700))
 seeded("agent.rpc.14", dying(int))
 seeded("agent.rpc.15", listens(_strict))

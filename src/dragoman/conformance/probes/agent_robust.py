@@ -98,7 +98,7 @@ async def senseless_notifications_are_passed_over(stage: AgentStage) -> None:
     if stage.dialect == "crow":
         stage.skip("crow cancels by request")
     stage.tell("session/cancel", {spoken.SESSION[stage.dialect]: {"not": "a session"}})
-    found = [heard for heard in await stage.silence() if heard.is_reply and "result" in heard.message]
+    found = [heard for heard in stage.unasked(await stage.silence()) if "result" in heard.message]
     stage.require(not found, "a notification that makes no sense was answered with a result", *found)
     await stage.alive("a notification that makes no sense")
 

@@ -38,7 +38,7 @@ async def notifications_get_no_answer(stage: AgentStage) -> None:
     await stage.initialized()
     stage.tell("no/such_notification", {})
     stage.tell("_vendor/notification", {})
-    heard = [each for each in await stage.silence() if each.is_reply]
+    heard = stage.unasked(await stage.silence())
     stage.require(not heard, "a notification was answered", *heard)
 
 
@@ -146,6 +146,8 @@ async def batches_are_refused_as_a_whole(stage: AgentStage) -> None:
     await stage.initialized()
     stage.send(BATCH)
     heard = await stage.until(lambda heard: heard.is_reply)
+    if stage.gone is not None:
+        stage.unsure("the agent is gone")
     stage.require(heard is not None, "a batch was not answered")
     assert heard is not None
     error = heard.message.get("error")
@@ -165,6 +167,8 @@ async def noise_is_answered(stage: AgentStage) -> None:
     await stage.initialized()
     stage.send(b'{"jsonrpc": "2.0", "id": 902, "method": ')
     heard = await stage.until(lambda heard: heard.is_reply)
+    if stage.gone is not None:
+        stage.unsure("the agent is gone")
     stage.require(heard is not None, "a line that is no JSON was not answered")
     assert heard is not None
     error = heard.message.get("error")
@@ -213,7 +217,7 @@ async def answers_to_nothing_are_ignored(stage: AgentStage) -> None:
     """No error comes back, and the conversation goes on."""
     await stage.initialized()
     stage.send({"jsonrpc": "2.0", "id": 904, "result": {}})
-    found = [each for each in await stage.silence() if each.is_reply]
+    found = stage.unasked(await stage.silence())
     stage.require(not found, "an answer to nothing was answered", *found)
     await stage.alive("an answer to a request nobody made")
 
