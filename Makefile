@@ -60,6 +60,9 @@ interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed an
 	$(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 
+check-faults: $(VENV)/.dev ## every seeded fault against every requirement: only its own may find it (minutes)
+	$(BIN)/python -m tests.conformance.cross
+
 bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run
 
@@ -73,7 +76,7 @@ clean: ## remove environments, packages and caches
 	rm -rf .venv .venv-3.* .cache tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # The stamps. An environment whose interpreter is gone is made anew.
 ifneq ($(shell $(BIN)/python -c 'print(1)' 2>/dev/null),1)
