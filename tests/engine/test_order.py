@@ -10,8 +10,8 @@ import pytest
 from dragoman import Agent, ConnectionFailed, connect
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
-from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.testing import answer, asked, joined, leave, stand_in, tell
+from dragoman.testing.scenario import Action
 
 BOUND = 20.0
 
@@ -79,25 +79,19 @@ def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_10000_
 
 def test_updates_before_the_answer_to_session_new_are_kept() -> None:
     """peers.md 13: copilot, crow, pydantic-acp and vibe speak of a session before its client knows its id."""
+    scenario = [
+        asked("initialize"),
+        answer(protocolVersion=1),
+        asked("session/new"),
+        tell("session/update", sessionId="s1", update={"sessionUpdate": "session_info_update", "title": "early"}),
+        answer(sessionId="s1"),
+    ]
 
     async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
-            asked = await peer.expect(method="session/new")
-            early = {"sessionId": "s1", "update": {"sessionUpdate": "session_info_update", "title": "early"}}
-            peer.send({"jsonrpc": "2.0", "method": "session/update", "params": early})
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s1"}})
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(script())
-            async with connect(ours) as agent:
-                session = await agent.open("/")
-                assert session.title == "early"
-                assert [type(update) for update in session.between] == [SessionInfoUpdate]
+        async with stand_in(scenario) as early, connect(early.transport) as agent:
+            session = await agent.open("/")
+            assert session.title == "early"
+            assert [type(update) for update in session.between] == [SessionInfoUpdate]
 
     run(main())
 
@@ -105,37 +99,31 @@ def test_updates_before_the_answer_to_session_new_are_kept() -> None:
 def test_late_updates_are_delivered_as_late() -> None:
     """peers.md 14: updates after the prompt was answered belong to no turn, and are not lost."""
 
+    def chunk(text: str) -> Action:
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        return tell("session/update", sessionId="s1", update=update)
+
+    scenario = [
+        asked("initialize"),
+        answer(protocolVersion=1),
+        asked("session/new"),
+        answer(sessionId="s1"),
+        asked("session/prompt"),
+        chunk("in time"),
+        answer(stopReason="end_turn"),
+        chunk("late"),
+        asked("_done"),
+        answer({}),
+    ]
+
     async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-
-        def chunk(text: str) -> dict[str, Any]:
-            update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-            return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s1", "update": update}}
-
-        async def script() -> None:
-            for method, result in (
-                ("initialize", {"protocolVersion": 1}),
-                ("session/new", {"sessionId": "s1"}),
-            ):
-                asked = await peer.expect(method=method)
-                peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
-            asked = await peer.expect(method="session/prompt")
-            peer.send(chunk("in time"))
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
-            peer.send(chunk("late"))
-            asked = await peer.expect(method="_done")
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {}})
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(script())
-            async with connect(ours) as agent:
-                session = await agent.open("/")
-                async with session.prompt("go") as turn:
-                    in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
-                await agent.request("_done", {})
-                assert in_time == ["in time"]
-                assert [update.content.text for update in session.between] == ["late"]
+        async with stand_in(scenario) as late, connect(late.transport) as agent:
+            session = await agent.open("/")
+            async with session.prompt("go") as turn:
+                in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
+            await agent.request("_done", {})
+            assert in_time == ["in time"]
+            assert [update.content.text for update in session.between] == ["late"]
 
     run(main())
 
@@ -172,19 +160,9 @@ def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
 
 def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> None:
     async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
-            await peer.expect(method="session/new")
-            await theirs.close("enough")
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(script())
-            async with connect(ours) as agent:
-                with pytest.raises(ConnectionFailed, match="enough"):
-                    await agent.open("/")
+        scenario = [asked("initialize"), answer(protocolVersion=1), asked("session/new"), leave()]
+        async with stand_in(scenario) as leaving, connect(leaving.transport) as agent:
+            with pytest.raises(ConnectionFailed, match="the scenario says so"):
+                await agent.open("/")
 
     run(main())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dragoman.testing.matching import one_of as one_of
     from dragoman.testing.matching import where as where
     from dragoman.testing.pairs import joined as joined
+    from dragoman.testing.scenario import Step as Step
     from dragoman.testing.scenario import answer as answer
     from dragoman.testing.scenario import answered as answered
     from dragoman.testing.scenario import any_number as any_number
@@ -76,8 +77,8 @@ _HOMES = {
     "testing.matching": ("ANYTHING", "exactly", "like", "matches", "named", "one_of", "where"),
     "testing.pairs": ("joined",),
     "testing.scenario": (
-        "answer", "answered", "any_number", "ask", "asked", "eventually", "leave", "left", "refuse", "refused", "say",
-        "tell", "told", "unordered", "updated",
+        "Step", "answer", "answered", "any_number", "ask", "asked", "eventually", "leave", "left", "refuse", "refused",
+        "say", "tell", "told", "unordered", "updated",
     ),
     "testing.script": ("ScriptedAgent", "ScriptedClient", "ScriptedPeer"),
     "testing.stage": ("Finished", "StandIn", "rehearse", "run_client", "scripted_client", "stand_in"),
@@ -108,6 +109,7 @@ __all__ = [
     "Split",
     "Stall",
     "StandIn",
+    "Step",
     "Truncate",
     "TurnSeen",
     "WireClient",

@@ -60,7 +60,7 @@ class Following:
             else:
                 if isinstance(step, Eventually):
                     self._tolerated.append(None)
-                await self._meet(list(step.expected) if isinstance(step, Unordered) else [_only(step)])
+                await self._meet(_expected(step))
                 self._tolerated.clear()
         return self.names
 
@@ -191,8 +191,13 @@ class Following:
         return Departure("\n".join(lines), peer.exchange)
 
 
-def _only(step: Expectation | Eventually) -> Expectation:
-    return step.expected if isinstance(step, Eventually) else step
+def _expected(step: Step) -> list[Expectation]:
+    if isinstance(step, Unordered):
+        return list(step.expected)
+    if isinstance(step, Eventually):
+        return [step.expected]
+    assert isinstance(step, Expectation), f"{step!r} is no step of a scenario; use ask(...), answered(...) and the like"
+    return [step]
 
 
 def _nearest(questions: list[_Question], method: str) -> _Question | None:

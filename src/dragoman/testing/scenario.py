@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 
-class Action(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True):
+    """One step of a scenario: something we do, or something we expect."""
+
+
+class Action(Step, frozen=True):
     """Something we say or do."""
 
     verb: str
@@ -23,7 +27,7 @@ class Action(msgspec.Struct, frozen=True):
         return _told(self)
 
 
-class Expectation(msgspec.Struct, frozen=True):
+class Expectation(Step, frozen=True):
     """Something the other end is to say or do; members that are not named may be anything."""
 
     verb: str
@@ -34,25 +38,22 @@ class Expectation(msgspec.Struct, frozen=True):
         return _told(self)
 
 
-class Unordered(msgspec.Struct, frozen=True):
+class Unordered(Step, frozen=True):
     """Several expectations, to be met in any order."""
 
     expected: tuple[Expectation, ...]
 
 
-class Tolerated(msgspec.Struct, frozen=True):
+class Tolerated(Step, frozen=True):
     """What may come, any number of times, before the next expectation is met; None: whatever comes."""
 
     expected: Expectation | None
 
 
-class Eventually(msgspec.Struct, frozen=True):
+class Eventually(Step, frozen=True):
     """An expectation before which anything else may come."""
 
     expected: Expectation
-
-
-Step = Action | Expectation | Unordered | Tolerated | Eventually
 
 
 class Message(NamedTuple):
