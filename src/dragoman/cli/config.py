@@ -33,6 +33,7 @@ config.toml has the user's agents:
 
   version = 1
   default = "opencode"
+  store = true                 # whether sessions are kept
 
   [agents.opencode]
   command = "opencode"
@@ -78,6 +79,7 @@ def files(here: Places) -> dict[str, str]:
         "trust": here.trust,
         "audit": here.audit,
         "history": here.history,
+        "sessions": here.sessions,
     }
 
 
