@@ -46,20 +46,23 @@ def expect(condition: Any, reason: str) -> None:
 
 
 def ended_well(outcome: Outcome, stop_reason: str = "end_turn", code: int = 0) -> None:
-    """The run ended by itself, for this reason, and left nothing behind."""
-    if outcome.code is None:
-        raise Failed(f"the run did not end within its {outcome.seconds:.0f} s")
-    last = outcome.stderr.strip().splitlines()[-1:] or [""]
-    expect(
-        outcome.stop_reason == stop_reason, f"stop reason {outcome.stop_reason}, exit {outcome.code}: {last[0][:300]}"
-    )
-    expect(outcome.code == code, f"exit code {outcome.code}, not {code}: {last[0][:300]}")
-    left_nothing(outcome)
-
-
-def left_nothing(outcome: Outcome) -> None:
-    """No process of it is there any more."""
+    """The run ended by itself, for this reason, told everything, and left nothing behind."""
+    expect(outcome.code is not None, f"the run did not end within its {outcome.seconds:.0f} s")
+    why = outcome.complaint
+    expect(outcome.stop_reason == stop_reason, f"stop reason {outcome.stop_reason}, exit {outcome.code}: {why}")
+    expect(outcome.code == code, f"exit code {outcome.code}, not {code}: {why}")
+    told_everything(outcome)
     expect(not outcome.left, f"left running: {'; '.join(outcome.left)[:300]}")
+
+
+def told_everything(outcome: Outcome) -> None:
+    """The entries are of one session and have no gaps, and the last line sums up what they and the exit code say."""
+    first = outcome.numbers[0]
+    expect(outcome.numbers == list(range(first, first + len(outcome.numbers))), f"entries {outcome.numbers}")
+    expect(len(outcome.sessions) == 1, f"entries of the sessions {sorted(map(str, outcome.sessions))}")
+    told = outcome.summing_up
+    summed = (told.get("exitCode"), told.get("stopReason"), told.get("text"))
+    expect(summed == (outcome.code, outcome.stop_reason, outcome.text), f"the result is {summed}")
 
 
 def prompt(drive: Drive, folder: Path) -> str:
@@ -83,18 +86,29 @@ def allowed(drive: Drive, folder: Path) -> str:
 
 
 def refused(drive: Drive, folder: Path) -> str:
-    """A tool that asks first; leave is refused, there is no file, and the turn ends."""
+    """A tool that asks first; the policy has nobody to ask and refuses, there is no file, and the turn ends."""
     path = folder / "note.txt"
     outcome = drive(f"[[write {path} {WRITTEN}]]", allow=False)
-    expect(outcome.code is not None, f"the run did not end within its {outcome.seconds:.0f} s")
-    asked(outcome)
-    expect(not path.exists(), "leave was refused, and the file is there")
-    expect(outcome.stop_reason is not None, f"the turn has no end: {outcome.stderr.strip()[-300:]}")
     # An agent may take a refusal for the end of the turn; then it is cancelled, and the run says that.
-    codes = (CANCELLED, REFUSED) if outcome.stop_reason == "cancelled" else (REFUSED,)
-    expect(outcome.code in codes, f"exit code {outcome.code}, not {REFUSED}")
-    left_nothing(outcome)
+    if outcome.stop_reason == "cancelled":
+        ended_well(outcome, "cancelled", CANCELLED)
+    else:
+        ended_well(outcome, "end_turn", REFUSED)
+    asked(outcome)
+    expect(all(is_refusal(outcome, decided) for decided in outcome.bodies("decided")), "the run did not say no")
+    expect("refused, for there is nobody to ask" in outcome.stderr, "the run did not say that its policy refused")
+    expect(not path.exists(), "leave was refused, and the file is there")
     return f"{outcome.stop_reason}, exit {outcome.code}"
+
+
+def is_refusal(outcome: Outcome, decided: dict[str, Any]) -> bool:
+    """Whether a decision is one of the ways to say no that its question offered; without any, it is cancelled."""
+    questions = [body for body in outcome.bodies("asked") if body["toolCall"]["toolCallId"] == decided["toolCallId"]]
+    kinds = {option["optionId"]: option["kind"] for body in questions for option in body["options"]}
+    chosen = decided["outcome"]
+    if chosen["outcome"] == "cancelled":
+        return not any(kind.startswith("reject") for kind in kinds.values())
+    return str(kinds.get(chosen["optionId"])).startswith("reject")
 
 
 def command(drive: Drive, folder: Path) -> str:
@@ -125,13 +139,17 @@ def cancel(drive: Drive, folder: Path) -> str:
 
 def load(drive: Drive, folder: Path) -> str:
     """A named session goes on in another process, and the model hears what was said before."""
-    ended_well(drive(f"[[say {WORD}]]", session="matrix"))
+    before = drive(f"[[say {WORD}]]", session="matrix")
+    ended_well(before)
     outcome = drive("[[recall]]", session="matrix")
     ended_well(outcome)
-    ways = [way for way in ("session/load", "session/resume") if outcome.result(way) is not None]
-    expect(ways, "neither session/load nor session/resume was answered")
+    way = outcome.bodies("opened")[0]["by"]
+    expect(way in ("session/load", "session/resume"), f"it went on by {way}: {outcome.complaint}")
+    expect(outcome.result(way) is not None, f"the run says {way}, and the agent answered none")
+    expect(outcome.sessions == before.sessions, "it went on in the log of another session")
+    expect(outcome.numbers[0] == before.numbers[-1] + 1, f"the log went on at entry {outcome.numbers[0]}")
     expect(WORD in outcome.text, f"it does not remember; it said {outcome.text[-200:]!r}")
-    return f"by {ways[0]}"
+    return f"by {way}"
 
 
 def can_load(introduction: dict[str, Any]) -> bool:

@@ -6,7 +6,6 @@ line of `run` looks and how its JSON is read. Above are the cells.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from typing import Any
 
 TAP = Path(__file__).parent / "tap.py"
 MARK = "DRAGOMAN_INTEROP_CELL"
+RESULT = "result"  # the kind of the last line of a run; all others are entries of the session's log
 
 PATIENCE = 150.0  # seconds for one prompt: agents need up to 20 to start here, all else is quick
 ENDING = 15.0  # seconds that processes may outlive the run; what ends, mostly ends at once
@@ -40,7 +40,17 @@ class Outcome:
 
     def bodies(self, kind: str) -> list[Any]:
         """The bodies of the entries of a kind, in order."""
-        return [entry.get("body") or {} for entry in self.entries if entry.get("kind") == kind]
+        return [entry["body"] for entry in self.entries if entry["kind"] == kind]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the entries in their session; the last line has none."""
+        return [entry["seq"] for entry in self.entries if entry["kind"] != RESULT]
+
+    @property
+    def sessions(self) -> set[str | None]:
+        """Of which sessions the entries are."""
+        return {entry["session"] for entry in self.entries}
 
     @property
     def pieces(self) -> list[str]:
@@ -54,9 +64,21 @@ class Outcome:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the turn ended, as the run told it."""
+        """Why the turn ended, as its entry tells."""
         ended = self.bodies("turn_ended")
         return ended[-1].get("stopReason") if ended else None
+
+    @property
+    def summing_up(self) -> dict[str, Any]:
+        """The result, which is the last line of a run: exit code, stop reason, text, and the error if there was one."""
+        last = self.entries[-1] if self.entries else {"kind": ""}
+        return dict(last["body"]) if last["kind"] == RESULT else {}
+
+    @property
+    def complaint(self) -> str:
+        """What went wrong, in the words of the run: its error, or else the last it said."""
+        error = self.summing_up.get("error") or {}
+        return str(error.get("message") or (self.stderr.strip().splitlines() or [""])[-1])[:300]
 
     def requests(self, method: str) -> list[Any]:
         """The params of the frames that had this method, in either direction."""
@@ -73,26 +95,14 @@ class Outcome:
 
 def said(body: Any) -> str:
     """The text of an update, if it is one of the agent's messages."""
-    update = body.get("update", body) if isinstance(body, dict) else {}
-    if update.get("sessionUpdate") != "agent_message_chunk":
+    if body.get("sessionUpdate") != "agent_message_chunk":
         return ""
-    content = update.get("content") or {}
-    return str(content.get("text") or "")
-
-
-@functools.cache
-def is_there() -> bool:
-    """Whether `dragoman run` has what the matrix is driven with."""
-    told = subprocess.run(
-        [sys.executable, "-m", "dragoman", "run", "--help"], capture_output=True, text=True, timeout=60
-    )
-    return "--json" in told.stdout and "--session" in told.stdout
+    return str(body["content"].get("text") or "")
 
 
 def command_line(prompt: str, cwd: Path, *, allow: bool, session: str | None, command: list[str]) -> list[str]:
-    """How the prompt is given: by the command, or by what stands in for it."""
-    run = ["dragoman", "run"] if is_there() else ["interop.standin"]
-    line = [sys.executable, "-m", *run, "--json", "--prompt", prompt, "--cwd", str(cwd)]
+    """How the prompt is given; what the agent says on stderr is kept for the logs."""
+    line = [sys.executable, "-m", "dragoman", "run", "--json", "--verbose", "--prompt", prompt, "--cwd", str(cwd)]
     line += ["--yes"] if allow else []
     line += ["--session", session] if session else []
     return [*line, "--", *command]
@@ -123,7 +133,7 @@ def drive(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**env, MARK: mark, "PYTHONPATH": str(TAP.parent.parent)},
+            env={**env, MARK: mark},
             start_new_session=True,
         )
         alarm = threading.Timer(PATIENCE, run.kill)

@@ -65,11 +65,10 @@ def verdict_of_all(agents: Sequence[Row], client: Row) -> tuple[bool, str]:
     return good, words + f"{client.name} {'passes' if client.passes else 'does not pass'}"
 
 
-def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool, by_run: bool) -> str:
+def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool) -> str:
     """The page, whole."""
     _, words = verdict_of_all(agents, client)
     titles = list(dict.fromkeys(title for row in agents for title in row.cells))
-    driver = "`dragoman run --json`" if by_run else "the library (`dragoman run --json` was not there yet)"
     network = "in a network of its own that has only loopback" if alone else "with proxies that point to a closed port"
     parts = [
         "# Real counterparts",
@@ -78,9 +77,9 @@ def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool, by_run: 
         "",
         "Each agent is a real one, installed as its users install it, with a home of its own,",
         f"{network}, and talks to a fake model of ours. It is driven",
-        f"by {driver}. A cell passes only if the turn ended as it should and no process",
-        "stayed behind; how each is judged is in [interop/cells.py](../interop/cells.py) and",
-        "[interop/acpx.py](../interop/acpx.py).",
+        "by `dragoman run --json`, whose policy decides what it may do. A cell passes only if the turn ended as it",
+        "should, the entries tell all of it, and no process stayed behind; how each is judged is in",
+        "[interop/cells.py](../interop/cells.py) and [interop/acpx.py](../interop/acpx.py).",
         "",
         f"Run on {date}: {words}.",
         "",

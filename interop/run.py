@@ -1,7 +1,7 @@
 """`python -m interop.run`: install the counterparts, drive them all, print the matrix and write docs/matrix.md.
 
 Exits 0 only if every advertised cell of enough agents, and of acpx, passes. `--only NAME` drives some (and writes no
-page), `--keep` keeps the logs of cells that passed, too.
+page), `--keep` keeps the logs of cells that passed, too. `--at-once 3` drives three of them side by side.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from interop import acpx, loopback
 from interop.cells import CELLS, Cell, Failed
 from interop.counterparts import ACPX, ALL, Counterpart, Place
-from interop.drive import Outcome, drive, is_there
+from interop.drive import Outcome, drive
 from interop.install import CACHE, NotInstalled, install, node, place
 from interop.model.server import Model
 from interop.page import Row, Verdict, page, table, verdict_of_all
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--cell", action="append", metavar="CELL", help="only these cells (and prompt)")
     parser.add_argument("--keep", action="store_true", help="keep all logs, not only those of failures")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="drive so many side by side (1)")
     options = parser.parse_args()
     chosen = [counterpart for counterpart in ALL if not options.only or counterpart.name in options.only]
 
@@ -51,25 +53,27 @@ def main() -> int:
     missing = install(chosen, bin, tell)
     alone = loopback.enter()
     tell("network: only loopback" if alone else "network: no namespace to be had; proxies point to a closed port")
-    if not is_there():
-        tell("driver: `dragoman run` has no --json and --session here; the stand-in drives in its place")
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)
     base = environment(bin, alone)
-    rows: list[Row] = []
     try:
-        with tempfile.TemporaryDirectory(prefix="interop-") as temporary, Model(LOGS) as model:
-            for counterpart in chosen:
+        with (
+            tempfile.TemporaryDirectory(prefix="interop-") as temporary,
+            Model(LOGS) as model,
+            ThreadPoolExecutor(options.at_once) as crew,
+        ):
+
+            def row(counterpart: Counterpart) -> Row:
                 if counterpart.name in missing:
-                    rows.append(Row(counterpart.name, counterpart.version, {}, missing[counterpart.name]))
-                    continue
+                    return Row(counterpart.name, counterpart.version, {}, missing[counterpart.name])
                 home = Path(temporary) / counterpart.name
                 where = Place(place(counterpart), model.url(counterpart.name))
                 env = furnish(counterpart, where, home, base)
                 if counterpart is ACPX:
-                    rows.append(acpx.judge(counterpart, where, home, env, tell, options.keep))
-                else:
-                    rows.append(judge_agent(counterpart, where, home, env, options.cell, options.keep))
+                    return acpx.judge(counterpart, where, home, env, tell, options.keep)
+                return judge_agent(counterpart, where, home, env, options.cell, options.keep)
+
+            rows = list((map if options.at_once == 1 else crew.map)(row, chosen))
     except KeyboardInterrupt:
         tell("ended by Ctrl-C; the page is as it was")
         return 130
@@ -81,7 +85,7 @@ def main() -> int:
         return 0 if all(row.passes for row in rows) else 1
     good, words = verdict_of_all([row for row in rows if row.name != ACPX.name], rows[-1])
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    PAGE.write_text(page(rows[:-1], rows[-1], today, alone=alone, by_run=is_there()))
+    PAGE.write_text(page(rows[:-1], rows[-1], today, alone=alone))
     tell(f"\n{words}\nwritten: {PAGE}; logs of failures: {LOGS}")
     return 0 if good else 1
 

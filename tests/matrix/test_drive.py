@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.cells import Failed, can_load, ended_well
+from interop.cells import Failed, can_load, ended_well, is_refusal
 from interop.drive import MARK, TAP, Outcome, frames, leftovers, marked
 from tests.matrix import outcomes
 
@@ -31,13 +31,37 @@ def test_text_stop_reason_and_questions_are_read_from_entries() -> None:
         Outcome(code=None, entries=outcomes.ENTRIES),
         Outcome(code=1, entries=outcomes.ENTRIES),
         Outcome(code=0, entries=[]),
+        Outcome(code=0, entries=outcomes.ENTRIES[:-1]),
+        Outcome(code=0, entries=[*outcomes.ENTRIES[:1], *outcomes.ENTRIES[2:]]),
+        Outcome(code=0, entries=[{**outcomes.ENTRIES[0], "session": "t"}, *outcomes.ENTRIES[1:]]),
         Outcome(code=0, entries=outcomes.ENTRIES, left=["17 node"]),
     ],
-    ids=["killed", "exit code", "no end", "left behind"],
+    ids=["killed", "exit code", "no end", "no result", "an entry lost", "another session", "left behind"],
 )
 def test_a_run_that_did_not_end_well_is_told_apart(outcome: Outcome) -> None:
     with pytest.raises(Failed):
         ended_well(outcome)
+
+
+@pytest.mark.parametrize(
+    ("decision", "is_no"),
+    [
+        ({"outcome": "selected", "optionId": "no"}, True),
+        ({"outcome": "selected", "optionId": "yes"}, False),
+        ({"outcome": "selected", "optionId": "made up"}, False),
+        ({"outcome": "cancelled"}, False),  # there was a way to say no
+    ],
+    ids=["no", "yes", "not offered", "cancelled"],
+)
+def test_a_refusal_is_a_way_to_say_no_that_was_offered(decision: dict[str, str], is_no: bool) -> None:
+    outcome = Outcome(entries=outcomes.ENTRIES)
+    assert is_refusal(outcome, {"toolCallId": "call", "outcome": decision}) is is_no
+
+
+def test_what_went_wrong_is_told_in_the_words_of_the_run() -> None:
+    failed = {"session": None, "kind": "result", "body": {"exitCode": 7, "text": "", "error": {"message": "it died"}}}
+    assert Outcome(code=7, entries=[failed], stderr="chatter of the agent\n").complaint == "it died"
+    assert Outcome(code=2, stderr="one\nsay what to ask\n").complaint == "say what to ask"
 
 
 def test_loading_is_advertised_by_load_or_resume() -> None:

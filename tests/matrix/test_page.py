@@ -39,7 +39,7 @@ def test_few_agents_are_never_enough() -> None:
 
 
 def test_the_page_has_versions_date_cells_and_why_something_failed() -> None:
-    text = page(agents(8, 1), CLIENT, "2026-01-02", alone=True, by_run=True)
+    text = page(agents(8, 1), CLIENT, "2026-01-02", alone=True)
     assert "Run on 2026-01-02: 8 of 9 agents" in text
     assert "| good0 | 1.0 | ✓ 9 pieces | – |" in text
     assert "| bad0 | 2.0 | ✓ 9 pieces | ✗ |" in text
@@ -48,12 +48,12 @@ def test_the_page_has_versions_date_cells_and_why_something_failed() -> None:
 
 
 def test_a_page_without_failures_lists_none() -> None:
-    assert "failed\n" not in page(agents(9, 0), CLIENT, "2026-01-02", alone=True, by_run=True).partition("## Agents")[2]
+    assert "failed\n" not in page(agents(9, 0), CLIENT, "2026-01-02", alone=True).partition("## Agents")[2]
 
 
 def test_the_page_says_what_could_not_be_installed() -> None:
     rows = [*agents(8, 0), Row("lost", "3.0", missing="npm ended with 1")]
-    assert "- lost: not installed: npm ended with 1" in page(rows, CLIENT, "d", alone=False, by_run=False)
+    assert "- lost: not installed: npm ended with 1" in page(rows, CLIENT, "d", alone=False)
 
 
 def test_the_table_has_a_line_for_each_row_and_aligned_columns() -> None:
