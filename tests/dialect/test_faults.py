@@ -32,6 +32,7 @@ CASES = [
         ["content[0].text", "content[1].source.data", "content[1].source.mediaType", "content[2].uri"],
     ),
     ("crow", "session/prompt", {"prompt": []}, ["session_id"]),
+    ("2025.1", "session/new", {"session_id": 4}, ["session_id"]),
     (
         "2025.1",
         "session/prompt",

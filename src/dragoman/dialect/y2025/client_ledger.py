@@ -99,7 +99,12 @@ class ClientLedger(Ledger):
 
     def _new(self, params: Any) -> Flow:
         said = side(params).get("sessionId")
-        chosen = said if isinstance(said, str) else ""
+        if said is not None and not isinstance(
+            said, str
+        ):  # who chose an id would never hear of another one that we choose
+            fault = {"path": "sessionId", "message": "must be a string"}
+            raise ProtocolError(Kind.INVALID_PARAMS, "sessionId must be a string", {"errors": [fault]})
+        chosen = said or ""
         mode = side(params).get("mode")
         if chosen and (chosen in self._agent_ids or chosen in self._opening):
             raise ProtocolError(
