@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shlex
 import sqlite3
 import subprocess
@@ -238,6 +239,32 @@ def test_a_store_that_somebody_holds_is_said_and_nothing_in_it_is_lost(tmp_path:
     assert (ran.returncode, ran.stdout) == (10, "")
     assert "is locked by another program; try again when that has finished; --no-store" in ran.stderr
     assert [summary.title for summary in kept(file)] == ["/echo hi"]
+
+
+def test_all_that_was_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Path) -> None:
+    def confine() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    command = [*DRAGOMAN, "run", "--session", "roof", "--prompt", "/stream 20000 40", "--", *EVERYTHING]
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        preexec_fn=confine,
+    )
+    assert ran.returncode == 10
+    assert len(ran.stderr.splitlines()) == 1
+    assert "sessions.db" in ran.stderr
+    logged = dragoman("sessions", "show", "roof", "--json", cwd=tmp_path)
+    assert logged.returncode == 0
+    bodies = [line["body"] for line in lines(logged) if line["kind"] == "update"]
+    said = "".join(body["content"]["text"] for body in bodies if body["sessionUpdate"] == "agent_message_chunk")
+    shown = ran.stdout.removesuffix("\n")
+    assert len(shown) > 1000
+    assert said.startswith(shown)
 
 
 # --- a conversation -------------------------------------------------------------------------------------------------

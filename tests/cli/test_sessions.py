@@ -114,6 +114,14 @@ def test_those_of_this_folder_can_be_listed_alone(
     assert capfd.readouterr().out == "roof\n"
 
 
+def test_one_that_was_put_away_is_listed_when_asked_for(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+    keep(LOFT, ("update", {"sessionUpdate": "session_info_update", "_meta": {"dragoman": {"archived": True}}}))
+    assert run("--names") == 0
+    assert capfd.readouterr().out == ""
+    assert run("--names", "--all") == 0
+    assert capfd.readouterr().out == "0f0e0d0c\n"
+
+
 def test_where_nothing_is_kept_that_is_said_and_nothing_made(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run() == 0
     assert capfd.readouterr().out == "nothing is kept yet\n"

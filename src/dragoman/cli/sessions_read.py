@@ -67,6 +67,7 @@ def listing(arguments: list[str]) -> int:
     """What is kept."""
     parser = Parser("sessions list", "[--here] [--last N] [--json]", "What is kept, the newest first.", LIST)
     parser.add_argument("--here", action="store_true", help="only sessions of this folder")
+    parser.add_argument("--all", action="store_true", help="also those that were put away (archived)")
     parser.add_argument("--last", metavar="N", type=int, help="only so many")
     parser.add_argument("--names", action="store_true", help="only what --session takes")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -79,8 +80,12 @@ def listing(arguments: list[str]) -> int:
 async def _list(options: argparse.Namespace, store: Store) -> int:
     known = await store.sessions()
     here = os.path.realpath(os.getcwd())
-    shown = [each for each in known if not options.here or (each.cwd and os.path.realpath(each.cwd) == here)]
-    shown = shown[: options.last]
+    shown = [
+        each
+        for each in known
+        if (options.all or not each.archived)
+        and (not options.here or (each.cwd and os.path.realpath(each.cwd) == here))
+    ][: options.last]
     if options.json:
         put([msgspec.to_builtins(summary) for summary in shown])
     elif options.names:
