@@ -71,8 +71,7 @@ class Outcome:
     @property
     def summing_up(self) -> dict[str, Any]:
         """The result, which is the last line of a run: exit code, stop reason, text, and the error if there was one."""
-        last = self.entries[-1] if self.entries else {"kind": ""}
-        return dict(last["body"]) if last["kind"] == RESULT else {}
+        return next((dict(entry["body"]) for entry in self.entries[-1:] if entry["kind"] == RESULT), {})
 
     @property
     def complaint(self) -> str:

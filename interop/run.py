@@ -162,6 +162,8 @@ def play(
         verdict = Verdict("passed", cell.play(driven, folder))
     except Failed as fault:
         verdict = Verdict("failed", f"{fault}")
+    except LookupError as fault:  # one line that is not as documented shall not end the whole matrix
+        verdict = Verdict("failed", f"an entry of the run is not as docs/store.md says: {fault!r}")
     verdict.seconds = time.monotonic() - begun
     if verdict.passed and not keep:
         shutil.rmtree(log, ignore_errors=True)
