@@ -109,11 +109,8 @@ class Run(Visited):
 
     async def close(self) -> None:
         """Leave nothing behind."""
-        if self.line is not None:
-            await self.line.close()
-        self._tree.survey()
-        if self.visitor is not None:
-            self.visitor.let_go()
+        self._tree.survey()  # while all parents still live
+        await self.let_go()
         if not await self._tree.end(FAREWELL):
             self._tree.end_now()
         await self.child.wait()

@@ -68,10 +68,7 @@ class ServedClient:
     async def close(self) -> None:
         """Let the stand-in go."""
         if self._around is not None:
-            if self._around.line is not None:
-                await self._around.line.close()
-            if self._around.visitor is not None:
-                self._around.visitor.let_go()
+            await self._around.let_go()
         self._last = self._around = None
 
 

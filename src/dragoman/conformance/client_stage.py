@@ -39,6 +39,8 @@ ANSWERS: dict[str, Json | Callable[[Heard], Json]] = {
     "session/cancel": {},
 }
 
+# Megabytes through one pipe on a busy machine take their time; a client that reads nothing takes for ever. Seconds.
+TAKEN = 30.0
 STUCK = "the client stopped taking what its agent says"
 FENCE = "_dragoman/fence"
 # A client that has not answered an unknown request after so many quiet whiles never does (peers.md 7).
@@ -147,7 +149,7 @@ class ClientStage(Stage):
     async def flush(self) -> None:
         """Wait until the client has taken what was said, as long as it takes anything."""
         try:
-            async with asyncio.timeout(self.pace.turn):
+            async with asyncio.timeout(TAKEN):
                 await self.transport.drain()
         except (ConnectionFailed, TimeoutError) as error:
             self.gone = self.gone or (error if isinstance(error, ConnectionFailed) else WriteStalled(STUCK))

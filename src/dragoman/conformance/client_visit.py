@@ -104,12 +104,34 @@ class Visited:
         self.is_watched = is_watched
         self.visitor: Visitor | None = None
         self.line: StreamTransport | None = None
+        self._is_deaf = asyncio.Event()
+        self._is_gone = asyncio.Event()
+        self._watch: asyncio.Future[None] | None = None
 
     def received(self, visitor: Visitor) -> StreamTransport:
         """From now on this is its stand-in; gives the line to the client."""
         self.visitor = visitor
         self.line = StreamTransport(visitor.stdin, visitor.stdout, peer="the client")
+        self._watch = asyncio.ensure_future(self._look(visitor, self.line))
         return self.line
+
+    async def _look(self, visitor: Visitor, line: StreamTransport) -> None:
+        """Hear what the stand-in says; when it has ended, its pipes end as well, though it is we who hold them."""
+        with suppress(OSError):
+            while await asyncio.get_running_loop().sock_recv(visitor.link, 64):
+                self._is_deaf.set()
+        self._is_gone.set()
+        await line.close("its agent has ended")
+
+    async def let_go(self) -> None:
+        """Close the line, and let the stand-in go."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        if self.line is not None:
+            await self.line.close()
+        if self.visitor is not None:
+            self.visitor.let_go()
 
     def ending(self) -> Ending:
         """Nobody knows how things stand with the client."""
@@ -157,7 +179,7 @@ class Visited:
         assert self.visitor is not None
         self.visitor.order("deaf")
         async with asyncio.timeout(FAREWELL.kill):
-            await asyncio.get_running_loop().sock_recv(self.visitor.link, 64)
+            await self._is_deaf.wait()
 
     def dismiss(self) -> None:
         """The stand-in goes, as an agent does at the end of its input."""
@@ -166,14 +188,10 @@ class Visited:
 
     async def remains(self, seconds: float) -> bool:
         """Whether the stand-in still holds its end of the line after so long."""
-        assert self.visitor is not None
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                return bool(await asyncio.get_running_loop().sock_recv(self.visitor.link, 64))
-        except TimeoutError:
-            return True
-        except OSError:
-            return False
+                await self._is_gone.wait()
+        return not self._is_gone.is_set()
 
     def inherits(self, name: str) -> bool:
         """Whether the stand-in was given this variable."""

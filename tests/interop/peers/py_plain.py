@@ -100,12 +100,15 @@ async def main() -> None:
         )
         session = await agent.new_session(cwd=os.getcwd(), mcp_servers=[])
 
+        loop = asyncio.get_running_loop()
+
         def cancel() -> None:
             client.cancelled = True
+            loop.remove_signal_handler(signal.SIGINT)  # the second one ends everything
             cancelling.append(asyncio.ensure_future(agent.cancel(session_id=session.session_id)))
 
         cancelling: list[asyncio.Future[None]] = []
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, cancel)
+        loop.add_signal_handler(signal.SIGINT, cancel)
         answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("Hello")])
         print(f"the turn ended: {answer.stop_reason}", file=sys.stderr)
 
@@ -115,3 +118,5 @@ if __name__ == "__main__":
         asyncio.run(main())
     except RequestError as error:
         sys.exit(f"the agent answered with an error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

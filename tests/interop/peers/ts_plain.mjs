@@ -48,7 +48,7 @@ try {
     clientInfo: { name: "plain", version: "1.0" },
   });
   const { sessionId } = await connection.agent.request(methods.agent.session.new, { cwd: process.cwd(), mcpServers: [] });
-  process.on("SIGINT", () => {
+  process.once("SIGINT", () => {
     cancelled = true;
     connection.agent.notify(methods.agent.session.cancel, { sessionId });
   });

@@ -28,5 +28,7 @@ CHAPTER = chapter(
         must("08", "A turn may end with an error, and the client does not break down.", "reference 1.14"),
         must("09", "A turn may end for an error.", "reference 5.5", "draft", "crow"),
         must("10", "A turn may end without saying anything.", "reference 1.7"),
+        must("11", "The data of an error may be a text, a list or a tree.", "peers.md 5, 11"),
+        must("12", "A session the agent no longer knows ends the turn, by whatever error.", "peers.md 10"),
     ],
 )

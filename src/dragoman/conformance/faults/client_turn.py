@@ -45,3 +45,11 @@ seeded(
     deaf(lambda message: isinstance(message, dict) and message.get("error", {}).get("code") == -32603),
 )
 seeded("client.turn.10", listens(_needs_text))
+seeded(
+    "client.turn.11",
+    dies(lambda message: isinstance(message, dict) and isinstance(message.get("error", {}).get("data"), list)),
+)
+seeded(
+    "client.turn.12",
+    deaf(lambda message: isinstance(message, dict) and message.get("error", {}).get("code") == -32002),
+)

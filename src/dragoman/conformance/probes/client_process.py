@@ -26,8 +26,9 @@ async def left_behind(stage: ClientStage, what: str) -> None:
     stage.end(prompt)
     await stage.until(lambda _: False, 2 * stage.pace.leave)
     ending = await stage.grounds.over(4 * stage.pace.leave)
-    if ending.status is None:
+    if ending.status is None and not stage.leaves:
         stage.unsure("the client stays after a turn, so it cannot be seen what it leaves behind")
+    stage.require(ending.status is not None, f"the client cannot end its run: {what} is still running")
     stage.note(f"the client ended with status {ending.status}")
     stage.require(
         not await stage.grounds.remains(stage.pace.leave), f"the client has ended, and {what} is still running"

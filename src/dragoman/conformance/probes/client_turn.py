@@ -49,3 +49,24 @@ async def silence_is_an_answer(stage: ClientStage) -> None:
     prompt = await stage.prompted()
     stage.end(prompt)
     await stage.concluded("a turn in which nothing was said")
+
+
+async def _failed(stage: ClientStage, code: int, message: str, data: Json, what: str) -> None:
+    prompt = await stage.begun()
+    error = {"code": code, "message": message, "data": data}
+    stage.send({"jsonrpc": "2.0", "id": prompt.message["id"], "error": error})
+    await stage.concluded(what)
+
+
+@probe("client.turn.11")
+async def errors_have_data_of_any_shape(stage: ClientStage) -> None:
+    """A list of faults, as Python's agents send it; others send a tree, or one text."""
+    data = [{"type": "missing", "loc": ["prompt", 0, "text"], "msg": "Field required", "input": None}, "and more"]
+    await _failed(stage, -32602, "Invalid params", data, "an error whose data is a list")
+
+
+@probe("client.turn.12")
+async def sessions_are_forgotten(stage: ClientStage) -> None:
+    """Agents use three codes for it; this is the newest."""
+    data = {"sessionId": stage.session}
+    await _failed(stage, -32002, "Resource not found", data, "a session the agent no longer knows")

@@ -1,0 +1,158 @@
+"""Clients as real processes: what becomes of their agent, and `dragoman check client` as people run it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.conformance.client_process import CommandClient, filled
+from dragoman.conformance.pace import PROCESS
+from dragoman.conformance.requirement import requirements
+from dragoman.conformance.run import try_one
+from dragoman.conformance.verdict import Outcome
+
+DRAGOMAN = [sys.executable, "-m", "dragoman"]
+RUN = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--", "{agent}"]
+PATIENCE = 100  # seconds; a check of three requirements takes three on an idle machine
+
+
+# What never comes is not waited for as long as that of a stranger.
+BRISK = msgspec.structs.replace(PROCESS, answer=4.0)
+
+
+def twin(fault: str = "") -> list[str]:
+    """The command of a client with this fault, or of the sound one."""
+    broken = ["--fault", fault] if fault else []
+    return [sys.executable, "-m", "dragoman.conformance.client_twin", *broken, "--", "{agent}"]
+
+
+def outcome(command: list[str], id: str) -> tuple[Outcome, str]:
+    """What becomes of one requirement."""
+    client = CommandClient(command, requirements()[id].home, pace=BRISK)
+    client.leaves = True
+    verdict = asyncio.run(try_one(client, requirements()[id]))
+    return verdict.outcome, verdict.why
+
+
+def check(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    line = [*DRAGOMAN, "check", "client", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.mark.parametrize("id", ["client.process.01", "client.process.03", "client.process.04", "client.process.10"])
+def test_what_only_a_process_shows_is_found_on_real_ones(id: str) -> None:
+    found, why = outcome(twin(id), id)
+    assert found is Outcome.FAIL, why
+
+
+@pytest.mark.parametrize("id", ["client.process.01", "client.process.04", "client.process.05", "client.process.09"])
+def test_our_own_command_treats_its_agent_well(id: str) -> None:
+    found, why = outcome(RUN, id)
+    assert found is Outcome.PASS, why
+
+
+def test_nothing_is_left_of_a_client_that_leaves_its_agent_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # the stand-in's command line names it
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        assert outcome(twin("client.process.02"), "client.process.02")[0] is Outcome.FAIL
+        assert not os.listdir(folder)
+        assert not [line for line in command_lines() if folder.encode() in line]
+
+
+def command_lines() -> list[bytes]:
+    """Those of all living processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes())
+        except OSError:
+            continue  # gone meanwhile
+    return found
+
+
+def test_the_agent_takes_its_place_in_the_command() -> None:
+    agent = ["python", "a b.py"]
+    assert filled(["client", "--", "{agent}"], agent, "/w") == ["client", "--", "python", "a b.py"]
+    assert filled(["client", "--agent", "{agent}"], agent, "/w") == ["client", "--agent", shlex.join(agent)]
+    assert filled(["client", "--agent={agent}"], agent, "/w") == ["client", f"--agent={shlex.join(agent)}"]
+    assert filled(["client", "{cwd}"], agent, "/w") == ["client", "/w", "python", "a b.py"]
+
+
+def test_our_command_passes_and_the_report_says_so(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    only = ["client.rpc.04", "client.files.07", "client.order.09"]
+    ran = check("--only", *only, "--json", str(report), "--", *RUN)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = {row["id"]: row["outcome"] for row in json.loads(report.read_text())["rows"]}
+    assert rows == dict.fromkeys(only, "pass")
+
+
+def test_a_broken_client_is_found_with_evidence(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    ran = check("--only", "client.rpc.04", "client.rpc.05", "--json", str(report), "--", *twin("client.rpc.05"))
+    assert ran.returncode == 1
+    rows = {row["id"]: row for row in json.loads(report.read_text())["rows"]}
+    assert rows["client.rpc.04"]["outcome"] == "pass"
+    assert rows["client.rpc.05"]["outcome"] == "fail"
+    assert any(each["marked"] and '"result": null' in each["text"] for each in rows["client.rpc.05"]["evidence"])
+
+
+def test_a_clients_dialect_is_found_out() -> None:
+    dialect = "draft"
+    client = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--dialect", dialect, "--", "{agent}"]
+    ran = check("--only", "client.files.01", "client.life.01", "--", *client)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"({dialect}, " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "false"], 7, "without starting its agent"),
+        (["--", "no-such-client"], 7, "cannot start 'no-such-client'"),
+        ([], 2, "name the client to check after --"),
+        (["--serve", "--", "x"], 2, "--serve waits for an editor"),
+        (["--only", "client.nothing", "--", "x"], 2, "no requirement is called"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(words: list[str], code: int, said: str) -> None:
+    ran = check(*words)
+    assert ran.returncode == code
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_requirements_of_clients_are_listed() -> None:
+    ran = check("--list")
+    assert ran.returncode == 0
+    assert len(ran.stdout.splitlines()) >= 80
+
+
+def test_an_editor_is_served_and_sees_verdicts_as_they_come() -> None:
+    only = ["client.life.01", "client.update.01", "client.process.01"]
+    line = [*DRAGOMAN, "check", "client", "--serve", "--only", *only]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as serving:
+        assert serving.stdout is not None
+        lines = iter(serving.stdout.readline, "")
+        agent = next(line.split() for line in lines if "tester.py" in line)
+        assert "client.life.01: open a new thread" in next(line for line in lines if "new thread" in line)
+        editor = [*DRAGOMAN, "run", "--prompt", "hello", "--", *agent]
+        subprocess.run(editor, capture_output=True, timeout=PATIENCE, check=False)
+        assert next(line for line in lines if "client.life.01" in line).startswith("pass")
+        assert "type a prompt in the same thread" in next(lines)
+        assert next(lines).startswith("pass            client.update.01")
+        assert "client.process.01: open a new thread" in next(lines)
+        serving.send_signal(signal.SIGINT)
+        assert "2 passed" in serving.stdout.read()
+        assert serving.wait(PATIENCE) == 0

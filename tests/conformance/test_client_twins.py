@@ -1,0 +1,123 @@
+"""Clients: the sound one keeps every requirement, and each broken twin is found by its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from dragoman.conformance.client_twin import twin
+from dragoman.conformance.probe import probes
+from dragoman.conformance.requirement import Requirement, requirements
+from dragoman.conformance.run import try_one
+from dragoman.conformance.twin import faults
+from dragoman.conformance.verdict import Outcome, Verdict
+from dragoman.dialect.registry import NAMES
+
+CLIENT = [each for each in requirements().values() if each.side == "client"]
+CHAPTERS = sorted({each.chapter for each in CLIENT})
+
+# Several wait for something that never comes, and cost nothing meanwhile.
+AT_ONCE = 16
+
+# Which requirements of clients answer to the numbered lines of peers.md, "JSON-RPC level" and "Ordering".
+PEERS: dict[int, tuple[str, ...]] = {
+    1: ("client.rpc.06", "client.rpc.14", "client.rpc.15", "client.update.24"),
+    2: ("client.rpc.16", "client.rpc.17", "client.rpc.18", "client.rpc.21"),
+    3: ("client.rpc.08", "client.rpc.09"),
+    4: ("client.rpc.11", "client.rpc.12"),
+    5: ("client.turn.11",),
+    6: ("client.rpc.05",),
+    7: ("client.rpc.04", "client.rpc.06"),
+    8: ("client.rpc.28", "client.rpc.29", "client.order.08"),
+    9: ("client.rpc.27",),
+    10: ("client.turn.04", "client.turn.12"),
+    11: ("client.rpc.25", "client.rpc.30", "client.turn.11"),
+    12: ("client.process.02",),
+    13: ("client.order.01", "client.order.18"),
+    14: ("client.order.02", "client.order.03", "client.order.15"),
+    15: ("client.order.11", "client.order.12", "client.order.13"),
+    16: ("client.session.13", "client.order.17"),
+    17: ("client.update.17",),
+    18: ("client.order.07", "client.order.14", "client.update.03", "client.update.04", "client.update.06"),
+    19: ("client.update.16",),
+}
+
+
+def tried(*pairs: tuple[str, Requirement, str]) -> list[Verdict]:
+    """The verdicts of requirements on twins (by fault, requirement, dialect), several at a time."""
+
+    async def work() -> list[Verdict]:
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(fault: str, requirement: Requirement, dialect: str) -> Verdict:
+            async with limit:
+                return await try_one(twin(fault, dialect), requirement)
+
+        return await asyncio.gather(*(one(*pair) for pair in pairs))
+
+    return asyncio.run(work())
+
+
+def told(verdicts: Sequence[Verdict]) -> list[str]:
+    """For the reader of a failure."""
+    return [f"{verdict.requirement}: {verdict.outcome}: {verdict.why}" for verdict in verdicts]
+
+
+def test_there_are_eighty_requirements_and_each_has_a_probe_and_a_fault() -> None:
+    ids = [each.id for each in CLIENT]
+    assert len(ids) >= 80
+    assert set(ids) == {id for id in probes() if id.startswith("client.")}
+    assert set(ids) == {id for id in faults() if id.startswith("client.")}
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_each_fault_is_found_by_its_own_requirement(chapter: str) -> None:
+    pairs = [(each.id, each, each.home) for each in CLIENT if each.chapter == chapter]
+    missed = [verdict for verdict in tried(*pairs) if verdict.outcome is not Outcome.FAIL]
+    assert not missed, told(missed)
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_the_sound_client_raises_no_alarm(dialect: str) -> None:
+    pairs = [("", each, dialect) for each in CLIENT if each.applies(dialect)]
+    wrong = [
+        verdict
+        for verdict in tried(*pairs)
+        if verdict.outcome is not Outcome.PASS
+        # It lends files, so what holds for those that do not is not asked of it.
+        and not (verdict.outcome is Outcome.NOT_APPLICABLE and requirements()[verdict.requirement].needs)
+    ]
+    assert not wrong, told(wrong)
+
+
+def test_a_fault_is_not_found_by_its_neighbours() -> None:
+    """A few of each chapter; all of them are tried by `make check-faults`."""
+    pairs = []
+    for number, each in enumerate(CLIENT):
+        if number % 5 == 0:
+            others = [other for other in CLIENT if other.applies(each.home) and other.id != each.id]
+            pairs += [(each.id, others[(number * 7 + step * 31) % len(others)], each.home) for step in range(2)]
+    alarms = [
+        f"{fault} is found by {verdict.requirement}: {verdict.why}"
+        for (fault, _, _), verdict in zip(pairs, tried(*pairs), strict=True)
+        if verdict.outcome is Outcome.FAIL
+    ]
+    assert not alarms
+
+
+@pytest.mark.parametrize("line", PEERS)
+def test_what_real_peers_do_is_required_of_clients(line: int) -> None:
+    """The table names requirements that there are, each with the fault that the chapters' tests find."""
+    for id in PEERS[line]:
+        assert requirements()[id].side == "client"
+        assert id in faults()
+
+
+def test_a_verdict_has_the_frames_that_prove_it() -> None:
+    [verdict] = tried(("client.rpc.05", requirements()["client.rpc.05"], "v1"))
+    marked = [each for each in verdict.evidence if each.marked]
+    assert verdict.outcome is Outcome.FAIL
+    assert [each.dir for each in marked] == ["in"]
+    assert '"result": null' in marked[0].text
