@@ -205,6 +205,13 @@ def test_an_agent_that_prints_to_its_output_is_told_so() -> None:
     assert "standard output" in text
 
 
+def test_what_an_agent_prints_cannot_steer_the_terminal() -> None:
+    command = [sys.executable, "-c", r"print('{\x1b[2J\u202e'); input()"]
+    text = departure(command, [ask("initialize"), answered()])
+    assert "\x1b" not in text
+    assert "<- {\\x1b[2J\\u202e" in text
+
+
 def test_an_agent_that_goes_is_told_with_its_last_words() -> None:
     command = [sys.executable, "-c", "import sys; input(); sys.exit('no API key')"]
     text = departure(command, [ask("initialize"), answered()])

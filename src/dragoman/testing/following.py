@@ -6,6 +6,7 @@ Above is `ScriptedPeer.follow`; below are matching and the peer's transport.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # Of a long frame so much is shown in the exchange, and of a long exchange so many lines at either end.
 SHOWN = 400
 LINES = 40
+
+_STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class Departure(AssertionError):
@@ -216,6 +219,8 @@ def _shown(message: Message) -> str:
 
 
 def _cut(text: str, limit: int = SHOWN) -> str:
+    """A readable length of what a peer said, in which nothing can steer a terminal."""
+    text = _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 

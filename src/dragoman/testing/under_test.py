@@ -24,6 +24,7 @@ from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import AgentMessageChunk, SessionUpdate
 from dragoman.session.toolcall import ToolCall
+from dragoman.testing.following import Departure
 from dragoman.testing.pairs import joined
 from dragoman.testing.scenario import Expectation, Step
 from dragoman.testing.script import ScriptedClient
@@ -63,7 +64,13 @@ class Loop:
                     f"no end after {seconds:g} seconds; @pytest.mark.acp_timeout(...) or --acp-timeout gives it longer"
                 ) from None
 
-        return self._runner.run(bounded())
+        __tracebackhide__ = True  # so that pytest shows the line of the test
+        try:
+            return self._runner.run(bounded())
+        except Departure as error:
+            raise error.with_traceback(
+                None
+            ) from error.__cause__  # it tells all there is to tell; our own frames say nothing more
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
         """Enter something that is left when the test is over."""
@@ -114,10 +121,12 @@ class SessionUnderTest:
 
     def ask(self, prompt: str | Sequence[ContentBlock]) -> str:
         """Prompt, wait for the end of the turn, and give the agent's text."""
+        __tracebackhide__ = True
         return self.run(self.session.ask(prompt))
 
     def turn(self, prompt: str | Sequence[ContentBlock], *, cancel_at: str = "") -> TurnSeen:
         """Prompt and see the whole turn; it is cancelled at the first update of the kind `cancel_at`."""
+        __tracebackhide__ = True
         return self.run(self._turn(prompt, cancel_at))
 
     async def _turn(self, prompt: str | Sequence[ContentBlock], cancel_at: str) -> TurnSeen:
@@ -182,6 +191,7 @@ class WireClient:
 
     def follow(self, scenario: Sequence[Step], *, ignoring: Sequence[Expectation] = ()) -> dict[str, Any]:
         """Play a scenario, or its next part; gives the values of its names."""
+        __tracebackhide__ = True
         return self._loop.run(self.client.follow(scenario, ignoring=ignoring), self._loop.timeout + 1)
 
 
@@ -206,6 +216,7 @@ class ClientTester:
         A command is run to its end, with `{agent}` for the agent's command, and gives what it printed (Finished); an
         async function is called with a transport and gives what it returns.
         """
+        __tracebackhide__ = True
 
         async def scene() -> Any:
             patience = self._loop.timeout
