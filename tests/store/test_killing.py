@@ -19,8 +19,9 @@ from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.contract import Draft, EntryKind
 from dragoman.store.sqlite import SqliteStore
 from tests.store.killing import shortage
-from tests.store.killing.comparison import Findings, Records, compare
+from tests.store.killing.comparison import Findings, compare
 from tests.store.killing.places import AGENT_FILE, CLIENT_FILE, FILES
+from tests.store.killing.records import Records
 from tests.store.killing.run import kill_run, table
 
 KILLS = 12
@@ -33,6 +34,7 @@ def test_whoever_is_killed_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     assert findings.faults == [], table({"kill -9": findings})
     assert (findings.lost, findings.doubled, findings.disordered) == (0, 0, 0)
     assert sum(findings.killed.values()) == KILLS
+    assert sum(findings.in_turn.values()) > KILLS // 2
     assert findings.acknowledged > 500
     assert findings.loaded == findings.sessions > 0
 
@@ -120,6 +122,8 @@ WRONG: dict[str, tuple[str, Change]] = {
     "a prompt was taken that is in no log": ("lost", lambda texts, lines: lines.append(["began", "c1-1.0.1", "s"])),
     "a number was told that is not there": ("lost", lambda texts, lines: lines.append(["kept", "s", "99", "update"])),
     "a number is another thing": ("lost", lambda texts, lines: lines.append(["kept", "s", "1", "update"])),
+    "the user was asked what is in no log": ("lost", lambda texts, lines: lines.append(["asked", f"{TURN}?1"])),
+    "the agent heard an answer that is in no log": ("lost", lambda texts, lines: lines.append(["heard", f"{TURN}?1"])),
     "the writer was told what is not there": (
         "lost",
         lambda texts, lines: lines.append(["wrote", CLIENT_FILE, "w", "1", "x"]),

@@ -1,8 +1,8 @@
-"""The agent of a kill run: it answers each prompt with numbered pieces, and keeps its sessions.
+"""The agent of a kill run: it answers each prompt with numbered pieces and some questions.
 
     python -m tests.store.killing.agent FOLDER NAME
 
-Started by the client; the recorder hears that it is there.
+Keeps its sessions. Started by the client; the recorder hears that it is there, and which questions were answered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ PIECES = (10, 100)
 PAUSE = 0.006
 
 
-def made(folder: str, name: str) -> Agent:
+# Of a hundred pieces, after so many the client is asked for leave.
+QUESTIONS = 4
+
+
+def made(folder: str, name: str, teller: Teller) -> Agent:
     """The agent with its store."""
     agent = Agent("streamer", store=SqliteStore(store_file(folder, AGENT_FILE)))
     dice = random.Random(name)
@@ -34,10 +38,14 @@ def made(folder: str, name: str) -> Agent:
             await turn.say(f"{turn.text}:{number} ")
             if number % 3 == 0:
                 await asyncio.sleep(dice.random() * PAUSE)
+            if dice.randrange(100) < QUESTIONS:
+                question = f"{turn.text}?{number}"
+                await turn.ask(question)
+                teller.say("heard", question)
 
     return agent
 
 
 if __name__ == "__main__":
     teller = Teller(os.environ["KILLING_RECORDER"], "agent", sys.argv[2])
-    made(sys.argv[1], sys.argv[2]).run()
+    made(sys.argv[1], sys.argv[2], teller).run()

@@ -17,6 +17,7 @@ from typing import Any
 
 from dragoman import connect
 from dragoman.errors import ConnectionFailed, DragomanError, ProtocolError, StoreFault
+from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.contract import Entry
 from dragoman.store.sqlite import SqliteStore
@@ -63,8 +64,13 @@ class Client:
         def kept(log: str, entry: Entry) -> None:
             self.teller.say("kept", log, entry.seq, entry.kind)
 
+        def ask(params: RequestPermissionParams) -> str:
+            self.teller.say("asked", params.tool_call.title)
+            return params.options[0].option_id
+
         words = command("agent", self.folder, name)
-        return connect(words, store=self.store, on_entry=kept, cwd=os.getcwd(), stderr=lambda _: None)
+        quiet: Any = lambda _: None  # noqa: E731
+        return connect(words, store=self.store, on_entry=kept, permission=ask, cwd=os.getcwd(), stderr=quiet)
 
     async def talk(self, agent: Any, lane: int, name: str) -> None:
         """Turn after turn in one session, as long as the agent lives."""

@@ -7,13 +7,14 @@ what a client was given or answered, an entry whose number it was told, and what
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from dragoman.store.contract import Entry, EntryKind
+from dragoman.store.contract import EntryKind
 from dragoman.store.sqlite import SqliteStore
 from tests.store.killing.places import AGENT_FILE, CLIENT_FILE, FILES, store_file
+from tests.store.killing.records import NOTHING, Records, Told, Turn
 
 # So many descriptors more than at its first agent a client may have at a later one: those of an agent that is ending.
 FDS = 6
@@ -29,6 +30,7 @@ class Findings(msgspec.Struct):
     found: int = 0
     turns: int = 0
     answered: int = 0
+    questions: int = 0
     sessions: int = 0
     loaded: int = 0
     killed: dict[str, int] = {}
@@ -38,81 +40,6 @@ class Findings(msgspec.Struct):
     doubled: int = 0
     disordered: int = 0
     faults: list[str] = []
-
-
-class Records:
-    """The lines of a recorder, by what they tell."""
-
-    def __init__(self) -> None:
-        self.given: dict[str, list[str]] = defaultdict(list)  # by log of the client
-        self.kept: list[tuple[str, str, int, str]] = []  # file, log, number, kind
-        self.wrote: list[tuple[str, str, int, str]] = []  # file, log, number, text
-        self.began: dict[str, str] = {}  # turn: log
-        self.answered: dict[str, str] = {}
-        self.killed: list[tuple[str, str]] = []  # role, name
-        self.loaded: dict[str, list[str]] = {}
-        self.refused: dict[str, int] = defaultdict(int)
-        self.fds: dict[str, list[int]] = defaultdict(list)
-        self.faults: list[str] = []
-
-    def note(self, words: list[str]) -> None:
-        """Take one line down."""
-        match words:
-            case ["given", log, text]:
-                self.given[log].append(text)
-            case ["kept", log, seq, kind]:
-                self.kept.append((CLIENT_FILE, log, int(seq), kind))
-            case ["wrote", file, log, seq, text]:
-                self.wrote.append((file, log, int(seq), text))
-            case ["began", turn, log]:
-                self.began[turn] = log
-            case ["answered", log, turn, _]:
-                self.answered[turn] = log
-            case ["killed", role, name]:
-                self.killed.append((role, name))
-            case ["loaded", session, *texts]:
-                self.loaded[session] = texts
-            case ["refused", who, why]:
-                self.refused[f"{who}: {why}"] += 1
-            case ["fds", name, count]:
-                self.fds[name].append(int(count))
-            case ["fault", *what]:
-                self.faults.append(" ".join(what))
-
-
-class Turn(NamedTuple):
-    """A turn as a log tells of it."""
-
-    prompts: list[int]  # where its prompt stands
-    texts: list[str]
-    ends: list[Any]
-
-
-class Told:
-    """One file: its logs, turn by turn."""
-
-    def __init__(self) -> None:
-        self.logs: dict[str, list[Entry]] = {}
-        self.turns: dict[str, dict[str, Turn]] = {}  # by log, then by the text of the prompt
-        self.agent_sessions: dict[str, str] = {}
-
-    def take(self, log: str, entries: list[Entry]) -> None:
-        """Fold one log."""
-        self.logs[log] = entries
-        turns: dict[str, Turn] = defaultdict(lambda: Turn([], [], []))
-        prompts: dict[str | None, str] = {}  # by turn: one that died late may end after another began
-        for entry in entries:
-            body = entry.body
-            match entry.kind:
-                case EntryKind.PROMPT:
-                    prompts[entry.turn] = body["prompt"][-1]["text"]
-                    turns[prompts[entry.turn]].prompts.append(entry.seq)
-                case EntryKind.UPDATE if isinstance(body, dict) and body["sessionUpdate"] == "agent_message_chunk":
-                    text = body["content"]["text"].strip()
-                    turns[text.partition(":")[0]].texts.append(text)
-                case EntryKind.TURN_ENDED if entry.turn in prompts:
-                    turns[prompts[entry.turn]].ends.append(body)
-        self.turns[log] = dict(turns)
 
 
 async def read(folder: str, file: str, findings: Findings) -> Told:
@@ -167,6 +94,8 @@ def _numbers(files: dict[str, Told], records: Records, findings: Findings) -> No
                 _fault(findings, "doubled", f"{file} {log} has something twice")
     acknowledged = {(file, log, seq) for file, log, seq, _ in records.kept + records.wrote}
     findings.acknowledged = len(acknowledged) + sum(map(len, records.given.values())) + len(records.answered)
+    findings.questions = sum(map(len, records.asked.values()))
+    findings.acknowledged += findings.questions + sum(map(len, records.heard.values()))
 
 
 def _entry(told: Told, log: str, seq: int, wanted: str, what: Any, findings: Findings) -> None:
@@ -184,7 +113,7 @@ def _deliveries(client: Told, records: Records, findings: Findings) -> None:
         for text in texts:
             given[log, text.partition(":")[0]].append(text)
     for (log, turn), texts in given.items():
-        kept = client.turns.get(log, {}).get(turn, Turn([], [], [])).texts
+        kept = client.turns.get(log, {}).get(turn, NOTHING).texts
         if texts != kept[: len(texts)]:
             missing, twice = set(texts) - set(kept), len(set(texts)) != len(texts)
             _fault(
@@ -197,18 +126,34 @@ def _deliveries(client: Told, records: Records, findings: Findings) -> None:
             if told.texts != [f"{turn}:{number}" for number in range(len(told.texts))]:
                 _fault(findings, "disordered", f"{log}: {turn} is not whole: {_odd(told.texts, turn)}")
     for turn, log in records.began.items():
-        prompts = client.turns.get(log, {}).get(turn, Turn([], [], [])).prompts
+        prompts = client.turns.get(log, {}).get(turn, NOTHING).prompts
         if len(prompts) != 1:
             _fault(
                 findings, "doubled" if prompts else "lost", f"{log}: the prompt {turn} is there {len(prompts)} times"
             )
     for turn, log in records.answered.items():
-        told = client.turns.get(log, {}).get(turn, Turn([], [], []))
+        told = client.turns.get(log, {}).get(turn, NOTHING)
         if [end.get("stopReason") for end in told.ends] != ["end_turn"]:
             _fault(findings, "lost", f"{log}: {turn} was answered, its log has {told.ends}")
         if given[log, turn] != told.texts:
             _fault(findings, "lost", f"{log}: {turn} was answered, and not all of it was given")
+    for what, known in (("asked", records.asked), ("decided", records.heard)):
+        _questions(client, what, known, records, findings)
     findings.turns, findings.answered = len(records.began), len(records.answered)
+
+
+def _questions(told: Told, what: str, known: dict[str, list[str]], records: Records, findings: Findings) -> None:
+    """What the user was asked, and what the agent heard of the answer, was in the log before."""
+    for turn, questions in known.items():
+        kept = getattr(_turn(told, records, turn), what)
+        if questions != kept[: len(questions)]:
+            _fault(findings, "lost", f"{turn}: {what} {questions}, kept {kept}")
+
+
+def _turn(told: Told, records: Records, turn: str) -> Turn:
+    """A turn as the log has it that it began in; one whose beginning nobody heard of, wherever it is."""
+    logs = [told.turns.get(records.began[turn], {})] if turn in records.began else told.turns.values()
+    return next((turns[turn] for turns in logs if turn in turns), NOTHING)
 
 
 def _both_ends(client: Told, agent: Told, records: Records, findings: Findings) -> None:
@@ -216,11 +161,14 @@ def _both_ends(client: Told, agent: Told, records: Records, findings: Findings) 
     for log, turns in client.turns.items():
         there = agent.turns.get(client.agent_sessions.get(log, ""), {})
         for turn, told in turns.items():
-            kept = there.get(turn, Turn([], [], []))
+            kept = there.get(turn, NOTHING)
             if told.texts != kept.texts[: len(told.texts)]:
                 _fault(findings, "lost", f"{log}: the client has more of {turn} than the agent")
             if turn in records.answered and (told.texts != kept.texts or len(kept.ends) != 1):
                 _fault(findings, "lost", f"{log}: {turn} was answered, and the agent has {kept.ends} and other texts")
+            heard = records.heard.get(turn, [])
+            if heard != kept.decided[: len(heard)] or told.decided[: len(kept.decided)] != kept.decided:
+                _fault(findings, "lost", f"{log}: {turn} heard {heard}, agent {kept.decided}, client {told.decided}")
             if len(kept.prompts) > 1:
                 _fault(findings, "doubled", f"{log}: the agent has the prompt {turn} {len(kept.prompts)} times")
 

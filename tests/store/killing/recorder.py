@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.store.killing.comparison import Records, compare
+from tests.store.killing.comparison import compare
+from tests.store.killing.records import Records
 
 # What the killer hears of at once.
 NEWS = frozenset({"here", "began", "refused", "broken", "answered"})
