@@ -99,9 +99,7 @@ class ClientLedger(Ledger):
 
     def _new(self, params: Any) -> Flow:
         said = side(params).get("sessionId")
-        if said is not None and not isinstance(
-            said, str
-        ):  # who chose an id would never hear of another one that we choose
+        if not isinstance(said, str | None):  # who chose an id would never hear of another one that we choose
             fault = {"path": "sessionId", "message": "must be a string"}
             raise ProtocolError(Kind.INVALID_PARAMS, "sessionId must be a string", {"errors": [fault]})
         chosen = said or ""
