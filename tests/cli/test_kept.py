@@ -319,3 +319,71 @@ def test_a_day_with_sessions(tmp_path: Path) -> None:
     assert (listed[0], listed[4:6]) == ("loft", ["4", "turns"]) or "4 turns" in ran.stdout.splitlines()[-1]
     assert ran.stderr.count("cannot go on with") == 3  # that agent keeps nothing
     assert ran.stdout.count("The roof leaks above the window.") >= 4  # and is told each time
+
+
+def test_an_agent_that_cannot_do_what_it_offers_is_told_what_was_said(tmp_path: Path) -> None:
+    """One that offers resume and does not know the method, and fails to load what it has just told (peers.md 22)."""
+    script = tmp_path / "boasting.py"
+    script.write_text(
+        """
+import json, sys
+def say(**message): print(json.dumps(dict(jsonrpc="2.0", **message)), flush=True)
+for line in sys.stdin:
+    call = json.loads(line)
+    match call.get("method"):
+        case "initialize":
+            offered = dict(loadSession=True, sessionCapabilities=dict(resume={}))
+            say(id=call["id"], result=dict(protocolVersion=1, agentCapabilities=offered))
+        case "session/new":
+            say(id=call["id"], result=dict(sessionId="s"))
+        case "session/resume":
+            say(id=call["id"], error=dict(code=-32601, message="no such method"))
+        case "session/load":
+            say(id=call["id"], error=dict(code=-32603, message="something is wrong"))
+        case "session/prompt":
+            text = "|".join(block["text"] for block in call["params"]["prompt"])
+            update = dict(sessionUpdate="agent_message_chunk", content=dict(type="text", text=text))
+            say(method="session/update", params=dict(sessionId="s", update=update))
+            say(id=call["id"], result=dict(stopReason="end_turn"))
+"""
+    )
+    agent = [sys.executable, str(script)]
+    ask("one", agent, "--session", "roof", cwd=tmp_path)
+    ran = ask("two", agent, "--session", "roof", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "|two")
+    assert "## User\n\none\n" in ran.stdout
+    assert "cannot go on with roof (something is wrong)" in ran.stderr
+
+
+def test_an_agent_that_tells_all_again_when_it_resumes_is_logged_once(tmp_path: Path) -> None:
+    """Some do, though only session/load should (peers.md 36)."""
+    script = tmp_path / "repeating.py"
+    script.write_text(
+        """
+import json, sys
+def say(**message): print(json.dumps(dict(jsonrpc="2.0", **message)), flush=True)
+def tell(text):
+    update = dict(sessionUpdate="agent_message_chunk", content=dict(type="text", text=text))
+    say(method="session/update", params=dict(sessionId="s", update=update))
+for line in sys.stdin:
+    call = json.loads(line)
+    match call.get("method"):
+        case "initialize":
+            offered = dict(sessionCapabilities=dict(resume={}))
+            say(id=call["id"], result=dict(protocolVersion=1, agentCapabilities=offered))
+        case "session/new":
+            say(id=call["id"], result=dict(sessionId="s"))
+        case "session/resume":
+            tell("first answer")
+            say(id=call["id"], result={})
+        case "session/prompt":
+            tell(call["params"]["prompt"][0]["text"] + " answer")
+            say(id=call["id"], result=dict(stopReason="end_turn"))
+"""
+    )
+    agent = [sys.executable, str(script)]
+    ask("first", agent, "--session", "roof", cwd=tmp_path)
+    assert ask("second", agent, "--session", "roof", cwd=tmp_path).stdout == "second answer\n"
+    logged = lines(dragoman("sessions", "show", "roof", "--json", cwd=tmp_path))
+    texts = [line["body"]["content"]["text"] for line in logged if line["kind"] == "update"]
+    assert texts == ["first answer", "second answer"]

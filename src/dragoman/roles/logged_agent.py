@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.roles.chronicle import with_secrets
 from dragoman.roles.client import RemoteAgent
 from dragoman.roles.conversation import Conversation
@@ -30,8 +30,11 @@ from dragoman.store.retelling import as_text, minutes
 # As much of what was said before as an agent is told that does not know: the end of it. Characters.
 RETOLD = 200_000
 
-# Errors by which an agent says that it does not have a session any more.
-_GONE = frozenset({Kind.SESSION_NOT_FOUND, Kind.SESSION_EXPIRED, Kind.SESSION_CORRUPTED, Kind.RESOURCE_NOT_FOUND})
+# Errors by which an agent says that it does not have a session any more, or cannot do what it offers (peers.md 22).
+_GONE = frozenset(
+    {Kind.SESSION_NOT_FOUND, Kind.SESSION_EXPIRED, Kind.SESSION_CORRUPTED, Kind.RESOURCE_NOT_FOUND}
+    | {Kind.METHOD_NOT_FOUND, Kind.INVALID_PARAMS, Kind.INTERNAL_ERROR, Kind.CAPABILITY_UNSUPPORTED}
+)
 
 
 class GoneOn(NamedTuple):
@@ -104,7 +107,7 @@ class LoggedAgent(RemoteAgent):
                 try:
                     session = await call(summary.agent_session, place, mcp_servers=wanted, directories=directories)
                 except ProtocolError as error:
-                    if error.kind not in _GONE:
+                    if error.kind not in _GONE or isinstance(error, StoreFault):
                         raise
                     why = error.message
                 else:

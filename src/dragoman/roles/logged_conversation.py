@@ -68,7 +68,7 @@ class LoggedConversation(Conversation):
     ) -> None:
         """Begin to log; `how` is the method that opens it, `log` the log to go on with, `origin` the one to fork."""
         self._how, self._agent, self._is_known = how, agent, log is not None
-        if how == "session/load":
+        if how in ("session/load", "session/resume"):  # some tell it all again on resume too (peers.md 36)
             self._history = []
         key = log or (lambda: self._free(logging.store, origin))
         self._chronicle = Chronicle(logging.store, key, failed=self._fail, on_entry=logging.on_entry)
