@@ -38,6 +38,6 @@ CHAPTER = chapter(
             "v1",
         ),
         must("14", "Without a session there is no prompt.", "reference 1.5", "v1", "banjo", "crow", "draft"),
-        should("15", "An agent may take its time to introduce itself.", "peers.md 59"),
+        should("15", "An agent may take its time to introduce itself.", "peers.md C8-59"),
     ],
 )

@@ -22,7 +22,7 @@ CHAPTER = chapter(
         must("03", "An update that comes after the answer to the prompt is borne.", "peers.md 14", "v1", "banjo"),
         must("04", "Text is shown in the order in which it came.", "peers.md P3"),
         must("05", "Everything that came before the answer to the prompt is shown.", "peers.md P3"),
-        must("06", "Thousands of updates in one turn are borne, and the last is shown.", "peers.md 21"),
+        must("06", "Thousands of updates in one turn are borne, and the last is shown.", "peers.md C2-21"),
         must("07", "Leave may be asked for a tool call nobody announced.", "peers.md 18", "v1", "banjo", "draft"),
         must("08", "A turn may end while a question is still open.", "peers.md 8", "v1", "banjo"),
         must(
