@@ -95,7 +95,11 @@ max_context_size = 100000
 
 
 def _another_minute() -> float:
-    """gemini 0.61 names a session's file by its id and the minute; a load in that minute begins the file anew."""
+    """gemini 0.61 names a session's file by its id and the minute; a load in that minute begins the file anew.
+
+    It answers that load with "No previous sessions found", and `run` goes on with the transcript and says so. The cell
+    is about loading, so it waits.
+    """
     return 61 - time.time() % 60
 
 
