@@ -7,6 +7,7 @@ where the attempts must succeed, or they would show nothing.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -118,6 +119,168 @@ def execute_outside(site: Site) -> object:
     return "canary" if os.waitpid(pid, 0)[1] == 0 else "did not run"
 
 
+# --- folders and dots ------------------------------------------------------------------------------------------
+
+
+@attempt
+def read_dot_dot_from_deep(site: Site) -> object:
+    os.makedirs(os.path.join(site.inside, "a", "b"))
+    return read(os.path.join(site.inside, "a", "b", "..", "..", os.path.relpath(site.file, site.inside)))
+
+
+@attempt
+def read_dot_dot_through_link(site: Site) -> object:
+    os.mkdir(os.path.join(site.inside, "sub"))
+    site.link("sub")
+    return read(os.path.join(site.inside, "link", "..", os.path.relpath(site.file, site.inside)))
+
+
+@attempt
+def write_dot_dot(site: Site) -> None:
+    write(os.path.join(os.path.relpath(site.out, os.getcwd()), "new"))
+
+
+@attempt
+def read_after_climbing(site: Site) -> object:
+    for _ in range(64):
+        os.chdir("..")
+    return read(os.path.relpath(site.file, "/"))
+
+
+@attempt
+def read_after_descriptor_chdir(site: Site) -> object:
+    folder = os.open(site.out, os.O_PATH | os.O_DIRECTORY)
+    os.fchdir(folder)
+    return read("file")
+
+
+@attempt
+def start_child_outside(site: Site) -> object:
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(site.out)
+            os.write(theirs, read("file").encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    os.waitpid(pid, 0)
+    with open(ours, "rb") as file:
+        return file.read().decode()
+
+
+# --- names -----------------------------------------------------------------------------------------------------
+
+
+@attempt
+def create_name_composed(site: Site) -> None:
+    write(os.path.join(site.out, "caf\u00e9"))
+
+
+@attempt
+def create_name_decomposed(site: Site) -> None:
+    write(os.path.join(site.out, "cafe\u0301"))
+
+
+@attempt
+def create_name_in_other_case(site: Site) -> None:
+    write(os.path.join(site.out, "FILE"))
+
+
+@attempt
+def create_name_that_looks_like_dots(site: Site) -> None:
+    write(os.path.join(site.out, "\uff0e\uff0e"))
+
+
+@attempt
+def create_longest_name(site: Site) -> None:
+    write(os.path.join(site.out, "n" * 255))
+
+
+@attempt
+def read_long_way_of_dots(site: Site) -> object:
+    return read(os.path.join(site.inside, "./" * 1500, os.path.relpath(site.file, site.inside)))
+
+
+@attempt
+def read_long_way_up_and_down(site: Site) -> object:
+    os.mkdir(os.path.join(site.inside, "s"))
+    return read(os.path.join(site.inside, "s/../" * 500, os.path.relpath(site.file, site.inside)))
+
+
+@attempt
+def read_past_root(site: Site) -> object:
+    return read("../" * 800 + site.file.lstrip("/"))
+
+
+# --- swapping during the call ----------------------------------------------------------------------------------
+
+# Rounds of a race: enough that both sides of the door were met many times. Two renames in one folder wait for each
+# other, so of those there are fewer.
+ROUNDS = 2000
+MOVES = 300
+
+# How often each side of the door has to be met.
+MET = 50
+
+
+def at_a_swapped_door(site: Site, use: Callable[[str], object], rounds: int = ROUNDS) -> list[object]:
+    """Use `door` again and again while it is a folder inside and a link outside, by turns; gives what came of it."""
+    door = os.path.join(site.inside, "door")
+    os.mkdir(door)
+    write(os.path.join(door, "file"))
+    names = [os.fsencode(door), os.fsencode(site.link(site.out))]
+    swapper = os.fork()  # a process, for two threads of one interpreter fall into step
+    if swapper == 0:
+        while LIBC.renameat2(-100, names[0], -100, names[1], 2) == 0:
+            pass
+        os._exit(1)
+    seen: list[object] = []
+    met = [0, 0]
+    try:
+        for number in range(rounds * 20):  # on a busy machine the swapper may wait for a long time
+            met[os.path.islink(door)] += 1
+            with contextlib.suppress(OSError):
+                gave = use(door)
+                if gave not in seen:
+                    seen.append(gave)
+            if number >= rounds and min(met) >= MET:
+                break
+            if number % 50 == 0:
+                os.sched_yield()
+        assert min(met) >= MET, met
+        assert os.waitpid(swapper, os.WNOHANG) == (0, 0), "nobody swapped"
+    finally:
+        os.kill(swapper, signal.SIGKILL)
+        os.waitpid(swapper, 0)
+    return seen
+
+
+@attempt
+def read_while_swapping(site: Site) -> object:
+    return at_a_swapped_door(site, lambda door: read(os.path.join(door, "file")))
+
+
+@attempt
+def write_while_swapping(site: Site) -> None:
+    at_a_swapped_door(site, lambda door: write(os.path.join(door, "new")))
+
+
+@attempt
+def make_folder_while_swapping(site: Site) -> None:
+    at_a_swapped_door(site, lambda door: os.mkdir(os.path.join(door, "new")))
+
+
+@attempt
+def move_while_swapping(site: Site) -> None:
+    def move(door: str) -> None:
+        write(os.path.join(site.inside, "mine"))
+        os.rename(os.path.join(site.inside, "mine"), os.path.join(door, "moved"))
+
+    at_a_swapped_door(site, move, MOVES)
+
+
 # --- links -----------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +322,28 @@ def write_through_folder_link(site: Site) -> None:
 @attempt
 def make_folder_through_link(site: Site) -> None:
     os.mkdir(os.path.join(site.link(site.out), "new"))
+
+
+@attempt
+def list_through_folder_link(site: Site) -> object:
+    return [f"canary {name}" for name in os.listdir(site.link(site.out))]
+
+
+@attempt
+def write_through_relative_dangling_link(site: Site) -> None:
+    write(site.link(os.path.relpath(os.path.join(site.out, "new"), site.inside)))
+
+
+@attempt
+def write_through_chain_of_dangling_links(site: Site) -> None:
+    write(site.link(site.link(os.path.join(site.out, "new")), "second"))
+
+
+@attempt
+def write_through_link_that_dangled(site: Site) -> None:
+    link = site.link(os.path.join(site.out, "new"))
+    os.mkdir(os.path.join(site.out, "new"))
+    write(os.path.join(link, "file"))
 
 
 # --- hard links ------------------------------------------------------------------------------------------------
@@ -325,6 +510,13 @@ def open_pipe_outside(site: Site) -> object:
 @attempt
 def open_pipe_through_link(site: Site) -> object:
     os.close(os.open(site.link(site.told["pipe"]), os.O_RDWR | os.O_NONBLOCK))
+    return "canary"
+
+
+@attempt
+def open_pipe_by_descriptor(site: Site) -> object:
+    fd = os.open(site.told["pipe"], os.O_PATH)
+    os.close(os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_NONBLOCK))
     return "canary"
 
 

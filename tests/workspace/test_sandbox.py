@@ -201,6 +201,14 @@ def test_a_port_that_is_granted_can_be_reached(ground: Path) -> None:
 
 
 @pytest.mark.parametrize("how", MECHANISMS)
+def test_the_races_were_run(ground: Path, how: str) -> None:
+    got = run_of(ground, how).got
+    races = [name for name in prober.ATTEMPTS if name.endswith("_while_swapping")]
+    assert [name for name in races if "gave" not in got[name]] == []
+    assert got["read_while_swapping"] == {"gave": ["written from inside"]}
+
+
+@pytest.mark.parametrize("how", MECHANISMS)
 def test_the_private_home_is_gone_afterwards(ground: Path, how: str) -> None:
     home = run_of(ground, how).got["find_home"]["gave"]
     assert os.path.basename(os.path.dirname(home)).startswith(PREFIX)
