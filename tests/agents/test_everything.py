@@ -18,7 +18,15 @@ from dragoman import Conversation, Kind, Lending, ProtocolError, Question, Remot
 from dragoman.agents.everything import COMMANDS, everything
 from dragoman.agents.samples import chunk
 from dragoman.errors import KINDS
-from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from dragoman.schema.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+)
 from dragoman.schema.elicitation import CreateElicitationParams
 from dragoman.schema.initialize import ClientCapabilities
 from dragoman.schema.permission import RequestPermissionParams
@@ -66,7 +74,7 @@ class Said:
         return [update for update in self.updates if isinstance(update, kind)]
 
 
-async def prompt(session: Conversation, text: str) -> Said:
+async def prompt(session: Conversation, text: str | list[ContentBlock]) -> Said:
     async with asyncio.timeout(PATIENCE):
         async with session.prompt(text) as turn:
             # The commands are told right after the session is opened, which may be during the first turn.
@@ -108,6 +116,13 @@ async def test_plain_text_is_echoed_as_markdown_in_several_chunks(tmp_path: Path
 async def test_a_path_is_no_command_and_an_unknown_command_is_explained(tmp_path: Path) -> None:
     assert "> /usr/bin is a folder" in (await say(tmp_path, "/usr/bin is a folder")).text
     assert "`/help` lists" in (await say(tmp_path, "/nosuch")).text
+
+
+async def test_a_command_is_one_also_with_a_file_before_it(tmp_path: Path) -> None:
+    file = EmbeddedResource(resource=ResourceContents(uri="file:///a.md", text="what was said before"))
+    async with talking(tmp_path) as (_, session):
+        said = await prompt(session, [file, TextContent(text="/echo hello")])
+    assert said.text == "hello"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,9 @@ async def answer(turn: Turn) -> str | None:
     """Do what the prompt says, or echo it."""
     if _setting(turn, "verbose") is True:
         await turn.think(f"I was told: {turn.text}")
-    call = _CALL.fullmatch(turn.text.lstrip())
+    # A command is what the user wrote, whatever comes along: a file, or what was said before in a session that goes on.
+    written = "\n".join(block.text for block in turn.prompt if isinstance(block, TextContent))
+    call = _CALL.fullmatch(written.lstrip())
     if call is None:
         await _echo(turn)
         return None
