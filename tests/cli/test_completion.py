@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.cli.completion import table
 from dragoman.cli.main import COMMANDS
-from tests.cli.command import PATIENCE, dragoman
+from tests.cli.command import EVERYTHING, PATIENCE, dragoman
 
 BASH = shutil.which("bash")
 
@@ -79,3 +79,13 @@ def test_bash_completes_commands_options_values_and_agents(script: str, tmp_path
     assert completed(script, "dragoman agent ev", tmp_path) == {"everything"}
     assert "dragoman" in completed(script, "dragoman run -- dragom", tmp_path)
     assert completed(script, "dragoman run -- cat fi", tmp_path) == {"file"}
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash here")
+def test_bash_completes_sessions_where_one_is_wanted(script: str, tmp_path: Path) -> None:
+    for name in ("roof", "loft"):
+        dragoman("run", "--session", name, "--prompt", "/echo hi", "--", *EVERYTHING, cwd=tmp_path)
+    assert completed(script, "dragoman sessions sh", tmp_path) == {"show"}
+    assert completed(script, "dragoman sessions show ro", tmp_path) == {"roof"}
+    assert completed(script, "dragoman run --session ", tmp_path) == {"roof", "loft"}
+    assert "--thoughts" in completed(script, "dragoman sessions show --th", tmp_path)
