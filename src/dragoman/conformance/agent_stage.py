@@ -96,7 +96,8 @@ class AgentStage(Stage):
         if self.result is None:
             await self.initialized(capabilities)
         wanted = str(uuid.uuid4())
-        heard = await self.asked("session/new", {**spoken.new_session(self.dialect, self.cwd, wanted), **members})
+        params = {**spoken.new_session(self.dialect, self.cwd, wanted), **members}
+        heard = await self.asked("session/new", params, self.pace.start)
         if heard is None or not isinstance(heard.message.get("result"), dict):
             self.unsure("the agent opened no session", heard)
         assert heard is not None

@@ -52,7 +52,8 @@ def _failure(row: Row, style: str) -> Iterator[Line]:
     yield Line(f"  {'':20} {row.why} ({row.source})")
     for each in [each for each in row.evidence if each.marked][:3]:
         arrow = {"in": "<-", "out": "->"}.get(each.dir, "--")
-        text = each.text if len(each.text) <= SHOWN else each.text[:SHOWN] + "..."
+        flat = " ".join(each.text.split("\n"))
+        text = flat if len(flat) <= SHOWN else flat[:SHOWN] + "..."
         yield Line(f"  {'':20} {arrow} {text}", "dim")
 
 
