@@ -19,7 +19,7 @@ from tests.store.killing.comparison import Findings
 from tests.store.killing.places import FILES, MARK, ROOT, command, processes, store_file
 
 # Nothing on the stage takes longer, on a machine that is busy with other things too. Seconds.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 ROLES = ("agent", "client", "writer")
 
