@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.store.contract import Summary
+from dragoman.cli.keeping import found
+from dragoman.errors import ConfigFault
+from dragoman.store.contract import Draft, Summary
+from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen, dragoman
 from tests.cli.test_flags import telling
@@ -95,6 +98,19 @@ def test_a_named_session_goes_on_where_the_agent_can(tmp_path: Path, file: Path,
     assert (summary.name, summary.turns) == ("roof", 2)
     assert ask("three", counter, "--session", summary.session_id[:8], "--quiet", cwd=tmp_path).stderr == ""
     assert ask("other", counter, "--session", "ro", cwd=tmp_path).stdout == "1: other\n"  # a name of its own
+
+
+def test_a_beginning_of_several_ids_is_no_new_name() -> None:
+    async def scene() -> None:
+        store = MemoryStore()
+        for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):
+            await store.append(id, [Draft(kind="opened", actor="user", time="", body={})])
+        with pytest.raises(ConfigFault, match="2 sessions begin with '0f0e0d0c'"):
+            await found(store, "0f0e0d0c")
+        assert await found(store, "0f0e") is None
+        assert await found(store, "0f0e0d0c-l") == await store.find("0f0e0d0c-loft")
+
+    asyncio.run(scene())
 
 
 def test_an_agent_that_cannot_go_on_is_told_what_was_said_and_the_user_that_it_was(tmp_path: Path, file: Path) -> None:

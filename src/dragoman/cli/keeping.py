@@ -165,7 +165,8 @@ async def found(store: Store, name: str) -> Summary | None:
     try:
         summary = await store.find(name)
     except ProtocolError as error:
-        if error.kind != Kind.SESSION_NOT_FOUND:
+        is_several = not error.data and len(name) >= BEGINNING  # whose ids begin so: nobody means a new one
+        if error.kind != Kind.SESSION_NOT_FOUND or is_several:
             raise ConfigFault([error.message]) from None
         return None
     return summary if name in (summary.name, summary.session_id) or len(name) >= BEGINNING else None
