@@ -1,7 +1,7 @@
 """`python -m tests.conformance.cross`: every fault against every requirement; only its own may find it.
 
-Takes minutes, so it is no test of the suite: `make check-faults` runs it. Arguments are beginnings of ids. Where a fault
-cannot help being seen by a second requirement (a line that is no JSON is also not answered), ALLOWED says so.
+Takes minutes, so it is no test of the suite: `make check-faults` runs it. Arguments are beginnings of ids. Where a
+fault cannot help being seen by a second requirement, ALLOWED says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def main(starts: list[str]) -> int:
     """Print what is found by more than its own requirement; 1 when anything is."""
     chosen = [each for each in AGENT if not starts or each.id.startswith(tuple(starts))]
     wrong = 0
-    for requirement in chosen:
+    for number, requirement in enumerate(chosen):
+        print(f"\r{number} of {len(chosen)}", end=" ", file=sys.stderr, flush=True)
         verdicts = tried(twin(requirement.home, faults()[requirement.id]), AGENT)
         found = {id for id, verdict in verdicts.items() if verdict.outcome is Outcome.FAIL}
         others = sorted(found - {requirement.id} - ALLOWED.get(requirement.id, frozenset()))

@@ -28,7 +28,7 @@ def test_a_script_replaces_some_words_and_leaves_the_others(tmp_path: Path) -> N
         ("prompts = 5", "a script has a table"),
         ("[prompts]\nraed = 'x'", r"prompts\.raed: one of plain"),
         ("[prompts]\nread = 5", r"prompts\.read: not a text"),
-        ("[prompts", "line 1"),
+        ("[prompts", "Expected"),
     ],
 )
 def test_a_script_that_cannot_be_used_says_where(tmp_path: Path, text: str, says: str) -> None:
