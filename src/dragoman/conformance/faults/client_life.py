@@ -24,7 +24,7 @@ def _first(_: Tape, message: Json) -> Iterable[Json]:
 
 
 def _at_once(_: Tape, message: Json) -> Iterable[Json]:
-    return [message, request("session/list", {}, "early")]
+    return [message, request("_vendor/early", {}, "early")]
 
 
 def _again(_: Tape, message: Json) -> Iterable[Json]:

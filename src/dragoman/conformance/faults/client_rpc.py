@@ -23,16 +23,23 @@ def _noisy(_: Tape, message: Json) -> Iterable[Json]:
         yield b"opening a session now"
 
 
-def _same_id(_: Tape, message: Json) -> Iterable[Json]:
-    yield {**message, "id": 1} if message.get("method") in ("session/new", "session/prompt") else message
+def _same_id(tape: Tape, message: Json) -> Iterable[Json]:
+    """The prompt has the id that initialize had."""
+    if message.get("method") == "session/prompt":
+        tape.notes["prompt"] = message["id"]
+        return [{**message, "id": _introduction(tape)}]
+    return [message]
+
+
+def _introduction(tape: Tape) -> Json:
+    return next(each["id"] for each in tape.asked.values() if each.get("method") == "initialize")
 
 
 def _same_id_back(tape: Tape, message: Json) -> Iterable[Json]:
-    """Its own bookkeeping must still work, or it would never come to a prompt."""
-    if "method" in message or message.get("id") != 1:
-        return [message]
-    first = next((each for each in reversed(tape.asked.values())), None)
-    return [{**message, "id": first["id"]} if first else message]
+    """Its own bookkeeping must still work, or it would never see the end of a turn."""
+    if "method" not in message and "prompt" in tape.notes and message.get("id") == _introduction(tape):
+        return [{**message, "id": tape.notes["prompt"]}]
+    return [message]
 
 
 def _no_id(meant: Callable[[Json], bool]) -> ClientFault:
@@ -48,9 +55,9 @@ def _no_id(meant: Callable[[Json], bool]) -> ClientFault:
 
 
 def _mixed_up(tape: Tape, message: Json) -> Iterable[Json]:
-    """A request with an id of ours is taken for our answer."""
-    own = [each["id"] for each in tape.asked.values()]
-    if "method" in message and message.get("id") in own and not isinstance(message.get("id"), str):
+    """A request with the id of our open prompt is taken for its answer."""
+    prompts = [each["id"] for each in tape.asked.values() if each.get("method") == "session/prompt"]
+    if "method" in message and message.get("id") in prompts:
         return [{"jsonrpc": "2.0", "id": message["id"], "result": {"stopReason": "end_turn"}}]
     return [message]
 

@@ -259,7 +259,7 @@ async def zero_is_an_id(stage: ClientStage) -> None:
 async def unknown_members_are_ignored(stage: ClientStage) -> None:
     """Beside method and params."""
     prompt = await stage.begun()
-    stage.send({"jsonrpc": "2.0", "id": "more", "method": "_vendor/question", "params": {}, "trace": {"a": [1]}})
+    stage.send({"jsonrpc": "2.0", "id": "more", "method": "_vendor/more", "params": {}, "trace": {"a": [1]}})
     heard = await stage.answered("more")
     stage.require(code(heard) == -32601, "a request with a member nobody knows was not answered like another", heard)
     await stage.survived(prompt, "a member nobody knows")
