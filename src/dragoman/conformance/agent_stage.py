@@ -108,6 +108,14 @@ class AgentStage(Stage):
         self.session = str(found)
         return self.session
 
+    async def opened_two(self) -> tuple[str, str]:
+        """Open two sessions; two of the same id end the probe as inconclusive, for another is about that."""
+        first = await self.opened()
+        second = await self.opened()
+        if first == second:
+            self.unsure("two sessions have the same id")
+        return first, second
+
     async def asked(self, method: str, params: Json, seconds: float | None = None) -> Heard | None:
         """Say a request exactly so; gives the answer, None when none comes in time."""
         return await self.answered(self.call(method, params), seconds)

@@ -178,8 +178,7 @@ async def taking_back_nothing_is_passed_over(stage: AgentStage) -> None:
 @probe("agent.cancel.13")
 async def other_sessions_go_on(stage: AgentStage) -> None:
     """Two long turns; one is cancelled."""
-    first = await stage.opened()
-    second = await stage.opened()
+    first, second = await stage.opened_two()
     going = await running(stage, second)
     stage.cancel(first)
     heard = await stage.answered(going.id, stage.pace.quiet * 2)

@@ -188,8 +188,7 @@ async def switches_are_announced(stage: AgentStage) -> None:
 @probe("agent.session.31")
 async def updates_name_their_session(stage: AgentStage) -> None:
     """Two turns, one after the other, in two sessions."""
-    first = await stage.opened()
-    second = await stage.opened()
+    first, second = await stage.opened_two()
     turn = await stage.prompted(stage.words("plain"), second)
     wrong = [
         heard
@@ -202,8 +201,7 @@ async def updates_name_their_session(stage: AgentStage) -> None:
 @probe("agent.session.32")
 async def sessions_work_side_by_side(stage: AgentStage) -> None:
     """A short turn in one while a long one runs in the other."""
-    long = await stage.opened()
-    short = await stage.opened()
+    long, short = await stage.opened_two()
     running = stage.begin(stage.words("slow"), long)
     await stage.silence()
     turn = await stage.ended(stage.begin(stage.words("plain"), short))
