@@ -30,7 +30,9 @@ examples:
   dragoman check agent -- my-agent --acp
   dragoman check agent --level must --junit check.xml --html check.html -- my-agent --acp
   dragoman check agent --json now.json --baseline known.json -- my-agent --acp
-  dragoman check agent --only agent.cancel agent.order.02 -- dragoman agent everything"""
+  dragoman check agent --only agent.cancel agent.order.02 -- dragoman agent everything
+  dragoman check client -- dragoman run --prompt hello --yes -- {agent}
+  dragoman check client --serve --only client.update"""
 
 
 def main(arguments: list[str]) -> int:
@@ -59,4 +61,4 @@ Try an agent or a client against the requirements of the protocol, each with a f
 
 {EXAMPLES}
 
-`dragoman check agent --help` tells the rest."""
+`dragoman check agent --help` and `dragoman check client --help` tell the rest."""

@@ -54,14 +54,14 @@ class ServedClient:
             return None
         self._say(f"{requirement.id}: type a prompt in the same thread")
         stage = ClientStage(last.transport, self.dialect, self.pace, last.grounds, needs=requirement.needs)
-        stage.session, stage.cwd, stage.offers = last.session, last.cwd, last.offers
+        stage.go_on(last)
         return stage
 
     async def _fresh(self, requirement: Requirement) -> ClientStage:
         await self.close()
         self._say(f"{requirement.id}: open a new thread with the agent and type a prompt")
         visitor = await self._reception.visitor()
-        self._around = Visited(visitor.about.get("cwd") or "/")
+        self._around = Visited(visitor.about.get("cwd") or "/", say=self._say)
         line = self._around.received(visitor)
         return ClientStage(line, self.dialect, self.pace, self._around, needs=requirement.needs)
 

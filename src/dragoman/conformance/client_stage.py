@@ -94,6 +94,11 @@ class ClientStage(Stage):
         elif isinstance(params.get("cwd"), str) and os.path.isabs(params["cwd"]):
             self.cwd = params["cwd"]
 
+    def go_on(self, last: ClientStage) -> None:
+        """Take over the conversation of another stage, and a prompt that nobody has played yet."""
+        self.session, self.cwd, self.offers = last.session, last.cwd, last.offers
+        self._unread = [heard for heard in last.heard if heard.method == "session/prompt"][1:]
+
     async def introduced(self) -> Heard:
         """The client's initialize."""
         return await self.wanted("initialize", self.pace.start)

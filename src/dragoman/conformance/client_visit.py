@@ -14,7 +14,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -98,8 +98,16 @@ async def _first(link: socket.socket) -> tuple[bytes, list[int]]:
 class Visited:
     """The grounds of a client of which only the stand-in is known."""
 
-    def __init__(self, cwd: str, *, is_wrapped: bool = False, is_watched: bool = False) -> None:
+    def __init__(
+        self,
+        cwd: str,
+        *,
+        is_wrapped: bool = False,
+        is_watched: bool = False,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
         self.cwd = cwd
+        self._say = say
         self.is_wrapped = is_wrapped
         self.is_watched = is_watched
         self.visitor: Visitor | None = None
@@ -142,8 +150,10 @@ class Visited:
         return self.ending()
 
     def interrupt(self) -> bool:
-        """Nobody but the user can."""
-        return False
+        """Nobody but the user can, who is asked to."""
+        if self._say is not None:
+            self._say("cancel the turn in the editor now")
+        return self._say is not None
 
     async def complain(self, data: bytes, seconds: float) -> bool:
         """Write to the stderr that the client gave its agent."""

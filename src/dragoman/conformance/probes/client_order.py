@@ -143,9 +143,7 @@ async def a_turn_may_end_with_a_question_open(stage: ClientStage) -> None:
 async def cancelled(stage: ClientStage) -> tuple[Heard, Heard]:
     """Press Ctrl-C in a turn; gives prompt and cancel, or is inconclusive."""
     prompt = await stage.begun()
-    if not stage.grounds.is_watched:
-        stage.note("cancel the turn in the editor now")
-    elif not await stage.fence():
+    if not await stage.fence():
         await stage.silence()
     stage.grounds.interrupt()
     wait = stage.pace.answer if stage.grounds.is_watched else stage.pace.turn
