@@ -132,7 +132,9 @@ def test_an_agent_that_cannot_go_on_is_told_what_was_said_and_the_user_that_it_w
 
 def test_an_agent_that_died_is_started_again_by_who_goes_on(tmp_path: Path, counter: list[str]) -> None:
     ask("one", counter, "--session", "roof", cwd=tmp_path)
-    assert ask("die", counter, "--session", "roof", cwd=tmp_path).returncode == 7
+    died = ask("die", counter, "--session", "roof", cwd=tmp_path)
+    assert died.returncode == 7
+    assert died.stderr.endswith("what was said is kept; go on with: dragoman run --session roof\n")
     ran = ask("three", counter, "--session", "roof", cwd=tmp_path)
     assert ran.stdout == "3: three\n"
     assert "the agent had died: agent " in ran.stderr

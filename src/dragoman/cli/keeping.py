@@ -74,7 +74,8 @@ class Discreet:
 class Record:
     """Where one conversation is kept, and what was kept of it before."""
 
-    def __init__(self, store: Store, name: str | None, before: Summary | None) -> None:
+    def __init__(self, store: Store, name: str | None, before: Summary | None, *, is_kept: bool = True) -> None:
+        self.is_kept = is_kept
         self.discreet = Discreet(store)
         self.name = name
         self.before = before
@@ -147,7 +148,7 @@ async def recorded(options: argparse.Namespace, *, needs_entries: bool = False) 
             return
         from dragoman.store.memory import MemoryStore
 
-        yield Record(MemoryStore(), None, None)
+        yield Record(MemoryStore(), None, None, is_kept=False)
         return
     from dragoman.roles.chronicle import now
     from dragoman.store.sqlite import SqliteStore

@@ -46,6 +46,13 @@ class Met(NamedTuple):
     shown: Callable[[Conversation], Screen]
     record: Record | None = None
 
+    @property
+    def log(self) -> str:
+        """What --session takes to go on with it; nothing when it is not kept."""
+        if self.record is None or not self.record.is_kept:
+            return ""
+        return self.record.name or getattr(self.session, "log", None) or ""
+
 
 def add(parser: Parser) -> None:
     """The flags of every command that talks with an agent."""

@@ -20,7 +20,7 @@ from dragoman.cli.inspect_trace import traced
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import somebody
-from dragoman.cli.terminal import Terminal, visible
+from dragoman.cli.terminal import Terminal, single, visible
 from dragoman.config.agents import NamedAgent
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, DragomanError, StoreFault
@@ -146,6 +146,7 @@ async def talk(
     """The same, on a terminal; and as entries, if somebody wants them."""
     interrupts = Interrupts()
     clean: Callable[[str], str] = str
+    log = ""
     finish: Callable[..., int] = _code if entries is None else entries.result
     try:
         async with meeting.meet(
@@ -157,7 +158,7 @@ async def talk(
             on_entry=None if entries is None else entries.put,
             quiet=options.quiet or options.json,
         ) as met:
-            clean = met.leave.clean
+            clean, log = met.leave.clean, met.log
             asked, screen = content(met, options), met.shown(met.session)
             turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, options.timeout)
             code = ended(turn.stop_reason or "", terminal, met.leave.refused)
@@ -168,6 +169,8 @@ async def talk(
         return finish(exits.INTERRUPTED)
     except (ProtocolError, ConnectionFailed) as error:
         code = failed(error, terminal, clean, is_timed=options.timeout is not None)
+        if code == exits.DIED and log and not options.quiet and not options.json:
+            terminal.aside.line(f"what was said is kept; go on with: dragoman run --session {single(log)}", "dim")
         return finish(code, error=told(error, clean))
 
 
