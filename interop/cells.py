@@ -21,6 +21,8 @@ WRITTEN = "written for the matrix"
 CANCELLED = 5
 REFUSED = 6
 
+NO_METHOD = -32601
+
 # Give: prompt, and how it is driven. The cell runs in a folder of its own.
 Drive = Callable[..., Outcome]
 
@@ -138,24 +140,40 @@ def cancel(drive: Drive, folder: Path) -> str:
 
 
 def load(drive: Drive, folder: Path) -> str:
+    """A named session goes on by session/load; a run would rather resume, so it does not learn of that."""
+    return go_on(drive, "session/load", ("resume",))
+
+
+def resume(drive: Drive, folder: Path) -> str:
+    """A named session goes on by session/resume; by session/load, if the agent has not what it advertises."""
+    return go_on(drive, "session/resume")
+
+
+def go_on(drive: Drive, way: str, hidden: tuple[str, ...] = ()) -> str:
     """A named session goes on in another process, and the model hears what was said before."""
-    before = drive(f"[[say {WORD}]]", session="matrix")
+    before = drive(f"[[say {WORD}]]", session=way, hidden=hidden)
     ended_well(before)
-    outcome = drive("[[recall]]", session="matrix")
+    outcome = drive("[[recall]]", session=way, hidden=hidden)
     ended_well(outcome)
-    way = outcome.bodies("opened")[0]["by"]
-    expect(way in ("session/load", "session/resume"), f"it went on by {way}: {outcome.complaint}")
-    expect(outcome.result(way) is not None, f"the run says {way}, and the agent answered none")
+    told = outcome.bodies("opened")[0]["by"]
+    has_not = outcome.error(way).get("code") == NO_METHOD
+    expect(told == ("session/load" if has_not else way), f"it went on by {told}: {outcome.complaint}")
+    expect(outcome.result(told) is not None, f"the run says {told}, and the agent answered none")
     expect(outcome.sessions == before.sessions, "it went on in the log of another session")
     expect(outcome.numbers[0] == before.numbers[-1] + 1, f"the log went on at entry {outcome.numbers[0]}")
     expect(WORD in outcome.text, f"it does not remember; it said {outcome.text[-200:]!r}")
-    return f"by {way}"
+    return f"by {told}" + (f", for {way} is not there" if has_not else "")
 
 
 def can_load(introduction: dict[str, Any]) -> bool:
-    """Whether initialize offered to load or resume sessions."""
-    offered = introduction.get("agentCapabilities") or {}
-    return bool(offered.get("loadSession")) or "resume" in (offered.get("sessionCapabilities") or {})
+    """Whether initialize offered to load sessions."""
+    return bool((introduction.get("agentCapabilities") or {}).get("loadSession"))
+
+
+def can_resume(introduction: dict[str, Any]) -> bool:
+    """Whether initialize offered to resume sessions."""
+    offered = (introduction.get("agentCapabilities") or {}).get("sessionCapabilities") or {}
+    return offered.get("resume") is not None
 
 
 CELLS: tuple[Cell, ...] = (
@@ -165,4 +183,5 @@ CELLS: tuple[Cell, ...] = (
     Cell("command", "command, allowed", command),
     Cell("cancel", "cancel", cancel),
     Cell("load", "load", load, can_load),
+    Cell("resume", "resume", resume, can_resume),
 )

@@ -85,11 +85,18 @@ class Outcome:
 
     def result(self, method: str) -> Any:
         """The result of the client's last request of this method; None without one."""
+        return self._answer(method).get("result")
+
+    def error(self, method: str) -> dict[str, Any]:
+        """The error that answered the client's last request of this method; empty without one."""
+        return dict(self._answer(method).get("error") or {})
+
+    def _answer(self, method: str) -> dict[str, Any]:
         ids = [frame.get("id") for way, frame in self.frames if way == "c2a" and frame.get("method") == method]
         for way, frame in reversed(self.frames):
-            if way == "a2c" and "result" in frame and ids and frame.get("id") == ids[-1]:
-                return frame["result"]
-        return None
+            if way == "a2c" and "method" not in frame and ids and frame.get("id") == ids[-1]:
+                return dict(frame)
+        return {}
 
 
 def said(body: Any) -> str:
@@ -117,12 +124,16 @@ def drive(
     allow: bool = False,
     session: str | None = None,
     interrupt: bool = False,
+    hidden: tuple[str, ...] = (),
 ) -> Outcome:
-    """Give one prompt; with `interrupt`, press Ctrl-C once the agent has begun to answer."""
+    """Give one prompt; with `interrupt`, press Ctrl-C once the agent has begun to answer.
+
+    The run does not learn that the agent has `hidden` session capabilities.
+    """
     log.mkdir(parents=True, exist_ok=True)
     wire = log / "wire.ndjson"
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
-    tapped = [sys.executable, str(TAP), str(wire), "--", *command]
+    tapped = [sys.executable, str(TAP), str(wire), *hidden, "--", *command]
     line = command_line(prompt, cwd, allow=allow, session=session, command=tapped)
     outcome = Outcome()
     begun = time.monotonic()

@@ -1,6 +1,7 @@
 """Between a client and an agent: passes every byte on, and writes down each frame with its time and direction.
 
-`python tap.py LOG -- CMD ARG...`; lines of the log: `{"t": seconds, "dir": "c2a" | "a2c" | "note", "raw": text}`.
+`python tap.py LOG [HIDDEN...] -- CMD ARG...`; lines of the log: `{"t": seconds, "dir": "c2a" | "a2c" | "note", "raw":
+text}`. The client does not learn of HIDDEN session capabilities, so it can be seen what it does without; the log does.
 Stays in the process group it was started in, so whoever ends the agent ends both. Imports nothing of ours.
 """
 
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
 READ = 65536
@@ -33,32 +35,64 @@ class Log:
             self._file.flush()
 
 
-def carry(source: int, sink: IO[bytes], direction: str, log: Log) -> None:
-    """Pass everything on at once, and log what became a whole line."""
+def without(hidden: list[str]) -> Callable[[bytes], bytes]:
+    """What makes of an agent's line one that does not offer the hidden capabilities."""
+
+    def change(line: bytes) -> bytes:
+        if b'"sessionCapabilities"' not in line:
+            return line
+        try:
+            message = json.loads(line)
+            offered = message["result"]["agentCapabilities"]["sessionCapabilities"]
+            for name in hidden:
+                offered.pop(name, None)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return line  # the words are there, but it is no introduction
+        return json.dumps(message).encode()
+
+    return change
+
+
+def carry(
+    source: int, sink: IO[bytes], direction: str, log: Log, change: Callable[[bytes], bytes] | None = None
+) -> None:
+    """Pass everything on at once (line by line, if lines are to be changed), and log what became a whole line."""
     rest = b""
     while data := os.read(source, READ):
+        *lines, rest = (rest + data).split(b"\n")
         try:
-            sink.write(data)
+            sink.write(data if change is None else b"".join(change(line) + b"\n" for line in lines))
             sink.flush()
         except OSError:
             break  # the other end is gone
-        *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             log.note(direction, line.decode("utf-8", "replace"))
     if rest:
+        if change is not None:
+            _finish(sink, rest)
         log.note(direction, rest.decode("utf-8", "replace"))
+
+
+def _finish(sink: IO[bytes], rest: bytes) -> None:
+    try:
+        sink.write(rest)
+        sink.flush()
+    except OSError:
+        pass  # the other end is gone
 
 
 def main(arguments: list[str]) -> int:
     """Start the agent and carry until it ends."""
     log = Log(arguments[0])
-    agent = subprocess.Popen(arguments[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    mark = arguments.index("--")
+    hidden = arguments[1:mark]
+    agent = subprocess.Popen(arguments[mark + 1 :], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
     out = agent.stdout.fileno()
     forth = threading.Thread(target=forward, args=(agent.stdin, log), daemon=True)
     forth.start()
-    carry(out, sys.stdout.buffer, "a2c", log)
+    carry(out, sys.stdout.buffer, "a2c", log, without(hidden) if hidden else None)
     code = agent.wait()
     log.note("note", f"the agent ended with exit code {code}")
     return code if code >= 0 else 128 - code

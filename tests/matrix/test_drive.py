@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.cells import Failed, can_load, ended_well, is_refusal
+from interop.cells import Failed, can_load, can_resume, ended_well, is_refusal
 from interop.drive import MARK, TAP, Outcome, frames, leftovers, marked
 from tests.matrix import outcomes
 
@@ -64,11 +64,31 @@ def test_what_went_wrong_is_told_in_the_words_of_the_run() -> None:
     assert Outcome(code=2, stderr="one\nsay what to ask\n").complaint == "say what to ask"
 
 
-def test_loading_is_advertised_by_load_or_resume() -> None:
+def test_loading_and_resuming_are_advertised_each_by_itself() -> None:
     assert can_load({"agentCapabilities": {"loadSession": True}})
-    assert can_load({"agentCapabilities": {"sessionCapabilities": {"resume": {}}}})
-    assert not can_load({"agentCapabilities": {"loadSession": False}})
+    assert not can_load({"agentCapabilities": {"loadSession": False, "sessionCapabilities": {"resume": {}}}})
     assert not can_load({})
+    assert can_resume({"agentCapabilities": {"sessionCapabilities": {"resume": {}}}})
+    assert not can_resume({"agentCapabilities": {"loadSession": True, "sessionCapabilities": {"resume": None}}})
+    assert not can_resume({})
+
+
+def test_the_tap_hides_a_capability_from_the_client_and_not_from_the_log(tmp_path: Path) -> None:
+    wire = tmp_path / "wire.ndjson"
+    offered = {"loadSession": True, "sessionCapabilities": {"resume": {}, "list": {}}}
+    lines = [{"id": 1, "result": {"agentCapabilities": offered}}, {"method": "x", "params": {"sessionCapabilities": 1}}]
+    agent = [sys.executable, "-c", f"print({json.dumps(lines[0])!r}); print({json.dumps(lines[1])!r}, end='')"]
+    ended = subprocess.run(
+        [sys.executable, str(TAP), str(wire), "resume", "--", *agent],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    first, last = map(json.loads, ended.stdout.splitlines())
+    assert first["result"]["agentCapabilities"] == {"loadSession": True, "sessionCapabilities": {"list": {}}}
+    assert last == lines[1]
+    assert [frame for _, frame in frames(wire)] == lines
 
 
 def test_the_tap_passes_everything_on_and_writes_each_frame_down(tmp_path: Path) -> None:
