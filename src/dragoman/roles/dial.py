@@ -35,6 +35,7 @@ from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
+from dragoman.transport.socket import dial, is_address
 
 # After official v1: the order in which the other spellings are tried.
 LADDER = ("draft", "crow", "2025.1")
@@ -85,7 +86,8 @@ class Dial:
     ) -> None:
         if dialect != "auto" and dialect not in NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
-        if sandbox is not None and not isinstance(target, str | Sequence):
+        runs = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
+        if sandbox is not None and runs:
             raise ValueError("an agent that runs already cannot be sandboxed; give its command, or Lending a sandbox")
         self.dialect = dialect
         self.cwd = cwd
@@ -277,7 +279,7 @@ class Dial:
 
     @property
     def can_restart(self) -> bool:
-        """Whether the agent is a command, to be started as often as need be."""
+        """Whether the agent is a command or an address, to be reached as often as need be."""
         return isinstance(self._target, str | Sequence)
 
     @property
@@ -285,10 +287,12 @@ class Dial:
         return " ".join(words(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
 
     async def _start(self, name: str, cwd: str) -> Connection:
-        if isinstance(self._target, str | Sequence):
+        if isinstance(self._target, str) and is_address(self._target):
+            transport: Transport = await dial(self._target)
+        elif isinstance(self._target, str | Sequence):
             from dragoman.transport.process import spawn
 
-            transport: Transport = await spawn(
+            transport = await spawn(
                 elsewhere(words(self._target), self._here, cwd),
                 cwd=cwd,
                 env=self._env,
@@ -314,8 +318,6 @@ class Dial:
 def words(target: str | Sequence[str]) -> list[str]:
     """The words of a command."""
     if isinstance(target, str):
-        if target.startswith(("http://", "https://", "ws://", "wss://")):
-            raise StartFailed(f"{target}: remote agents are not supported yet; give a command to start")
         target = shlex.split(target)
     if not target:
         raise StartFailed("no command was given; name the agent to start")

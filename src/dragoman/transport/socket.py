@@ -1,0 +1,73 @@
+"""An agent that runs already, behind a socket of this machine: lines over `unix:/path` or `tcp://127.0.0.1:port`.
+
+Takes an address, gives a StreamTransport. Nobody is authenticated and nothing encrypted here: a Unix socket is guarded
+by the rights of its file, TCP is taken on the loopback alone. Addresses of other machines are not known yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from dragoman.errors import StartFailed
+from dragoman.transport.contract import WRITE_STALL
+from dragoman.transport.stream import StreamTransport
+from dragoman.wire.frames import MAX_FRAME
+
+# A socket of this machine answers at once or not at all. Seconds.
+DIAL_PATIENCE = 10.0
+
+# Addresses that will be reached, and are no commands meanwhile.
+_REMOTE = ("http://", "https://", "ws://", "wss://")
+
+
+def is_address(target: str) -> bool:
+    """Whether this names an agent that runs already, not a command."""
+    return target.startswith(("unix:", "tcp://", *_REMOTE))
+
+
+async def dial(address: str, *, stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
+    """The agent behind this address; StartFailed says why it cannot be reached."""
+    family, place = located(address)
+    end = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        end.setblocking(False)
+        async with asyncio.timeout(DIAL_PATIENCE):
+            await asyncio.get_running_loop().sock_connect(end, place)
+        if family is not socket.AF_UNIX:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a lone frame must not wait for its neighbour
+    except (OSError, TimeoutError) as error:
+        end.close()
+        why = getattr(error, "strerror", None) or "it does not answer"
+        raise StartFailed(f"{address}: {why}; is the agent running there?") from None
+    except BaseException:
+        end.close()
+        raise
+    fd = end.detach()
+    return StreamTransport(fd, fd, peer=f"agent {address}", stall=stall, max_frame=max_frame)
+
+
+def located(address: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
+    """The kind of socket that an address means, and where it is."""
+    if address.startswith(_REMOTE):
+        raise StartFailed(f"{address}: agents on other machines cannot be reached yet; give a command, unix: or tcp://")
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:")
+        path = path.removeprefix("//") if path.startswith("///") else path
+        if not path.startswith("/"):
+            raise StartFailed(f"{address}: name the socket by its whole path, like unix:/run/agent.sock")
+        return socket.AF_UNIX, path
+    import ipaddress  # these two cost more than the rest, and few clients need them
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+        ip = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise StartFailed(f"{address}: say it like tcp://127.0.0.1:9000") from None
+    if port is None:
+        raise StartFailed(f"{address}: the port is missing, as in tcp://127.0.0.1:9000")
+    if not ip.is_loopback:
+        raise StartFailed(f"{address}: plain TCP is for this machine alone; forward the port, with ssh -L for instance")
+    return (socket.AF_INET if ip.version == 4 else socket.AF_INET6), (str(ip), port)

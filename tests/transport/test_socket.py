@@ -1,0 +1,104 @@
+"""An agent that runs already is reached by its address: a socket of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman import Agent, StartFailed, Turn, connect
+from dragoman.testing import check_transport
+from dragoman.transport.socket import dial, located
+from dragoman.transport.stream import StreamTransport
+
+WITHIN = 20.0
+
+
+@asynccontextmanager
+async def listening(family: socket.AddressFamily, place: str | tuple[str, int]) -> AsyncIterator[socket.socket]:
+    """A socket that people can dial."""
+    with socket.socket(family, socket.SOCK_STREAM) as door:
+        door.bind(place)
+        door.listen()
+        door.setblocking(False)
+        yield door
+
+
+async def accept(door: socket.socket) -> StreamTransport:
+    end, _ = await asyncio.get_running_loop().sock_accept(door)
+    fd = end.detach()
+    return StreamTransport(fd, fd, peer="whoever dialled")
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
+    if request.param == "unix":
+        return socket.AF_UNIX, str(tmp_path / "agent.sock")
+    return socket.AF_INET, ("127.0.0.1", 0)
+
+
+def address(door: socket.socket) -> str:
+    name = door.getsockname()
+    return f"unix:{name}" if isinstance(name, str) else f"tcp://127.0.0.1:{name[1]}"
+
+
+def test_a_client_talks_to_an_agent_at_an_address(place: tuple[socket.AddressFamily, str | tuple[str, int]]) -> None:
+    agent = Agent("parrot")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say(f"You said: {turn.text}")
+
+    async def main() -> None:
+        async with listening(*place) as door:
+
+            async def serve() -> None:
+                await agent.serve(await accept(door))
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(serve())
+                async with connect(address(door)) as remote:
+                    session = await remote.open("/")
+                    assert await session.ask("hello") == "You said: hello"
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
+    async def joined() -> tuple[StreamTransport, StreamTransport]:
+        path = tmp_path / "contract.sock"
+        path.unlink(missing_ok=True)
+        async with listening(socket.AF_UNIX, str(path)) as door:
+            ours, theirs = await asyncio.gather(dial(f"unix://{path}"), accept(door))
+        return ours, theirs
+
+    asyncio.run(asyncio.wait_for(check_transport(joined), WITHIN))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("tcp://192.0.2.1:9000", "this machine alone"),
+        ("tcp://example.org:9000", "tcp://127.0.0.1:9000"),
+        ("tcp://127.0.0.1", "the port is missing"),
+        ("tcp://127.0.0.1:99999", "tcp://127.0.0.1:9000"),
+        ("unix:agent.sock", "whole path"),
+        ("https://example.org/acp", "cannot be reached yet"),
+    ],
+)
+def test_what_cannot_be_an_address_here_says_what_can(wrong: str, says: str) -> None:
+    with pytest.raises(StartFailed, match=says):
+        located(wrong)
+
+
+def test_an_address_where_nobody_listens_fails_with_the_reason(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(StartFailed, match="is the agent running there"):
+            async with connect(f"unix:{tmp_path}/nobody.sock"):
+                pass
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
