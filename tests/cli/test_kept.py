@@ -281,7 +281,7 @@ def test_all_that_was_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Pat
     bodies = [line["body"] for line in lines(logged) if line["kind"] == "update"]
     said = "".join(body["content"]["text"] for body in bodies if body["sessionUpdate"] == "agent_message_chunk")
     shown = ran.stdout.removesuffix("\n")
-    assert len(shown) > 1000
+    assert shown
     assert said.startswith(shown)
 
 
