@@ -39,6 +39,9 @@ ANSWERS: dict[str, Json | Callable[[Heard], Json]] = {
     "session/cancel": {},
 }
 
+# Where our own ids begin: far from those of clients, which count from 0, for only one probe is about collisions.
+OWN_IDS = 1000
+
 # Megabytes through one pipe on a busy machine take their time; a client that reads nothing takes for ever. Seconds.
 TAKEN = 30.0
 STUCK = "the client stopped taking what its agent says"
@@ -66,6 +69,7 @@ class ClientStage(Stage):
         self.offers: Json = {}
         """The client's capabilities, in the vocabulary's words."""
         self._made: list[str] = []
+        self._last_id = OWN_IDS
 
     # --- what any agent does --------------------------------------------------------------------------------------
 
