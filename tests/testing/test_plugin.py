@@ -174,7 +174,7 @@ def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pyte
 @pytest.mark.parametrize("way", ["option", "mark", "ini"])
 def test_a_call_that_never_ends_fails_the_test_in_time(pytester: pytest.Pytester, way: str) -> None:
     pytester.makepyfile(echo=ECHO)
-    mark = "@pytest.mark.acp_timeout(0.5)" if way == "mark" else ""
+    mark = "@pytest.mark.acp_timeout(1.5)" if way == "mark" else ""
     pytester.makepyfile(
         f"""
         import pytest
@@ -187,9 +187,9 @@ def test_a_call_that_never_ends_fails_the_test_in_time(pytester: pytest.Pytester
         """
     )
     if way == "ini":
-        pytester.makeini("[pytest]\nacp_timeout = 0.5\n")
-    result = run(pytester, *(["--acp-timeout=0.5"] if way == "option" else []), failed=1)
-    result.stdout.fnmatch_lines(["*no end after 0.5 seconds; @pytest.mark.acp_timeout*"])
+        pytester.makeini("[pytest]\nacp_timeout = 1.5\n")
+    result = run(pytester, *(["--acp-timeout=1.5"] if way == "option" else []), failed=1)
+    result.stdout.fnmatch_lines(["*no end after 1.5 seconds; @pytest.mark.acp_timeout*"])
 
 
 def test_a_turn_is_cancelled_where_the_test_says(pytester: pytest.Pytester) -> None:
