@@ -182,6 +182,7 @@ async def stray_answers_are_passed_over(stage: ClientStage) -> None:
 async def _still_turning(stage: ClientStage, line: bytes, what: str) -> None:
     """The turn must go on after this: what is said then is shown, and nothing new is asked."""
     prompt = await stage.begun()
+    await stage.fence()
     start = len(stage.heard)
     stage.send(line)
     await stage.fence()
