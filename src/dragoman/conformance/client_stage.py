@@ -76,7 +76,7 @@ class ClientStage(Stage):
     def attend(self, heard: Heard) -> None:
         """Answer what the probe does not answer itself."""
         params = heard.params if isinstance(heard.params, dict) else {}
-        if heard.method == "initialize":
+        if heard.method == "initialize" and not self.offers:
             self.offers = params.get("clientCapabilities") or {}
         if heard.method == "session/new":
             self._enter(heard, params)
