@@ -229,7 +229,7 @@ class AgentStage(Stage):
             self.refuse(heard, -32601, f"Method not found: {heard.method}")
             return
         params = heard.params if isinstance(heard.params, dict) else {}
-        result = self._decided(params) if is_question and serve is _decide else serve(heard)
+        result = self.decided(params) if is_question and serve is _decide else serve(heard)
         if result is None:
             self.held.append(heard)
         else:
@@ -259,7 +259,8 @@ class AgentStage(Stage):
         except DragomanError:
             self.reply(heard, result)
 
-    def _decided(self, params: dict[str, Any]) -> Json:
+    def decided(self, params: dict[str, Any]) -> Json:
+        """The answer to a question for leave, as `leave` says."""
         options = [each for each in params.get("options") or [] if isinstance(each, dict)]
         for kind in self.leave:
             for option in options:

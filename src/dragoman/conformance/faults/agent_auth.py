@@ -16,20 +16,23 @@ def _accepting(meant: str) -> Fault:
     """A login that is offered, and another one that is taken."""
 
     def whole(tape: Tape, message: Json) -> Iterable[Json]:
-        if meant == str(message["params"].get("methodId", "nothing")):
-            tape.say({"jsonrpc": "2.0", "id": message["id"], "result": {}})
-        else:
-            yield message
+        taken = meant == str(message["params"].get("methodId", "nothing"))
+        error = {"code": -32602, "message": "there is no such login"}
+        tape.say({"jsonrpc": "2.0", "id": message["id"], **({"result": {}} if taken else {"error": error})})
+        return ()
 
     return Fault(says=OFFERED.says, hears=hears("authenticate", whole).hears)
 
 
+def _offering(*logins: Json) -> Fault:
+    """These logins are offered; whatever is chosen is refused."""
+    return Fault(says=results("initialize", with_(authMethods=list(logins))).says, hears=_accepting("never").hears)
+
+
 seeded("agent.auth.01", _accepting("no-such-login"))
 seeded("agent.auth.02", replies("session/new", fails(-32603, "Authentication required")))
-seeded(
-    "agent.auth.03", results("initialize", with_(authMethods=[{"id": "tty", "name": "Terminal", "type": "terminal"}]))
-)
+seeded("agent.auth.03", _offering({"id": "tty", "name": "Terminal", "type": "terminal"}))
 seeded("agent.auth.04", offering(auth={"logout": {}}))
 seeded("agent.auth.05", _accepting("nothing"))
-seeded("agent.auth.06", results("initialize", with_(authMethods=[LOGIN, LOGIN])))
+seeded("agent.auth.06", _offering(LOGIN, LOGIN))
 seeded("agent.auth.07", results("initialize", without("authMethods")))

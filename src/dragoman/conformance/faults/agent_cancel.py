@@ -94,7 +94,8 @@ def _twice(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _not_at_once(tape: Tape, message: Json) -> Iterable[Json]:
-    return () if tape.notes.get("at once") and tape.notes["cancels"] == 1 else (message,)
+    alone = tape.notes.get("at once") and tape.notes["cancels"] == 1 and not tape.asked
+    return () if alone else (message,)
 
 
 def _forgets(tape: Tape, message: Json) -> Iterable[Json]:

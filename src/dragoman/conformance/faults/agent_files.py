@@ -18,6 +18,7 @@ def also_asking(words: str, method: str, **members: Json) -> Fault:
         if isinstance(message, dict) and message.get("method") == "initialize":
             told = message["params"].get("clientCapabilities", {})
             tape.notes["lent"] = bool(told.get("fs", {}).get("writeTextFile") or told.get("terminal"))
+            tape.notes["lent"] |= method == WRITE and not told.get("fs", {}).get("readTextFile")
         meant = isinstance(message, dict) and message.get("method") == "session/prompt" and words in str(message)
         if meant and not tape.notes.get("lent"):
             asked = {"sessionId": message["params"]["sessionId"], **members}
@@ -115,7 +116,7 @@ seeded("agent.files.03", also_asking("/write", WRITE, path="/tmp/made.txt", cont
 seeded("agent.files.04", params(READ, with_(path="notes.txt")))
 seeded("agent.files.05", params(READ, with_(line=0)))
 seeded("agent.files.06", params(WRITE, without("content")))
-seeded("agent.files.07", upset(READ))
+seeded("agent.files.07", upset(READ, "'Resource not found'"))
 seeded("agent.files.08", params(CREATE, with_(env={"A": "b"})))
 seeded("agent.files.09", _released(calls(RELEASE, _keeps)))
 seeded("agent.files.10", Fault(says=calls(RELEASE, _looks_again).says, hears=_hears_itself))

@@ -44,7 +44,8 @@ def accepting(method: str, result: Json) -> Fault:
 
 
 def _agrees(tape: Tape, message: Json) -> Iterable[Json]:
-    wanted = tape.heard[type(message["id"]).__name__, str(message["id"])]["params"].get("protocolVersion")
+    wanted = tape.heard[type(message["id"]).__name__, str(message["id"])].get("params")
+    wanted = wanted.get("protocolVersion") if isinstance(wanted, dict) else None
     is_odd = wanted == 65535
     yield {**message, "result": {**message["result"], "protocolVersion": wanted}} if is_odd else message
 

@@ -91,7 +91,10 @@ def _tokens(result: Json) -> None:
         result["usage"]["inputTokens"] = "10"
 
 
-seeded("agent.prompt.01", results("session/prompt", without("stopReason")))
+seeded(
+    "agent.prompt.01",
+    results("session/prompt", lambda r: without("stopReason")(r) if r["stopReason"] == "end_turn" else r),
+)
 seeded(
     "agent.prompt.02",
     results("session/prompt", lambda r: with_(stopReason="done")(r) if r["stopReason"] == "end_turn" else r),

@@ -54,9 +54,14 @@ def _options(edit: str, value: Json) -> Fault:
     return results("session/new", change)
 
 
-def _shows_switches(result: Json) -> None:
-    switch = {"id": "extra", "name": "Extra", "type": "boolean", "currentValue": False}
-    result["configOptions"].append(switch)
+def _shows_switches(tape: Tape, message: Json) -> Iterable[Json]:
+    """To clients that announced nothing of the kind."""
+    announced = any("boolean" in str(each) for each in tape.heard.values() if each["method"] == "initialize")
+    if "result" in message and not announced:
+        switch = {"id": "extra", "name": "Extra", "type": "boolean", "currentValue": False}
+        options = [*message["result"]["configOptions"], switch]
+        message = {**message, "result": {**message["result"], "configOptions": options}}
+    yield message
 
 
 def _while(method: str, kind: str) -> Fault:
@@ -109,7 +114,7 @@ def _every_folder(_: Tape, message: Json) -> Iterable[Json]:
 
 
 def _from_the_top(_: Tape, message: Json) -> Iterable[Json]:
-    yield {**message, "params": {}}
+    yield {**message, "params": {name: value for name, value in message["params"].items() if name != "cursor"}}
 
 
 def _only_says(method: str) -> Fault:
@@ -166,7 +171,7 @@ def _upset(tape: Tape, message: Json) -> Iterable[Json]:
 
 seeded("agent.session.01", results("session/new", with_(sessionId="")))
 seeded("agent.session.02", replies("session/new", _always_the_first))
-seeded("agent.session.03", _opens("some/folder'"))
+seeded("agent.session.03", _opens("'cwd': 'some/folder'"))
 seeded("agent.session.04", errors("session/new", with_(code=-32603)))
 seeded("agent.session.05", _opens("'none'"))
 seeded("agent.session.06", replies("session/prompt", _ends_anyhow))
@@ -186,7 +191,7 @@ seeded(
     results("session/set_config_option", lambda result: {"configOptions": result["configOptions"][1:]}),
 )
 seeded("agent.session.14", accepting("session/set_config_option", {"configOptions": []}))
-seeded("agent.session.15", results("session/new", _shows_switches))
+seeded("agent.session.15", replies("session/new", _shows_switches))
 seeded("agent.session.16", _while("session/load", "user_message_chunk"))
 seeded("agent.session.17", _while("session/load", "agent_message_chunk"))
 seeded("agent.session.18", speaks(_after_the_answer))

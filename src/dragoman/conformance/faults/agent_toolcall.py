@@ -14,13 +14,17 @@ def _stranger(tape: Tape, message: Json) -> Iterable[Json]:
     yield message
     update = message["params"]["update"]
     if update.get("sessionUpdate") == "tool_call_update" and update.get("status") == "completed":
-        other = {"sessionUpdate": "tool_call_update", "toolCallId": "stranger", "title": "Who?"}
+        other = {"sessionUpdate": "tool_call_update", "toolCallId": "stranger", "rawInput": {}}
         yield {**message, "params": {**message["params"], "update": other}}
 
 
-def _same_id(_: Tape, message: Json) -> Iterable[Json]:
+def _same_id(tape: Tape, message: Json) -> Iterable[Json]:
+    """Every call that reads is the same one."""
     update = message["params"]["update"]
-    if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
+    reads = tape.notes.setdefault("reads", [])
+    if update.get("sessionUpdate") == "tool_call" and update.get("kind") == "read":
+        reads.append(update["toolCallId"])
+    if update.get("toolCallId") in reads:
         message = {**message, "params": {**message["params"], "update": {**update, "toolCallId": "call-1"}}}
     yield message
 
@@ -68,7 +72,10 @@ def _entries(kind: str, *lacking: str, **members: Json) -> Any:
 
 seeded("agent.toolcall.01", updates("tool_call", without("title")))
 seeded("agent.toolcall.02", updates("tool_call", with_(kind="reading")))
-seeded("agent.toolcall.03", updates("tool_call_update", lambda u: {**u, "status": "done"} if "status" in u else u))
+seeded(
+    "agent.toolcall.03",
+    updates("tool_call_update", lambda u: {**u, "status": "running"} if u.get("status") == "in_progress" else u),
+)
 seeded("agent.toolcall.04", calls("session/update", _stranger))
 seeded("agent.toolcall.05", calls("session/update", _same_id))
 seeded("agent.toolcall.06", calls("session/update", _unfinished))

@@ -35,9 +35,18 @@ def _done(stage: AgentStage) -> tuple[bool, list[Heard]]:
     return os.path.exists(stage.new) or bool(deeds), deeds
 
 
-async def _is_no_leave(stage: AgentStage, what: str, result: Json) -> None:
+async def _waiting(stage: AgentStage) -> tuple[Spoken, Heard]:
+    """A turn that waits for leave and has done nothing yet, which another probe is about."""
     turn, question = await asked(stage)
+    await stage.silence()
+    if _done(stage)[0]:
+        stage.unsure("the file was written before the answer", question)
     stage.mark(question)
+    return turn, question
+
+
+async def _is_no_leave(stage: AgentStage, what: str, result: Json) -> None:
+    turn, question = await _waiting(stage)
     if question.is_request:
         stage.reply(question, result)
     else:
@@ -80,21 +89,20 @@ async def calls_are_announced_before_they_are_asked_for(stage: AgentStage) -> No
     _, question = await asked(stage)
     known = {heard.update.get("toolCallId") for heard in stage.updates("tool_call")}
     call = (question.message["params"].get("toolCall") or {}).get("toolCallId")
+    if call is None:
+        stage.unsure("the question names no tool call", question)
     stage.require(call in known, f"leave is asked for the tool call {call!r}, which was not announced", question)
 
 
 @probe("agent.permission.05")
 async def refused_is_refused(stage: AgentStage) -> None:
     """A file that must not be written."""
-    await stage.opened()
+    turn, question = await _waiting(stage)
     stage.leave = REJECT
-    turn = stage.begin(stage.words("write"))
+    stage.answer_question(question, stage.decided(question.params))
     await stage.ended(turn)
-    questions = [heard for heard in stage.heard if heard.method == QUESTION]
-    if not questions:
-        stage.unsure("the agent asked for no permission")
     done, deeds = _done(stage)
-    stage.require(not done, "leave was refused, and the file was written", *questions, *deeds)
+    stage.require(not done, "leave was refused, and the file was written", question, *deeds)
 
 
 @probe("agent.permission.06")
@@ -118,8 +126,9 @@ async def refused_turns_end(stage: AgentStage) -> None:
     await stage.opened()
     stage.leave = REJECT
     turn = await stage.ended(stage.begin(stage.words("write")))
-    if not any(heard.method == QUESTION for heard in stage.heard):
-        stage.unsure("the agent asked for no permission")
+    questions = [heard for heard in stage.heard if heard.method == QUESTION]
+    if not questions or (stage.dialect != "crow" and not questions[0].is_request):
+        stage.unsure("the agent asked for no permission that can be answered")
     stage.require(turn.answer, "a turn in which leave was refused was not answered")
 
 
@@ -132,6 +141,8 @@ async def refused_calls_are_not_completed(stage: AgentStage) -> None:
     questions = [heard for heard in stage.heard if heard.method == QUESTION]
     if not questions:
         stage.unsure("the agent asked for no permission")
+    if _done(stage)[0]:
+        stage.unsure("what was refused was done")
     call = str((questions[0].message["params"].get("toolCall") or {}).get("toolCallId"))
     found = [heard for heard in stage.updates() if heard.kind in ("tool_call", "tool_call_update")]
     wrong = [heard for status, heard in statuses(found).get(call, []) if status == "completed"]
@@ -141,7 +152,7 @@ async def refused_calls_are_not_completed(stage: AgentStage) -> None:
 @probe("agent.permission.10")
 async def errors_are_no_leave(stage: AgentStage) -> None:
     """A client that cannot ask."""
-    turn, question = await asked(stage)
+    turn, question = await _waiting(stage)
     stage.refuse(question, -32601, "Method not found")
     await stage.ended(turn)
     await stage.silence()
