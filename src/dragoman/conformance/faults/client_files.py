@@ -59,12 +59,13 @@ def _needs_line(asked: dict[str, Json], message: Json) -> Json:
 
 
 def _missing_is_empty(asked: dict[str, Json], message: Json) -> Json:
-    there = os.path.lexists(asked["path"]) or not os.path.isabs(asked["path"])
+    path = str(asked.get("path", ""))
+    there = os.path.lexists(path) or not os.path.isabs(path)
     return message if there else given(message, content="")
 
 
 def _resolves(asked: dict[str, Json], message: Json) -> Json:
-    return message if os.path.isabs(asked["path"]) else given(message, content="here")
+    return message if os.path.isabs(str(asked.get("path", "/"))) else given(message, content="here")
 
 
 def _pretends(asked: dict[str, Json], message: Json) -> Json:
