@@ -136,7 +136,7 @@ def test_work_that_waits_after_others_that_did_not_has_a_task_of_its_own() -> No
         assert seen[1:] == [first, second]
         assert start.start(brief()) is None
         go.set()
-        assert await asyncio.gather(first, second) == [5, 5]
+        assert list(await asyncio.gather(first, second)) == [5, 5]
         start.close()
 
     run(main())
