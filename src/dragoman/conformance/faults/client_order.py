@@ -53,7 +53,7 @@ def _text(message: Json) -> str:
 
 def _overtaken(tape: Tape, message: Json) -> Iterable[Json]:
     """A long piece takes longer than the short ones behind it."""
-    if len(_text(message)) > 10_000:
+    if _text(message).startswith("piece-0."):
         tape.notes["slow"] = message
         return []
     slow = tape.notes.get("slow")
@@ -83,14 +83,15 @@ def _announced(tape: Tape, message: Json) -> Iterable[Json]:
     if kind(message) == "tool_call":
         tape.notes.setdefault("announced", []).append(update(message)["toolCallId"])
     if message.get("method") == "session/request_permission":
-        tape.notes["about"] = message["params"]["toolCall"]["toolCallId"]
+        call = message["params"].get("toolCall")
+        tape.notes["about"] = call.get("toolCallId") if isinstance(call, dict) else None
     return [message]
 
 
 def _question_open(tape: Tape, message: Json) -> bool:
     if message.get("method") == "session/request_permission":
         tape.notes["open"] = True
-    return "open" in tape.notes and result(message).get("stopReason") == "cancelled" and "answered" not in tape.notes
+    return "open" in tape.notes and "stopReason" in result(message) and "answered" not in tape.notes
 
 
 def _answered(tape: Tape, message: Json) -> Iterable[Json]:

@@ -42,7 +42,13 @@ def _refuses(meant: Callable[[dict[str, Json]], bool]) -> ClientFault:
 
 
 def _kinds(asked: dict[str, Json]) -> list[str]:
-    return [option.get("kind", "") for option in asked.get("options", [])]
+    options = asked.get("options")
+    return [option.get("kind", "") for option in options] if isinstance(options, list) else []
+
+
+def _says_little(asked: dict[str, Json]) -> bool:
+    call = asked.get("toolCall")
+    return isinstance(call, dict) and "kind" not in call
 
 
 def _picks(id: str) -> Json:
@@ -55,7 +61,7 @@ def _trimmed(result: Json) -> Json:
 
 
 def _flat(result: Json) -> Json:
-    return dict(result["outcome"])
+    return dict(result["outcome"]) if result["outcome"].get("outcome") == "selected" else result
 
 
 def _makes_up(meant: Callable[[dict[str, Json]], bool]) -> ClientFault:
@@ -83,7 +89,7 @@ seeded("client.permission.03", _where(lambda asked: True, _trimmed))
 seeded("client.permission.04", _refuses(lambda asked: "defer" in _kinds(asked)))
 seeded("client.permission.05", ClientFault(says=replies(METHOD, _empty).says))
 seeded("client.permission.06", deaf(lambda message: isinstance(message, dict) and message.get("id") == "second"))
-seeded("client.permission.07", _refuses(lambda asked: "kind" not in (asked.get("toolCall") or {"kind": 0})))
+seeded("client.permission.07", _refuses(_says_little))
 seeded("client.permission.08", _makes_up(lambda asked: _kinds(asked) == ["reject_once"]))
 seeded(
     "client.permission.09",

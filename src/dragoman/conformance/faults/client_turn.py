@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.conformance.client_seeding import deaf, dies
-from dragoman.conformance.seeding import listens
+from dragoman.conformance.client_twin import ClientFault
+from dragoman.conformance.seeding import listens, speaks
 from dragoman.conformance.twin import Json, Tape, seeded
 
 
@@ -37,7 +38,13 @@ def _uncalled(tape: Tape, message: Json) -> Iterable[Json]:
     return [] if result(message).get("stopReason") == "cancelled" and not tape.notes.get("cancelled") else [message]
 
 
-seeded("client.turn.04", listens(_uncalled))
+def _calls(tape: Tape, message: Json) -> Iterable[Json]:
+    if message.get("method") in ("session/cancel", "cancel"):
+        tape.notes["cancelled"] = True
+    return [message]
+
+
+seeded("client.turn.04", ClientFault(hears=listens(_uncalled).hears, says=speaks(_calls).says))
 seeded("client.turn.06", dies(lambda message: "usage" in result(message) and result(message)["usage"] is None))
 seeded("client.turn.07", dies(lambda message: "quota" in result(message)))
 seeded(

@@ -136,7 +136,7 @@ async def a_turn_may_end_with_a_question_open(stage: ClientStage) -> None:
     prompt = await stage.begun()
     stage.update("tool_call", toolCallId="open", title="Write", kind="edit", status="pending")
     question(stage, "open", "leave")
-    stage.end(prompt, "cancelled")
+    stage.end(prompt)
     await stage.concluded("a turn that ended with a question open")
 
 
