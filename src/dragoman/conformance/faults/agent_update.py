@@ -35,7 +35,7 @@ def also_telling(words: str, update: Json) -> Fault:
     """A prompt with these words is told this update, whatever the client announced."""
 
     def whole(tape: Tape, message: Json) -> Iterable[Json]:
-        if words in str(message["params"]):
+        if words in str(message.get("params")):
             told = {"sessionId": message["params"]["sessionId"], "update": update}
             tape.say({"jsonrpc": "2.0", "method": "session/update", "params": told})
         yield message
