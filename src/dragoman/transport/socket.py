@@ -7,12 +7,15 @@ by the rights of its file, TCP is taken on the loopback alone. Addresses of othe
 from __future__ import annotations
 
 import asyncio
-import socket
+from typing import TYPE_CHECKING
 
 from dragoman.errors import StartFailed
 from dragoman.transport.contract import WRITE_STALL
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import MAX_FRAME
+
+if TYPE_CHECKING:
+    from socket import AddressFamily
 
 # A socket of this machine answers at once or not at all. Seconds.
 DIAL_PATIENCE = 10.0
@@ -28,6 +31,8 @@ def is_address(target: str) -> bool:
 
 async def dial(address: str, *, stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
     """The agent behind this address; StartFailed says why it cannot be reached."""
+    import socket
+
     family, place = located(address)
     end = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -47,8 +52,12 @@ async def dial(address: str, *, stall: float = WRITE_STALL, max_frame: int = MAX
     return StreamTransport(fd, fd, peer=f"agent {address}", stall=stall, max_frame=max_frame)
 
 
-def located(address: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
+def located(address: str) -> tuple[AddressFamily, str | tuple[str, int]]:
     """The kind of socket that an address means, and where it is."""
+    import ipaddress  # few clients need these, and every one would pay for them
+    import socket
+    from urllib.parse import urlsplit
+
     if address.startswith(_REMOTE):
         raise StartFailed(f"{address}: agents on other machines cannot be reached yet; give a command, unix: or tcp://")
     if address.startswith("unix:"):
@@ -57,9 +66,6 @@ def located(address: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
         if not path.startswith("/"):
             raise StartFailed(f"{address}: name the socket by its whole path, like unix:/run/agent.sock")
         return socket.AF_UNIX, path
-    import ipaddress  # these two cost more than the rest, and few clients need them
-    from urllib.parse import urlsplit
-
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port
