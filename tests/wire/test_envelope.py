@@ -247,3 +247,9 @@ def test_what_is_said_is_json_rpc_in_one_line() -> None:
     assert say_result("x", b"{}") == b'{"jsonrpc":"2.0","id":"x","result":{}}'
     assert say_error(None, b"{}") == b'{"jsonrpc":"2.0","id":null,"error":{}}'
     assert b"\n" not in say_call("a\nb", "c\nd", None)
+
+
+def test_a_garbled_answer_is_no_call_whatever_debris_it_ends_with() -> None:
+    with pytest.raises(Malformed) as caught:
+        parse(b'{"jsonrpc":"2.0","id":"a","result":{,"method":"session/prompt"}')
+    assert (caught.value.id, caught.value.is_call) == ("a", False)

@@ -140,9 +140,11 @@ def _glimpse(frame: bytes) -> Envelope | None:
     Whoever nested too deep hears it under the id of the call; whoever waits for an answer that was garbled, by a print
     from another thread say, must not wait for ever. Of other broken lines the id is not believed: JSON-RPC wants null.
     """
-    if too_deep(frame) or _ANSWER.match(frame):
-        return outline(Oversize(len(frame), frame[:EXCERPT], frame[-EXCERPT:]))
-    return None
+    is_answer = _ANSWER.match(frame) is not None
+    if not is_answer and not too_deep(frame):
+        return None
+    found = outline(Oversize(len(frame), frame[:EXCERPT], frame[-EXCERPT:]))
+    return Envelope(id=found.id) if is_answer else found  # a method at the end of an answer is debris
 
 
 def say_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:
