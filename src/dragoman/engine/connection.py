@@ -31,8 +31,8 @@ from dragoman.engine.reading import NOT_STRICT, strictly, values
 from dragoman.engine.speech import Speech, is_bare, may_name_side, update_of
 from dragoman.engine.voice import Voice, closed, inside
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed
-from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
+from dragoman.schema.update import UpdateParams
 from dragoman.transport.contract import Transport
 from dragoman.wire.envelope import (
     Envelope,
@@ -44,9 +44,10 @@ from dragoman.wire.frames import Frame
 # Sees calls before they are translated; says whether it took the call, and what must be awaited before the next.
 Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 
-# Takes the typed params of a notification, without anything around them: the hot path of every stream.
+# Takes the typed params of session/update, without anything around them: the hot path of every stream.
 Sink = Callable[[Any], Awaitable[None] | None]
 
+UPDATE = "session/update"
 _NONE = Raw(b"{}")
 
 
@@ -69,7 +70,7 @@ class Connection(Voice):
         self.fallback = fallback
         self.on_close: Callable[[BaseException], None] | None = None
         self.tap: Tap | None = None
-        self.sinks: dict[str, Sink] = {}
+        self.on_update: Sink | None = None
         self._inbox = Inbox(self._dispatch, lambda error: self.note_fault("a notification handler", error))
         self.make_room = self._inbox.room.set
         self.ended: asyncio.Event = asyncio.Event()
@@ -223,16 +224,16 @@ class Connection(Voice):
                 if taken:
                     return waiting
             speech = self.speech or self._detect(envelope)
-            sink = self.sinks.get(method)
-            if sink is not None and speech.plain and envelope.id is UNSET and not self._has_flow(method):
+            sink = self.on_update if method == UPDATE and envelope.id is UNSET else None
+            if sink is not None and speech.plain and not (self.emulation and UPDATE in self.emulation.ledger.incoming):
                 try:
-                    params = strictly(METHODS[self.we, method].params, envelope.params or _NONE)
+                    params = strictly(UpdateParams, envelope.params or _NONE)
                 except NOT_STRICT:
                     pass  # odd: read it the long way
                 else:
                     if is_bare(params):
                         return sink(params)
-            elif sink is not None and not speech.plain and envelope.id is UNSET:
+            elif sink is not None and not speech.plain:
                 bare = self._hear_chunk(speech, envelope)
                 if bare is not None:
                     return sink(bare)
@@ -259,9 +260,6 @@ class Connection(Voice):
         if chunk is not None and self.emulation is not None:
             chunk = self.emulation.ledger.pass_chunk(chunk)
         return None if chunk is None else update_of(chunk)
-
-    def _has_flow(self, method: str) -> bool:
-        return self.emulation is not None and method in self.emulation.ledger.incoming
 
     def _detect(self, envelope: Envelope) -> Speech:
         try:

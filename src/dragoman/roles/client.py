@@ -91,7 +91,7 @@ class RemoteAgent(Archive):
             self._loan.files.missing_file_is_empty = missing_file_is_empty(self.info)
         connection = dialled.connection
         connection.on_close = lambda error: self._lost(connection, error)
-        connection.sinks["session/update"] = self._update
+        connection.on_update = self._update
         if connection.failure is not None:
             self._lost(connection, connection.failure)
 

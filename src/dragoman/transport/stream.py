@@ -19,8 +19,9 @@ from dragoman.wire.frames import MAX_FRAME, Frame, Splitter
 
 _NEWLINE = memoryview(b"\n")
 
-# The first write of a long pass comes early, so that the peer has something to do meanwhile; later ones are larger.
-FIRST_BLOCK = COALESCE // 4
+# The first write of a long pass comes early, so that the peer has something to do meanwhile. After each full block the
+# next is twice as large, and passes that reached the largest go on with it.
+FIRST_BLOCK = 4 * 1024
 
 
 class StreamTransport:
@@ -59,6 +60,7 @@ class StreamTransport:
         self._pass = 0  # how many frames this loop pass has
         self._burst = False  # whether the last pass had several
         self._block = FIRST_BLOCK  # so many bytes make a write before the pass ends
+        self._is_full = False  # whether this pass had a full block
         self._gate = Gate(stall, self._stalled)
         # A tty keeps its blocking mode: the shell that lent it to us shares that flag.
         self._write_polls = _pollable(write_fd) and not os.isatty(write_fd)
@@ -189,15 +191,18 @@ class StreamTransport:
     def _end_pass(self) -> None:
         self._burst = self._pass > 1
         self._pass = 0
-        self._block = FIRST_BLOCK
+        if self._block < COALESCE or not self._is_full:
+            self._block = FIRST_BLOCK
+        self._is_full = False
         if self._fresh and not self._backlog:
             self._flush()
 
     def _flush(self) -> None:
         """Join the fresh frames and write as much as the peer takes."""
-        fresh = self._fresh
+        fresh, size = self._fresh, self._fresh_size
         self._fresh, self._fresh_size = [], 0
-        self._block = min(self._block * 2, COALESCE)
+        if size >= self._block:
+            self._block, self._is_full = min(self._block * 2, COALESCE), True
         if len(fresh) == 1 and len(fresh[0]) > COALESCE:  # a whole file or image: no copy for one newline
             self._backlog.extend((memoryview(fresh[0]), _NEWLINE))
         else:
