@@ -26,4 +26,5 @@ async def main(command: list[str], prompt: str) -> None:
     await guard.close()
 
 
-asyncio.run(main(sys.argv[2:], sys.argv[1]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[2:], sys.argv[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.ways import DRAGOMAN, EXAMPLES, PATIENCE
+from dragoman.policy.decision import ALLOW
+from dragoman.roles.asking import Asked, Choice
+from tests.examples.ways import DRAGOMAN, EXAMPLES, MEMORY, PATIENCE, meeting, module_of
 
 EVERYTHING = (*DRAGOMAN, "agent", "everything")
 
@@ -47,3 +50,19 @@ def test_the_user_decides_and_it_is_written_down(
     assert {entry["decision"] for entry in decided if entry["operation"] == "file_write"} == {
         "allow" if is_written else "deny"
     }
+
+
+def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = module_of("guard")
+    asked: list[Asked] = []
+
+    async def allow(what: Asked) -> Choice:
+        asked.append(what)
+        return Choice(ALLOW, "once")
+
+    guard.ask = allow
+    guard.connect = lambda _, **options: meeting("everything", MEMORY, tmp_path, **options)
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(asyncio.wait_for(guard.main(["the agent"], "/write note.txt hello"), PATIENCE))
+    assert [what.questions[0].operation for what in asked] == ["file_write"]
+    assert (tmp_path / "note.txt").read_text() == "hello"
