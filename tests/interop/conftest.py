@@ -7,6 +7,7 @@ starts beyond them must be gone when it ends, and the peers themselves at the en
 from __future__ import annotations
 
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,7 +21,8 @@ from tests.interop.remote import RemoteClient
 @pytest.fixture(scope="package")
 def mark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A mark in the environment of all that is started from here, and a state folder of the tests' own."""
-    WARDEN.guard("interop", 0)  # the one process that lives as long as we do begins without the mark
+    WARDEN.guard("interop", 0)  # what lives as long as we do begins without the mark
+    resource_tracker.ensure_running()  # multiprocessing's, which other tests of this process may need
     WARDEN.forget("interop")
     value = uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
