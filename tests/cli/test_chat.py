@@ -164,6 +164,17 @@ def test_modes_models_and_options_are_shown_and_changed(here: Path) -> None:
         assert terminal.end() == 0
 
 
+def test_commands_that_are_typed_faster_than_they_are_obeyed_are_obeyed_one_by_one(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        for line in (":model loud", ":set verbose on", ":policy plan", ":nosuch"):
+            terminal.type(line + ENTER)
+        terminal.await_text("the model is Loud now")
+        terminal.await_text("verbose is on now")
+        terminal.await_text("the policy mode is plan now")
+        terminal.await_text("there is no :nosuch; :help lists what there is")
+
+
 def test_what_was_typed_is_there_the_next_time_and_for_nobody_else(here: Path, tmp_path: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")

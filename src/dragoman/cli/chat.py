@@ -13,7 +13,7 @@ import select
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from dragoman import ConnectionFailed, Conversation, ProtocolError
@@ -159,7 +159,9 @@ class Chat:
             self._person.reader = self._reader
             self._greet(advice)
             await self._recall()
-            await self._converse(interrupts)
+            # Between two lines too: a terminal that turns Enter into Ctrl-J would have the editor begin a second line.
+            with key_by_key(self._fd) if self._reader.takes_keys else nullcontext():
+                await self._converse(interrupts)
 
     async def _again(self) -> bool:
         """The agent is gone: whether it shall be started again, to go on with what is kept."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from dragoman.cli.completing import Candidate
 from dragoman.cli.history import History
-from dragoman.cli.questions import Person
+from dragoman.cli.questions import Person, key_by_key
 from dragoman.cli.terminal import Sheet, visible
 
 PROMPT = "› "
@@ -27,9 +27,10 @@ Complete = Callable[[str], Iterable[Candidate]]
 
 
 class Reader(Protocol):
-    """Reads what a person writes; `hint` says what it can do."""
+    """Reads what a person writes; `hint` says what it can do, `takes_keys` that it wants them one by one."""
 
     hint: str
+    takes_keys: bool
 
     async def read(self, typed: str = "") -> str | None:
         """One text, beginning with what was typed before; None when the person wants to leave."""
@@ -42,6 +43,7 @@ class Plain:
     """Lines as the terminal gives them."""
 
     hint = "Say something; "
+    takes_keys = False
 
     def __init__(self, person: Person, sheet: Sheet, history: History) -> None:
         self._person = person
@@ -99,6 +101,7 @@ class Editor:
     """A line editor; raises ImportError where prompt_toolkit is not installed."""
 
     hint = "Tab completes /commands and @files; "
+    takes_keys = True
 
     def __init__(
         self,
@@ -163,7 +166,8 @@ class Editor:
             return
         with set_app(app):
             async with in_terminal():
-                yield
+                with key_by_key(app.input.fileno()):  # an Enter that is typed now is still one when the line is back
+                    yield
 
     def _keys(self) -> Any:
         from prompt_toolkit.filters import completion_is_selected

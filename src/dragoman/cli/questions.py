@@ -114,7 +114,7 @@ class Person:
 
 
 def key_by_key(fd: int) -> AbstractContextManager[None]:
-    """A terminal that gives every key at once and shows none of them; Ctrl-C stays what it is."""
+    """A terminal that gives every key as it is, at once, and shows none of them; Ctrl-C stays what it is."""
     return _waiting(fd, for_lines=False)
 
 
@@ -133,8 +133,8 @@ def _waiting(fd: int, *, for_lines: bool) -> Iterator[None]:
         yield  # closed meanwhile: reading will tell
         return
     now = termios.tcgetattr(fd)
-    flags = termios.ICANON | termios.ECHO
-    now[3] = now[3] | flags if for_lines else now[3] & ~flags
+    for part, flags in ((0, termios.ICRNL), (3, termios.ICANON | termios.ECHO)):
+        now[part] = now[part] | flags if for_lines else now[part] & ~flags
     termios.tcsetattr(fd, termios.TCSANOW, now)
     try:
         yield

@@ -6,6 +6,7 @@ agent that does not offer them is not asked, and the error says so.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -19,14 +20,14 @@ def _nobody(secrets: Iterable[str]) -> None:
     """Nobody has to keep secrets."""
 
 
-class Account:
+class Account(ABC):
     """The calls about logins and providers; whoever is to keep their secrets hears them at `on_secrets`."""
 
     on_secrets: Callable[[Iterable[str]], None] = staticmethod(_nobody)
 
+    @abstractmethod
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Ask the agent anything; typed params and results for known methods, plain JSON for extensions."""
-        raise NotImplementedError
 
     async def logout(self) -> None:
         """Log out."""

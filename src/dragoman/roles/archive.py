@@ -7,6 +7,7 @@ its own business.
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -38,13 +39,15 @@ class Archive(Account):
     _conversations: dict[str, Conversation]
 
     @property
+    @abstractmethod
     def connection(self) -> Connection:
         """The connection to the agent, for what has no call of its own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bind(self, dialled: Dialled) -> None:
-        raise NotImplementedError
+        """Talk over the connection that was dialled."""
 
+    @abstractmethod
     def _enter(
         self,
         session_id: str,
@@ -54,10 +57,11 @@ class Archive(Account):
         connection: Connection,
         mcp_servers: Sequence[McpServer] = (),
     ) -> Conversation:
-        raise NotImplementedError
+        """Make the conversation of a session, and hear what was said in it meanwhile."""
 
+    @abstractmethod
     async def _over(self, session_id: str) -> None:
-        raise NotImplementedError
+        """A session has ended: free what was lent to it."""
 
     async def load(
         self,
