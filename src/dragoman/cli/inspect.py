@@ -5,20 +5,7 @@ Each action has its own module and parser; here is the table of them. Below is t
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from typing import NamedTuple
-
-USAGE = 2
-
-
-class Action(NamedTuple):
-    """One action: the module that has it, how it is called, what it is for."""
-
-    module: str
-    usage: str
-    purpose: str
-
+from dragoman.cli.actions import Action, Actions
 
 ACTIONS: dict[str, Action] = {
     "run": Action(
@@ -33,40 +20,21 @@ ACTIONS: dict[str, Action] = {
     "replay": Action("inspect_replay", "replay FILE --as agent|client", "play a recording as a mock peer"),
 }
 
-EXAMPLES = """\
+COMMAND = Actions(
+    "inspect",
+    "ACTION ...",
+    "See every message between a client and an agent.",
+    ACTIONS,
+    """\
 examples:
   dragoman inspect run --out talk.ndjson -- my-agent --acp     (put this where the editor starts its agent)
   dragoman inspect tail -f talk.ndjson
   dragoman inspect show talk.ndjson --method session/prompt --slow 500
   dragoman inspect export talk.ndjson --html --out talk.html
-  dragoman inspect replay talk.ndjson --as agent"""
+  dragoman inspect replay talk.ndjson --as agent
 
+`dragoman inspect ACTION --help` tells the rest.""",
+)
 
-def main(arguments: list[str]) -> int:
-    """Find the action and let it work."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0 if arguments else USAGE
-    action = ACTIONS.get(arguments[0])
-    if action is None:
-        said = f"there is no {arguments[0]!r}; try: {', '.join(ACTIONS)}"
-        print(f"dragoman inspect: {said}", file=sys.stderr)
-        return USAGE
-    code: int = import_module(f"dragoman.cli.{action.module}").main(arguments[0], arguments[1:])
-    return code
-
-
-def overview() -> str:
-    """What `dragoman inspect --help` says."""
-    width = max(len(action.usage) for action in ACTIONS.values())
-    listing = "\n".join(f"  dragoman inspect {each.usage:{width}}  {each.purpose}" for each in ACTIONS.values())
-    return f"""\
-usage: dragoman inspect ACTION ...
-
-See every message between a client and an agent.
-
-{listing}
-
-{EXAMPLES}
-
-`dragoman inspect ACTION --help` tells the rest."""
+main = COMMAND.obey
+overview = COMMAND.overview

@@ -5,20 +5,7 @@ Each action has its own parser; here is the table of them. Below are shelf and t
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from typing import NamedTuple
-
-USAGE = 2
-
-
-class Action(NamedTuple):
-    """One action: the module that has it, how it is called, what it is for."""
-
-    module: str
-    usage: str
-    purpose: str
-
+from dragoman.cli.actions import Action, Actions
 
 ACTIONS: dict[str, Action] = {
     "list": Action("sessions_read", "list", "what is kept, the newest first (also without a word)"),
@@ -33,7 +20,12 @@ ACTIONS: dict[str, Action] = {
     "repair": Action("sessions_mend", "repair [SESSION]", "make a damaged store readable again"),
 }
 
-EXAMPLES = """\
+COMMAND = Actions(
+    "sessions",
+    "[ACTION] ...",
+    "What was said to agents, kept.",
+    ACTIONS,
+    """\
 A SESSION is a name, an id, or the beginning of an id (eight characters or more). `dragoman run --session NAME` and
 `dragoman chat --session NAME` begin a session of that name, or go on with it.
 
@@ -42,34 +34,11 @@ examples:
   dragoman sessions search 'parse error'
   dragoman sessions show roof | less
   dragoman run --session roof 'Where were we?'
-  dragoman sessions export roof roof.session"""
+  dragoman sessions export roof roof.session
 
+`dragoman sessions ACTION --help` tells the rest; docs/store.md, how it is kept.""",
+    default="list",
+)
 
-def main(arguments: list[str]) -> int:
-    """Find the action and let it work."""
-    if arguments and arguments[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0
-    name, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in ACTIONS else ("list", arguments)
-    if rest and name == "list" and not arguments[0].startswith("-") and arguments[0] != "list":
-        said = f"there is no {arguments[0]!r}; try: {', '.join(ACTIONS)}"
-        print(f"dragoman sessions: {said}", file=sys.stderr)
-        return USAGE
-    code: int = import_module(f"dragoman.cli.{ACTIONS[name].module}").main(name, rest)
-    return code
-
-
-def overview() -> str:
-    """What `dragoman sessions --help` says."""
-    width = max(len(action.usage) for action in ACTIONS.values())
-    listing = "\n".join(f"  dragoman sessions {each.usage:{width}}  {each.purpose}" for each in ACTIONS.values())
-    return f"""\
-usage: dragoman sessions [ACTION] ...
-
-What was said to agents, kept.
-
-{listing}
-
-{EXAMPLES}
-
-`dragoman sessions ACTION --help` tells the rest; docs/store.md, how it is kept."""
+main = COMMAND.obey
+overview = COMMAND.overview

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -72,14 +72,8 @@ class Archive(Account):
         directories: Sequence[str] = (),
     ) -> Conversation:
         """Open a stored session; its history is in `between` (and told to `on_update`) when this returns."""
-        place = os.path.abspath(cwd)
-        params = LoadSessionParams(
-            session_id=session_id,
-            cwd=place,
-            mcp_servers=list(mcp_servers),
-            additional_directories=listed(directories),
-        )
-        return await self._reopen("session/load", without_empty(params), directories, mcp_servers)
+        params = without_empty(_setting(LoadSessionParams, session_id, cwd, mcp_servers, directories))
+        return await self._reopen("session/load", params, directories, mcp_servers)
 
     async def resume(
         self,
@@ -90,12 +84,7 @@ class Archive(Account):
         directories: Sequence[str] = (),
     ) -> Conversation:
         """Open a stored session without its history being sent again."""
-        params = ResumeSessionParams(
-            session_id=session_id,
-            cwd=os.path.abspath(cwd),
-            mcp_servers=list(mcp_servers),
-            additional_directories=listed(directories),
-        )
+        params = _setting(ResumeSessionParams, session_id, cwd, mcp_servers, directories)
         return await self._reopen("session/resume", params, directories, mcp_servers)
 
     async def _reopen(
@@ -124,18 +113,12 @@ class Archive(Account):
         directories: Sequence[str] = (),
     ) -> Conversation:
         """Open a new session that starts with the history of another."""
-        place = os.path.abspath(cwd)
-        params = ForkSessionParams(
-            session_id=session_id,
-            cwd=place,
-            mcp_servers=list(mcp_servers),
-            additional_directories=listed(directories),
-        )
+        params = _setting(ForkSessionParams, session_id, cwd, mcp_servers, directories)
         entered: list[Conversation] = []
         connection = self.connection
 
         def enter(result: Any) -> None:
-            entered.append(self._enter(result.session_id, place, directories, result, connection, mcp_servers))
+            entered.append(self._enter(result.session_id, params.cwd, directories, result, connection, mcp_servers))
 
         await connection.request("session/fork", params, timeout=self._terms.timeout, first=enter)
         return entered[0]
@@ -182,3 +165,15 @@ def without_empty(params: Any) -> Any:
 def listed(directories: Sequence[str]) -> Any:
     """The folders as the protocol names them; left out where there are none."""
     return [os.path.abspath(path) for path in directories] or UNSET
+
+
+def _setting(
+    kind: Callable[..., Any], session_id: str, cwd: str, mcp_servers: Sequence[McpServer], directories: Sequence[str]
+) -> Any:
+    """Params that name a session and where it shall go on, of this kind."""
+    return kind(
+        session_id=session_id,
+        cwd=os.path.abspath(cwd),
+        mcp_servers=list(mcp_servers),
+        additional_directories=listed(directories),
+    )
