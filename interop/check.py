@@ -1,7 +1,8 @@
-"""`python -m interop.check`: check the real agents that `make interop` installed against the protocol.
+"""`python -m interop.check`: check real agents, and the examples of the official SDKs, against the protocol.
 
-Runs `dragoman check agent` on each, with the fake model behind it, a home of its own and no way out but loopback.
-`--only NAME` checks some; `--out FOLDER` is where the reports go; what follows `--` is passed to the check.
+Installs what `make interop` has not installed yet. Runs `dragoman check agent` on each, with the fake model behind it, a
+home of its own and no way out but loopback. `--only NAME` checks some; `--out FOLDER` is where the reports go; what
+follows `--` is passed to the check.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import tempfile
 from pathlib import Path
 
 from interop import loopback
-from interop.counterparts import AGENTS, Place
-from interop.install import CACHE, node, place
+from interop.counterparts import AGENTS, EXAMPLES, Place
+from interop.install import CACHE, install, node, place
 from interop.model.server import Model
 from interop.run import environment, furnish, tell
 
 SCRIPT = Path(__file__).parent / "check.toml"
+CHECKED = (*EXAMPLES, *AGENTS)
 PATIENCE = 3600  # seconds for one agent: some need minutes, none an hour
 
 
@@ -26,20 +28,20 @@ def main() -> int:
     """Check one after the other; the exit code is 0 when every check came to its end."""
     words = sys.argv[1:]
     mark = words.index("--") if "--" in words else len(words)
-    names = [counterpart.name for counterpart in AGENTS]
+    names = [counterpart.name for counterpart in CHECKED]
     parser = argparse.ArgumentParser(prog="python -m interop.check", description=__doc__)
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--out", type=Path, default=CACHE / "check", metavar="FOLDER")
     options = parser.parse_args(words[:mark])
     options.out.mkdir(parents=True, exist_ok=True)
-    base = environment(node(tell), alone=False) | loopback.closed_door()
-    ended = True
+    chosen = [counterpart for counterpart in CHECKED if not options.only or counterpart.name in options.only]
+    bin = node(tell)
+    missing = install(chosen, bin, tell)
+    base = environment(bin, alone=False) | loopback.closed_door()
+    ended = not missing
     with tempfile.TemporaryDirectory(prefix="interop-") as temporary, Model() as model:
-        for counterpart in AGENTS:
-            if options.only and counterpart.name not in options.only:
-                continue
-            if not place(counterpart).is_dir():
-                tell(f"{counterpart.name}: not installed; run make interop first")
+        for counterpart in chosen:
+            if counterpart.name in missing:
                 continue
             where = Place(place(counterpart), model.url(counterpart.name))
             env = furnish(counterpart, where, Path(temporary) / counterpart.name, base)

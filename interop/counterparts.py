@@ -42,7 +42,7 @@ class Counterpart:
     """One agent or client. `packages` have pinned versions; the first is the one whose version is told."""
 
     name: str
-    source: str  # npm or PyPI
+    source: str  # npm, PyPI, or sdist: PyPI with the source of the first package, which has its examples
     packages: tuple[str, ...]
     command: Callable[[Place], list[str]]
     env: Callable[[Place], dict[str, str]] = _nothing
@@ -197,3 +197,19 @@ AGENTS: tuple[Counterpart, ...] = (
 ACPX = Counterpart("acpx", "npm", ("acpx@0.19.1",), lambda place: [place.npm("acpx")])
 
 ALL = (*AGENTS, ACPX)
+
+# The agents that come with the official SDKs, as they are: `interop.check` checks them, and nothing drives them.
+EXAMPLES: tuple[Counterpart, ...] = (
+    Counterpart(
+        "python-sdk-echo",
+        "sdist",
+        ("agent-client-protocol==0.12.1",),
+        lambda place: [place.python, str(place.folder / "source" / "examples" / "echo_agent.py")],
+    ),
+    Counterpart(
+        "typescript-sdk-example",
+        "npm",
+        ("@agentclientprotocol/sdk@1.9.0",),  # the last version that has its examples in the package
+        lambda place: ["node", str(place.folder / "node_modules/@agentclientprotocol/sdk/dist/examples/agent.js")],
+    ),
+)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import venv
 from collections.abc import Callable, Iterable
@@ -90,7 +91,19 @@ def _pypi(counterpart: Counterpart, folder: Path, node: Path) -> None:
     _run([*command, *counterpart.packages], _log(counterpart), {})
 
 
-_SOURCES = {"npm": _npm, "PyPI": _pypi}
+def _sdist(counterpart: Counterpart, folder: Path, node: Path) -> None:
+    _pypi(counterpart, folder, node)
+    command = [str(folder / "bin" / "python"), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    words = ["--no-deps", "--no-binary", ":all:", "--dest", str(folder), counterpart.packages[0]]
+    _run([*command, *words], _log(counterpart), {})
+    [archive] = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder / "unpacked", filter="data")
+    [inner] = (folder / "unpacked").iterdir()
+    inner.rename(folder / "source")
+
+
+_SOURCES = {"npm": _npm, "PyPI": _pypi, "sdist": _sdist}
 
 
 def _log(counterpart: Counterpart) -> Path:

@@ -71,8 +71,12 @@ def updates(kind: str, edit: Edit) -> Fault:
 
 
 def hears(method: str, whole: Whole) -> Fault:
-    """What the sound one hears: calls of the peer."""
-    return Fault(hears=_where(lambda _, message: message.get("method") == method, whole))
+    """What the sound one hears: calls of the peer, as far as their params are an object."""
+
+    def meant(_: Tape, message: Json) -> bool:
+        return message.get("method") == method and isinstance(message.get("params"), dict)
+
+    return Fault(hears=_where(meant, whole))
 
 
 def speaks(whole: Whole) -> Fault:

@@ -32,6 +32,8 @@ class Tape:
         self._line = line
         self.heard: dict[Any, dict[str, Json]] = {}
         """Requests the peer made, by id."""
+        self.told: list[dict[str, Json]] = []
+        """Notifications the peer made."""
         self.asked: dict[Any, dict[str, Json]] = {}
         """Requests the sound one made, by id."""
         self.notes: dict[str, Json] = {}
@@ -41,6 +43,15 @@ class Tape:
     def busy(self, method: str = "session/prompt") -> bool:
         """Whether a request of this method is under way."""
         return any(request.get("method") == method for request in self.open.values())
+
+    def others(self, prompt: Json) -> list[dict[str, Json]]:
+        """The params of the other prompts under way."""
+        open = [each for each in self.open.values() if each["method"] == "session/prompt" and each is not prompt]
+        return [each["params"] for each in open if isinstance(each.get("params"), dict)]
+
+    def request(self, reply: Json) -> dict[str, Json]:
+        """What an outgoing reply answers."""
+        return self.heard[_key(reply["id"])]
 
     def say(self, message: Json) -> None:
         """Send something the sound one did not say."""
@@ -155,6 +166,8 @@ class Faulty:
         message = _parsed(frame)
         if isinstance(message, dict) and "method" in message and "id" in message:
             self._tape.heard[_key(message["id"])] = self._tape.open[_key(message["id"])] = message
+        elif isinstance(message, dict) and "method" in message:
+            self._tape.told.append(message)
         out = self._fault.hears(self._tape, message)
         return [frame if made is message else _bytes(made) for made in out]
 

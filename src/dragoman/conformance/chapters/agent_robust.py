@@ -15,7 +15,7 @@ CHAPTER = chapter(
         must("03", "A method name of a hundred thousand characters is refused like another.", "reference 1.14"),
         must("04", "Control characters in a prompt do not keep it from being answered.", "reference 1.7"),
         must("05", "A prompt in the session whose id is empty is refused.", "reference 1.5"),
-        must("06", "A flood of cancels ends a turn once, and the connection goes on.", "reference 1.7"),
+        must("06", "A flood of cancels does not end the connection.", "reference 1.7"),
         must("08", "A member that stands twice in a message does not end the connection.", "reference 3.1"),
         must("09", "Numbers too large for any type do not end the connection.", "reference 3.1"),
         must("10", "Notifications whose params make no sense are passed over.", "reference 1.14"),

@@ -19,14 +19,14 @@ def _noting(ends: Callable[[Tape, Json], Iterable[Json]]) -> Fault:
                 tape.notes["idle"] = True
             else:
                 tape.notes["cancels"] = tape.notes.get("cancels", 0) + 1
-                tape.notes["at once"] = tape.notes.get("last") == PROMPT
+                prompts = [each for each in tape.open.values() if each["method"] == PROMPT]
+                tape.notes["at once"] = tape.notes.get("last") == PROMPT and len(prompts) == 1
         if isinstance(message, dict) and "method" in message:
             tape.notes["last"] = message["method"]
         yield message
 
     def saying(tape: Tape, message: Json) -> Iterable[Json]:
-        if isinstance(message, dict) and message.get("method") == "session/update":
-            tape.notes["last"] = ""
+        tape.notes["last"] = ""
         return ends(tape, message) if tape.method(message) == PROMPT else (message,)
 
     return Fault(says=saying, hears=hearing)
@@ -47,7 +47,8 @@ def _never(tape: Tape, message: Json) -> Iterable[Json]:
 def _special(tape: Tape) -> bool:
     """Circumstances that other requirements are about."""
     asked = any(each["method"] == "session/request_permission" for each in tape.asked.values())
-    return asked or tape.notes.get("at once", False) or tape.notes["cancels"] > 1
+    prompts = [each for each in tape.heard.values() if each["method"] == PROMPT]
+    return asked or tape.notes.get("at once", False) or tape.notes["cancels"] > 1 or len(prompts) > 1
 
 
 def _error(tape: Tape, message: Json) -> Iterable[Json]:
@@ -135,22 +136,16 @@ def _cancels_all(tape: Tape, message: Json) -> Iterable[Json]:
 
 def _leaves_calls_open(tape: Tape, message: Json) -> Iterable[Json]:
     is_update = isinstance(message, dict) and message.get("method") == "session/update"
-    cancelling = any(each == CANCEL for each in tape.notes.get("heard", []))
+    cancelling = any(each["method"] == CANCEL for each in tape.told)
     if not (is_update and cancelling and "tool_call_update" in str(message)):
         yield message
-
-
-def _hears_cancels(tape: Tape, message: Json) -> Iterable[Json]:
-    if isinstance(message, dict):
-        tape.notes.setdefault("heard", []).append(message.get("method"))
-    yield message
 
 
 def _goes_on(tape: Tape, message: Json) -> Iterable[Json]:
     yield message
     if _is_cancelled(tape, message):
         chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "as I said"}}
-        session = tape.heard[type(message["id"]).__name__, str(message["id"])]["params"]["sessionId"]
+        session = tape.request(message)["params"]["sessionId"]
         yield {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": chunk}}
 
 
@@ -167,6 +162,6 @@ seeded("agent.cancel.10", _noting(_not_at_once))
 seeded("agent.cancel.11", _taking_back(_forgets))
 seeded("agent.cancel.12", hears("$/cancel_request", _answers_it))
 seeded("agent.cancel.13", hears(CANCEL, _cancels_all))
-seeded("agent.cancel.14", Fault(says=_leaves_calls_open, hears=_hears_cancels))
+seeded("agent.cancel.14", Fault(says=_leaves_calls_open))
 seeded("agent.cancel.15", _noting(_goes_on))
 seeded("agent.cancel.16", _taking_back(_strange_number))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.conformance.seeding import Edit, errors, fails, hears, replies, results, with_
+from dragoman.conformance.seeding import Edit, errors, fails, hears, listens, replies, results, with_
 from dragoman.conformance.twin import Fault, Json, Tape, seeded
 
 
@@ -44,22 +44,23 @@ def accepting(method: str, result: Json) -> Fault:
 
 
 def _agrees(tape: Tape, message: Json) -> Iterable[Json]:
-    wanted = tape.heard[type(message["id"]).__name__, str(message["id"])].get("params")
+    wanted = tape.request(message).get("params")
     wanted = wanted.get("protocolVersion") if isinstance(wanted, dict) else None
     is_odd = wanted == 65535
     yield {**message, "result": {**message["result"], "protocolVersion": wanted}} if is_odd else message
 
 
 def _not_again(tape: Tape, message: Json) -> Iterable[Json]:
-    tape.notes["introduced"] = tape.notes.get("introduced", 0) + isinstance(message.get("params"), dict)
+    tape.notes["introduced"] = tape.notes.get("introduced", 0) + 1
     if tape.notes["introduced"] < 2:
         yield message
 
 
 def _resents(tape: Tape, message: Json) -> Iterable[Json]:
+    is_introduction = message.get("method") == "initialize"
     resents = tape.notes.get("resents")
-    tape.notes["resents"] = resents or not isinstance(message.get("params"), dict)
-    if not resents:
+    tape.notes["resents"] = resents or (is_introduction and not isinstance(message.get("params"), dict))
+    if not (resents and is_introduction):
         yield message
 
 
@@ -68,7 +69,8 @@ def _missing(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _early(tape: Tape, message: Json) -> Iterable[Json]:
-    yield {"jsonrpc": "2.0", "id": message["id"], "result": {"sessionId": "s"}} if "error" in message else message
+    too_early = "error" in message and all(each["method"] != "initialize" for each in tape.heard.values())
+    yield {"jsonrpc": "2.0", "id": message["id"], "result": {"sessionId": "s"}} if too_early else message
 
 
 seeded("agent.init.01", results("initialize", lambda _: ["initialized"]))
@@ -88,5 +90,5 @@ seeded("agent.init.14", refusing("initialize", lambda params: "skillOfTheFuture"
 seeded("agent.init.15", refusing("initialize", lambda params: "clientInfo" not in params))
 seeded("agent.init.16", replies("session/fork", _missing))
 seeded("agent.init.17", offering(sessionCapabilities={"list": None}))
-seeded("agent.init.18", hears("initialize", _resents))
+seeded("agent.init.18", listens(_resents))
 seeded("agent.init.19", refusing("initialize", lambda params: "'fs': None" in str(params)))

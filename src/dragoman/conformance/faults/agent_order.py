@@ -30,7 +30,7 @@ def _early(tape: Tape, message: Json) -> Iterable[Json]:
 def _tail_after_the_end(tape: Tape, message: Json) -> Iterable[Json]:
     """The last piece of a plain turn is held until its answer has gone."""
     held = tape.notes.pop("held", None)
-    is_chunk = message.get("method") == "session/update" and "`/help` shows" in str(message)
+    is_chunk = tape.busy() and message.get("method") == "session/update" and "`/help` shows" in str(message)
     if is_chunk:
         tape.notes["held"] = message
         return

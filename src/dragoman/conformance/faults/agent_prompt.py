@@ -36,14 +36,12 @@ def _long_ones(_: Tape, message: Json) -> Iterable[Json]:
 
 
 def _wrong_number(tape: Tape, message: Json) -> Iterable[Json]:
-    lacks = "prompt" not in (
-        tape.heard[type(message["id"]).__name__, str(message["id"])].get("params") or {"prompt": 1}
-    )
+    lacks = "prompt" not in (tape.request(message).get("params") or {"prompt": 1})
     yield from fails(-32603)(tape, message) if lacks and "error" in message else [message]
 
 
-def _mute(_: Tape, message: Json) -> Iterable[Json]:
-    if message["params"]["update"]["sessionUpdate"] != "agent_message_chunk":
+def _mute(tape: Tape, message: Json) -> Iterable[Json]:
+    if not tape.busy() or message["params"]["update"]["sessionUpdate"] != "agent_message_chunk":
         yield message
 
 
@@ -56,9 +54,8 @@ def _upset(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _never_the_second(tape: Tape, message: Json) -> Iterable[Json]:
-    others = [each for each in tape.open.values() if each["method"] == "session/prompt" and each is not message]
     session = message["params"].get("sessionId")
-    if not any(each["params"].get("sessionId") == session for each in others):
+    if not any(each.get("sessionId") == session for each in tape.others(message)):
         yield message
 
 
@@ -69,7 +66,7 @@ def _tired(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _cancelled(tape: Tape, message: Json) -> Iterable[Json]:
-    cancelled = tape.notes.get("cancelled")
+    cancelled = any(each["method"] == "session/cancel" for each in tape.told)
     is_end = message.get("result", {}).get("stopReason") == "end_turn"
     yield {**message, "result": {"stopReason": "cancelled"}} if is_end and not cancelled else message
 

@@ -11,7 +11,7 @@ from dragoman.conformance.twin import Fault, Json, Tape, seeded
 
 def _request(tape: Tape, reply: Json) -> Json:
     """The params of the request that a reply answers."""
-    return tape.heard[type(reply["id"]).__name__, str(reply["id"])].get("params")
+    return tape.request(reply).get("params")
 
 
 def _always_the_first(tape: Tape, message: Json) -> Iterable[Json]:
@@ -155,9 +155,8 @@ def _first_name(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _one_at_a_time(tape: Tape, message: Json) -> Iterable[Json]:
-    others = [each for each in tape.open.values() if each["method"] == "session/prompt" and each is not message]
     session = message["params"].get("sessionId")
-    if not any(each["params"].get("sessionId") != session for each in others):
+    if not any(each.get("sessionId") != session for each in tape.others(message)):
         yield message
 
 
@@ -167,6 +166,11 @@ def _upset(tape: Tape, message: Json) -> Iterable[Json]:
         for each in tape.heard.values()
     )
     yield from fails(-32603)(tape, message) if failed else [message]
+
+
+def _unwilling(tape: Tape, message: Json) -> Iterable[Json]:
+    """Modes cannot be chosen, unless a turn runs."""
+    yield from fails(-32603)(tape, message) if "result" in message and not tape.busy() else [message]
 
 
 seeded("agent.session.01", results("session/new", with_(sessionId="")))
@@ -180,9 +184,7 @@ seeded(
     "agent.session.08",
     results("session/new", lambda result: {**result, "modes": {**result["modes"], "currentModeId": "?"}}),
 )
-seeded(
-    "agent.session.09", replies("session/set_mode", lambda tape, m: fails(-32603)(tape, m) if "result" in m else [m])
-)
+seeded("agent.session.09", replies("session/set_mode", _unwilling))
 seeded("agent.session.10", accepting("session/set_mode", {}))
 seeded("agent.session.11", _options("name", None))
 seeded("agent.session.12", _options("currentValue", "no such value"))

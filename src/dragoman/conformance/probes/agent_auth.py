@@ -34,8 +34,9 @@ async def the_want_of_a_login_has_a_number(stage: AgentStage) -> None:
 
 async def _logins(stage: AgentStage, capabilities: Json = None) -> list[Json]:
     result = await stage.initialized(capabilities)
-    found = result.get("authMethods") or []
-    return [login for login in found if isinstance(login, dict)] if isinstance(found, list) else []
+    found = result.get("authMethods")
+    every = found if isinstance(found, list) else []
+    return [login for login in every if isinstance(login, dict) and isinstance(login.get("id"), str)]
 
 
 async def _offered(stage: AgentStage) -> None:

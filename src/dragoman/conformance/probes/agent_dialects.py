@@ -57,7 +57,10 @@ async def _model(stage: AgentStage) -> tuple[str, Any]:
     await stage.opened()
     models: Any = stage.setup.get("models") or {}
     current = models.get("currentModelId")
-    others = [model.get("id") for model in models.get("availableModels") or [] if model.get("id") != current]
+    offered = [model.get("id") for model in models.get("availableModels") or []]
+    if current not in offered:
+        stage.unsure("the current model is none of those that can be chosen", stage.heard[1])
+    others = [model for model in offered if model != current]
     if not others:
         stage.unsure("the session tells no other model")
     params = {"sessionId": stage.session, "modelId": others[0]}

@@ -79,6 +79,8 @@ async def forks_are_named_first(stage: AgentStage) -> None:
         stage.unsure("the session could not be forked", answer)
     assert answer is not None
     fork = answer.message["result"].get("sessionId")
+    if fork == stage.session:
+        stage.unsure("the fork has the id of its original, so it cannot be told what is about which", answer)
 
     def early(heard: Heard) -> bool:
         return bool(heard.kind) and isinstance(heard.params, dict) and heard.params.get("sessionId") == fork

@@ -58,14 +58,11 @@ async def empty_ids_are_refused(stage: AgentStage) -> None:
 
 @probe("agent.robust.06")
 async def cancels_may_flood(stage: AgentStage) -> None:
-    """Fifty of them."""
+    """Fifty of them; that a turn is answered once is another requirement."""
     turn = await running(stage)
     for _ in range(50):
         stage.cancel()
     await stage.ended(turn)
-    await stage.silence()
-    found = [heard for heard in stage.heard if heard.is_reply and heard.message.get("id") == turn.id]
-    stage.require(len(found) == 1, f"a turn cancelled fifty times was answered {len(found)} times", *found)
     await stage.alive("a flood of cancels")
 
 
