@@ -61,8 +61,7 @@ interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed an
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 
 check-faults: $(VENV)/.dev ## every seeded fault against every requirement: only its own may find it (minutes)
-	$(BIN)/python -m tests.conformance.cross
-	$(BIN)/python -m tests.conformance.cross_clients
+	$(BIN)/python -m tests.conformance.cross --workers $(JOBS)
 
 bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run

@@ -1,8 +1,8 @@
 """`python -m interop.check`: check real agents, and the examples of the official SDKs, against the protocol.
 
-Installs what `make interop` has not installed yet. Runs `dragoman check agent` on each, with the fake model behind it, a
-home of its own and no way out but loopback. `--only NAME` checks some; `--out FOLDER` is where the reports go; what
-follows `--` is passed to the check.
+Installs what `make interop` has not installed yet. Runs `dragoman check agent` on each, with the fake model behind
+it, a home of its own and no way out but loopback. `--only NAME` checks some; `--out FOLDER` is where the reports go;
+what follows `--` is passed to the check.
 """
 
 from __future__ import annotations

@@ -29,16 +29,17 @@ def _first(data: bytes) -> bytes:
 
 
 def _limited() -> Reads:
-    """A line over 64 KiB is cut there, and what follows is thrown away."""
-    state = {"size": 0}
+    """A line over 64 KiB is cut there, and what follows is thrown away; files are spared, which others are about."""
+    state = {"size": 0, "spared": 0}
 
     def read(data: bytes) -> bytes:
         kept = bytearray()
         for piece in data.splitlines(keepends=True):
             before, state["size"] = state["size"], state["size"] + len(piece)
-            kept += piece[: max(65536 - before, 0)]
+            state["spared"] = b'"fs/' in piece[:200] if before == 0 else state["spared"]
+            kept += piece if state["spared"] else piece[: max(65536 - before, 0)]
             if piece.endswith(b"\n"):
-                if state["size"] > 65536:
+                if state["size"] > 65536 and not state["spared"]:
                     kept += b"\n"
                 state["size"] = 0
         return bytes(kept)
