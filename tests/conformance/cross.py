@@ -1,8 +1,8 @@
 """`python -m tests.conformance.cross`: every fault meets every requirement of its side; only its own may find it.
 
-Takes minutes, so it is no test of the suite: `make check-faults` runs it. Arguments are beginnings of ids; `--workers N`
-is how many processes share the work. What a worker finds in a hurry it tries again alone, for on a busy machine an
-answer may be late.
+Takes minutes, so it is no test of the suite: `make check-faults` runs it. Arguments are beginnings of ids; --workers N
+is how many processes share the work. What is found in a hurry is tried again alone, for on a busy machine an answer
+may be late.
 """
 
 from __future__ import annotations

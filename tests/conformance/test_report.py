@@ -95,6 +95,21 @@ def test_a_baseline_that_is_none_is_named(tmp_path: Path, text: str) -> None:
         facts.read(str(file))
 
 
+def test_no_report_tells_a_secret() -> None:
+    """Of the command line, of the environment, or in what the peer said."""
+    words = ["env", "OPENAI_API_KEY=short", "agent", "--token", "spoken-canary"]
+    said = '{"error": "spoken-canary and environment-canary are no good"}'
+    evidence = [Evidence(t=0.5, dir="in", text=said, size=len(said), marked=True)]
+    failed = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why=said, evidence=evidence)
+    told = facts.report("agent", words, "v1", [failed], 1.0, secrets=["environment-canary"])
+    assert told.peer == ["env", "OPENAI_API_KEY=[redacted]", "agent", "--token", "[redacted]"]
+    summary = "\n".join(line.text for line in lines(told))
+    for text in (facts.encoded(told).decode(), junit.encoded(told).decode(), page(told), summary):
+        assert "canary" not in text
+        assert "are no good" in text
+    assert evidence[0].text == said
+
+
 def test_the_summary_tells_failures_with_their_proof() -> None:
     text = "\n".join(line.text for line in lines(ONE_OF_EACH))
     assert "agent.rpc.03" in text

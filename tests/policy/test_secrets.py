@@ -134,3 +134,23 @@ def test_values_learned_later_count_from_then_on() -> None:
 )
 def test_names_of_secrets(name: str, expected: bool) -> None:
     assert is_secret_name(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "clean"),
+    [
+        ("env API_KEY=x HOME=/x agent", "env API_KEY=[redacted] HOME=/x agent"),
+        ("agent --api-key pw --acp", "agent --api-key [redacted] --acp"),
+        ("agent --token=pw --model=big", "agent --token=[redacted] --model=big"),
+        ("agent --no-auth server --token", "agent --no-auth server --token"),
+        ("agent https://me:pass@host/", "agent https://me:[redacted]@host/"),
+        ("agent sk-0123456789abcdefghij", "agent [redacted]"),
+    ],
+)
+def test_a_command_line_is_shown_without_its_secrets(line: str, clean: str) -> None:
+    assert Redaction().command(line.split()) == clean.split()
+
+
+def test_a_script_in_a_command_line_keeps_its_other_words() -> None:
+    words = ["sh", "-c", "GITHUB_TOKEN=abcdef12 my-agent --acp"]
+    assert Redaction().command(words) == ["sh", "-c", "GITHUB_TOKEN=[redacted] my-agent --acp"]

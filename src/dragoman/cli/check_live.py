@@ -25,6 +25,7 @@ from dragoman.conformance.report import facts
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.run import try_one
 from dragoman.conformance.verdict import Outcome, Verdict
+from dragoman.policy.secrets import from_environment
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.NOT_APPLICABLE: "dim"}
 
@@ -49,7 +50,8 @@ async def served(reception: Reception, dialect: str, found: Sequence[Requirement
         work.result()
     if not verdicts:
         return exits.INTERRUPTED
-    made = facts.report("client", words, dialect, verdicts, time.monotonic() - began)
+    secrets = from_environment(os.environ)
+    made = facts.report("client", words, dialect, verdicts, time.monotonic() - began, secrets=secrets)
     write(options, made)
     show(sheet, made)
     return exits.FAILED if made.is_broken else exits.OK

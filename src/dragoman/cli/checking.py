@@ -20,6 +20,7 @@ from dragoman.conformance.subject import Subject
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.registry import NAMES
 from dragoman.errors import ConfigFault
+from dragoman.policy.secrets import from_environment
 
 LEVELS = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
 
@@ -83,7 +84,8 @@ async def checked(
         verdicts.append(verdict)
         _progress(aside, verdicts, len(found))
     aside.unfoot()
-    made = facts.report(side, peer, subject.dialect, verdicts, time.monotonic() - began)
+    secrets = from_environment(os.environ)
+    made = facts.report(side, peer, subject.dialect, verdicts, time.monotonic() - began, secrets=secrets)
     write(options, made)
     sheet = aside if options.json == "-" else Sheet(sys.stdout, os.environ)
     show(sheet, made)

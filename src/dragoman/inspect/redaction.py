@@ -54,8 +54,7 @@ class Cleaner:
 
     def header(self, header: Header) -> Header:
         """The header without secrets in the command; it says that it was redacted."""
-        command = self._rules.text("\0".join(header.command).replace("\0", " \0")).replace(" \0", "\0").split("\0")
-        return msgspec.structs.replace(header, command=command if header.command else [], redacted=True)
+        return msgspec.structs.replace(header, command=self._rules.command(header.command), redacted=True)
 
     @property
     def _rules(self) -> Redaction:

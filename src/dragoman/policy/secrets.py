@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +20,9 @@ SHORTEST = 8
 _NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|COOKIE|PRIVATE|DSN", re.I)
 # Names that look like secrets and are places or switches.
 _NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "KEYBOARD", "KEYMAP", "XKB_DEFAULT_KEYMAP"})
+
+# A word of a command line that gives something a value; a whole script (`sh -c "A=b agent"`) is none.
+_ASSIGNED = re.compile(r"-{0,2}[\w-]+=\S*")
 
 # Shapes of keys in circulation; where there is a group, only that is taken out.
 _SHAPES = (
@@ -60,6 +63,26 @@ def with_bare(values: Iterable[str]) -> list[str]:
     return given + [value.partition(" ")[2] for value in given if " " in value]
 
 
+def in_command(words: Iterable[str]) -> list[str]:
+    """The secrets that a command line gives away by name: NAME=value, --name=value and --name value."""
+    return [secret for _, secret in _parted(words) if secret]
+
+
+def _parted(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each word of a command line in two: what may be shown, and the secret behind it, mostly none."""
+    is_named = False
+    for word in words:
+        name, sign, value = word.partition("=")
+        bare = name.lstrip("-")
+        if is_named and not word.startswith("-"):
+            yield "", word
+        elif _ASSIGNED.fullmatch(word) and is_secret_name(bare):
+            yield name + sign, value
+        else:
+            yield word, ""
+        is_named = not sign and name.startswith("--") and not bare.startswith("no-") and is_secret_name(bare)
+
+
 class Redaction:
     """Takes known values and known shapes out of text."""
 
@@ -84,6 +107,10 @@ class Redaction:
     def text(self, text: str) -> str:
         """The text without secrets."""
         return _SHAPE.sub(_marked, self.known(text))
+
+    def command(self, words: Iterable[str]) -> list[str]:
+        """A command line without secrets; what it gives away by name is taken out of it however short it is."""
+        return [f"{shown}{MARK}" if secret else self.text(shown) for shown, secret in _parted(words)]
 
     def json(self, value: Any) -> Any:
         """JSON without secrets, in texts, in keys, and under names that tell of one."""

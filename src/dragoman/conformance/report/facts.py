@@ -15,6 +15,7 @@ import msgspec
 from dragoman.conformance.requirement import chapters, requirements
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.errors import ConfigFault
+from dragoman.policy.secrets import Redaction, in_command
 
 FORMAT = 1
 
@@ -66,8 +67,17 @@ class Report(msgspec.Struct, kw_only=True):
         return any(row.is_broken for row in self.rows)
 
 
-def report(side: str, peer: Sequence[str], dialect: str, verdicts: Iterable[Verdict], seconds: float) -> Report:
-    """The report of these verdicts."""
+def report(
+    side: str,
+    peer: Sequence[str],
+    dialect: str,
+    verdicts: Iterable[Verdict],
+    seconds: float,
+    *,
+    secrets: Iterable[str] = (),
+) -> Report:
+    """The report of these verdicts, without secrets: these, those of the command line, and what looks like one."""
+    rules = Redaction([*secrets, *in_command(peer)])
     table = requirements()
     rows = []
     for verdict in verdicts:
@@ -79,14 +89,20 @@ def report(side: str, peer: Sequence[str], dialect: str, verdicts: Iterable[Verd
                 sentence=known.sentence,
                 source=known.source,
                 outcome=verdict.outcome,
-                why=verdict.why,
+                why=rules.text(verdict.why),
                 seconds=verdict.seconds,
-                evidence=verdict.evidence,
+                evidence=[msgspec.structs.replace(each, text=rules.text(each.text)) for each in verdict.evidence],
             )
         )
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
     return Report(
-        format=FORMAT, side=side, peer=list(peer), dialect=dialect, began=began, seconds=round(seconds, 1), rows=rows
+        format=FORMAT,
+        side=side,
+        peer=rules.command(peer),
+        dialect=dialect,
+        began=began,
+        seconds=round(seconds, 1),
+        rows=rows,
     )
 
 
