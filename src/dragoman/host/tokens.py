@@ -27,7 +27,7 @@ SECRET = 32
 
 # Names of users: they stand in tables, in presence lines and in TOML. Guests of share links have a blank in theirs, so
 # that no guest can be taken for a user.
-USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
+USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|:/=-]{0,127}")
 GUEST = " (guest)"
 
 # How often it is noted that a token was used: people want to know the day. Seconds.
@@ -83,7 +83,7 @@ class Tokens:
         name = user.removesuffix(GUEST) if session is not None else user
         if USER.fullmatch(name) is None:
             raise _wrong(
-                f"{user!r} is no name of a user: letters, digits and . _ @ + -, beginning with one of the first"
+                f"{user!r} is no name of a user; it has letters, digits and . _ @ + - | : / =, as in ann or ann@example.org"
             )
         if role not in RANK:
             raise _wrong(f"there is no role {role!r}; there are {', '.join(RANK)}")
