@@ -83,7 +83,7 @@ class Tokens:
         name = user.removesuffix(GUEST) if session is not None else user
         if USER.fullmatch(name) is None:
             raise _wrong(
-                f"{user!r} is no name of a user; it has letters, digits and . _ @ + - | : / =, as in ann or ann@example.org"
+                f"{user!r} is no name of a user; use letters, digits and . _ @ + - | : / =, as in ann@example.org"
             )
         if role not in RANK:
             raise _wrong(f"there is no role {role!r}; there are {', '.join(RANK)}")
