@@ -52,7 +52,7 @@ class Chronicle:
         self.turn: str | None = None
         self.fault: ProtocolError | None = None
         self._find = None if isinstance(key, str) else key
-        self._failed = failed
+        self.failed = failed
         self._on_entry = on_entry
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
@@ -165,7 +165,7 @@ class Chronicle:
     def _fail(self, error: ProtocolError) -> None:
         self.fault = error
         lost, self._waiting = self._waiting, []
-        self._failed(error)
+        self.failed(error)
         for waiting in lost:
             if waiting.otherwise is not None:
                 waiting.otherwise(error)

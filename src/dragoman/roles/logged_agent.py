@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError, StoreFault
-from dragoman.roles.chronicle import with_secrets
+from dragoman.roles.chronicle import Chronicle, with_secrets
 from dragoman.roles.client import RemoteAgent
 from dragoman.roles.conversation import Conversation
 from dragoman.roles.dial import Dialled
@@ -47,6 +47,9 @@ class GoneOn(NamedTuple):
 
 class LoggedAgent(RemoteAgent):
     """An agent as its client sees it; with logs."""
+
+    _conversation: Callable[..., LoggedConversation] = LoggedConversation
+    _chronicle: Chronicle | None = None  # of a log that others write to as well
 
     def __init__(self, store: Store, on_entry: Callable[[str, Entry], None] | None, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -228,13 +231,14 @@ class LoggedAgent(RemoteAgent):
         connection: Connection,
         mcp_servers: Sequence[McpServer] = (),
     ) -> Conversation:
-        session = LoggedConversation(connection, session_id, cwd, directories, mcp_servers, terms=self._terms)
+        session = self._conversation(connection, session_id, cwd, directories, mcp_servers, terms=self._terms)
         how, log = "session/new", self._next_log
         if result is None:
             how, log = self._reopening.get(session_id, ("session/load", None))
         elif isinstance(result, ForkSessionResult):
             how = "session/fork"
-        session.log_to(self._logging, how, self._told, log, self._origin if how == "session/fork" else None)
+        origin = self._origin if how == "session/fork" else None
+        session.log_to(self._logging, how, self._told, log, origin, self._chronicle)
         self._logged.append(session)
         self._admit(session, result)
         return session

@@ -7,7 +7,8 @@ and passes it on after the commit; so a conversation without a store pays nothin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -61,17 +62,31 @@ class LoggedConversation(Conversation):
     _preamble: list[Any] | None = None  # goes before the first prompt
     _retold = 0  # how many blocks of the next prompt are that
     _open_prompt: asyncio.Event | None = None  # set when the agent answered the last prompt
+    _prompter = "user"  # whose prompt is sent next, and what else the log is to know of it
+    _beside: Mapping[str, Any] = MappingProxyType({})
     is_closing = False  # the end of the agent is no news then
 
     def log_to(
-        self, logging: Logging, how: str, agent: dict[str, Any], log: str | None, origin: str | None = None
+        self,
+        logging: Logging,
+        how: str,
+        agent: dict[str, Any],
+        log: str | None,
+        origin: str | None = None,
+        chronicle: Chronicle | None = None,
     ) -> None:
-        """Begin to log; `how` is the method that opens it, `log` the log to go on with, `origin` the one to fork."""
+        """Begin to log; `how` is the method that opens it, `log` the log to go on with, `origin` the one to fork.
+
+        Who shares the log with others brings its `chronicle`.
+        """
         self._how, self._agent, self._is_known = how, agent, log is not None
         if how in ("session/load", "session/resume"):  # some tell it all again on resume too (peers.md 36)
             self._history = []
-        key = log or (lambda: self._free(logging.store, origin))
-        self._chronicle = Chronicle(logging.store, key, failed=self._fail, on_entry=logging.on_entry)
+        if chronicle is None:
+            key = log or (lambda: self._free(logging.store, origin))
+            chronicle = Chronicle(logging.store, key, on_entry=logging.on_entry)
+        chronicle.failed = self._fail
+        self._chronicle = chronicle
 
     async def _free(self, store: Store, origin: str | None) -> str:
         """Where it is logged: under its own id, unless another session has that, of an agent that counts say."""
@@ -117,7 +132,7 @@ class LoggedConversation(Conversation):
         chronicle = self._chronicle
         keep = (lambda: chronicle.store.keep_credentials(chronicle.key, {"mcp": secrets})) if secrets else None
         chronicle.note(
-            EntryKind.OPENED, {name: value for name, value in body.items() if value}, actor="user", then=keep
+            EntryKind.OPENED, {name: value for name, value in body.items() if value}, actor=self._prompter, then=keep
         )
         history, self._history = self._history, None
         if not self._is_known:
@@ -130,8 +145,11 @@ class LoggedConversation(Conversation):
         *,
         timeout: float | None = None,
         idle_timeout: float | None = None,
+        by: str = "user",
+        beside: Mapping[str, Any] = MappingProxyType({}),
     ) -> ClientTurn:
-        """Begin a turn; see Conversation."""
+        """Begin a turn; see Conversation. `by` is who says it, and `beside` what else the log tells of the prompt."""
+        self._prompter, self._beside = by, beside
         if self._preamble:
             blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
             self._retold = len(self._preamble)
@@ -147,11 +165,11 @@ class LoggedConversation(Conversation):
         await self._let_go()
         chronicle.try_again()
         chronicle.turn = new_id()
-        chronicle.note(EntryKind.TURN_STARTED, {}, actor="user")
+        chronicle.note(EntryKind.TURN_STARTED, {}, actor=self._prompter)
         # What the log has already is not logged again: each time it is retold, it would double.
         said, is_retold, self._retold = prompt[self._retold :], self._retold > 0, 0
-        body = {"prompt": said} | ({"retold": True} if is_retold else {})
-        await chronicle.record(EntryKind.PROMPT, body, actor="user")
+        body = {"prompt": said, **self._beside} | ({"retold": True} if is_retold else {})
+        await chronicle.record(EntryKind.PROMPT, body, actor=self._prompter)
         super().begin(said)
 
     async def _let_go(self) -> None:
@@ -173,6 +191,10 @@ class LoggedConversation(Conversation):
         deliver = super().receive
         chronicle.note(EntryKind.UPDATE, update, then=lambda: deliver(update))
         return chronicle.room() if chronicle.is_full else None
+
+    def receive_run(self, updates: list[Any]) -> bool:
+        """Each update has an entry of its own."""
+        return False
 
     def settled(self, done: Done) -> Done:
         """The answer to a prompt is heard when everything before it was."""
@@ -205,7 +227,11 @@ class LoggedConversation(Conversation):
     async def decided(self, params: Any, outcome: Any) -> None:
         """The user's answer: the agent hears it when it is in the log."""
         body = {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(outcome)}
-        await self._chronicle.record(EntryKind.DECIDED, body, actor="user")
+        await self._chronicle.record(EntryKind.DECIDED, body, actor=self.decider(params))
+
+    def decider(self, params: Any) -> str:
+        """Who answered this question."""
+        return "user"
 
     async def elicited(self, params: Any) -> None:
         """A form or a link: the user sees it when it is in the log."""
@@ -214,26 +240,26 @@ class LoggedConversation(Conversation):
     async def replied(self, params: Any, result: Any) -> None:
         """The user's reply: the agent hears it when it is in the log."""
         body = QUESTIONS["elicitation/create"].decided(params, result)
-        await self._chronicle.record(EntryKind.DECIDED, body, actor="user")
+        await self._chronicle.record(EntryKind.DECIDED, body, actor=self.decider(params))
 
     def translated(self, text: str) -> None:
         """Something was lost, or made up, between the agent's dialect and ours."""
         self._chronicle.note(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
 
-    async def set_mode(self, mode_id: str) -> None:
+    async def set_mode(self, mode_id: str, *, by: str = "user") -> None:
         """Put the session into another mode."""
         await super().set_mode(mode_id)
-        await self._set(CurrentModeUpdate(current_mode_id=mode_id))
+        await self._set(CurrentModeUpdate(current_mode_id=mode_id), by)
 
-    async def set_option(self, config_id: str, value: Any) -> None:
+    async def set_option(self, config_id: str, value: Any, *, by: str = "user") -> None:
         """Set a config option."""
         await super().set_option(config_id, value)
-        await self._set(ConfigOptionUpdate(config_options=self.options))
+        await self._set(ConfigOptionUpdate(config_options=self.options), by)
 
-    async def _set(self, update: Any) -> None:
+    async def _set(self, update: Any, by: str) -> None:
         if self.turn is None or self.turn.is_over:
             self._chronicle.try_again()
-        await self._chronicle.record(EntryKind.UPDATE, update, actor="user")
+        await self._chronicle.record(EntryKind.UPDATE, update, actor=by)
 
     def lost(self, error: ConnectionFailed) -> None:
         """The agent is gone; what it said before is told first."""

@@ -164,6 +164,15 @@ class Minutes:
             self.unmerged.append(self._compactions[id])
         return self._compactions[id]
 
+    def forget(self) -> None:
+        """Let go of all that was said and is over; what is so now stays. For whoever reads the rest from a log."""
+        self.unmerged.clear()
+        self._entries.clear()
+        self._by_id.clear()
+        self._compactions.clear()
+        self._open = None
+        self.tool_calls = {id: call for id, call in self.tool_calls.items() if call.status not in FINAL}
+
     # --- merging ----------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
