@@ -51,6 +51,7 @@ class Visitor(Struct, frozen=True, kw_only=True):
     expires: float | None = None  # time.time() after which the connection is ended
     address: str = ""  # for people
     local: bool = False  # the owner of this process, on this machine
+    token: str = ""  # the id (no secret) of the token that let them in; who revokes that puts them out
 
 
 class Knock(Struct, frozen=True, kw_only=True):
