@@ -62,7 +62,8 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case _:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 place = Path(folder).resolve()
-                return _converse(job, kind, _agent(job, kind, kinds, place), place)
+                client = kind.remote if job.way == "remote" else kind.client
+                return _converse(job, client, _agent(job, kind, kinds, place), place)
 
 
 def _command(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
@@ -81,6 +82,8 @@ def _record(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
 
 
 def _agent(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> tuple[str, ...]:
+    if job.way == "remote":
+        return kind.server
     if job.way == "inspect":
         return (kinds.dragoman, "inspect", "run", "--out", str(folder / "recording"), "--", *kind.agent)
     if job.way == "translate":
@@ -95,13 +98,13 @@ def _dialects(client: str, agent: str) -> tuple[str, ...]:
     return ("--client-dialect", client, "--agent-dialect", agent)
 
 
-def _converse(job: Job, kind: Kind, agent: tuple[str, ...], folder: Path) -> Figures:
+def _converse(job: Job, client: tuple[str, ...], agent: tuple[str, ...], folder: Path) -> Figures:
     """Have the client do the work in `folder`; its last line of stdout are the figures."""
     work = job.work | {"cwd": str(folder)}
     if "path" in work:
         (folder / work["path"]).write_text(FILE_TEXT)
         work["path"] = str(folder / work["path"])
-    printed = _run((*kind.client, json.dumps(work), *agent), ROOT)
+    printed = _run((*client, json.dumps(work), *agent), ROOT)
     try:
         figures: Figures = json.loads(printed.splitlines()[-1])
     except (IndexError, ValueError) as error:

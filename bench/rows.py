@@ -10,7 +10,18 @@ from typing import Any, Literal
 KINDS = ("py", "ts", "ours")
 
 Way = Literal[
-    "peers", "translate", "interpret", "start", "import", "guard", "inspect", "latency", "opening", "store", "command"
+    "peers",
+    "remote",
+    "translate",
+    "interpret",
+    "start",
+    "import",
+    "guard",
+    "inspect",
+    "latency",
+    "opening",
+    "store",
+    "command",
 ]
 
 
@@ -61,6 +72,8 @@ FILES = {"work": "files", "count": 5_000, "inflight": 1}
 
 JOBS = (
     Job("stream", "peers", STREAM),
+    Job("remote-ws", "remote", STREAM | {"over": "ws"}, kinds=("py", "ts")),
+    Job("remote-http", "remote", STREAM | {"over": "http"}, kinds=("py", "ts")),
     Job("translate", "translate", STREAM, kinds=("ours",)),
     Job("interpret", "interpret", STREAM | {"metered": False}, kinds=("ours",)),
     Job("inspect", "inspect", STREAM, kinds=("ours",)),
@@ -103,6 +116,12 @@ ROWS = (
     Row("… client CPU per message", "stream", "client_cpu_us", "µs", _most(1 / 8)),
     Row("… agent peak memory", "stream", "agent_peak_mb", "MiB", _most(0.7)),
     Row("… client peak memory", "stream", "client_peak_mb", "MiB", _most(0.7)),
+    Row("50,000 over WebSocket, one a frame", "remote-ws", "messages_per_second", "messages/s", _least(3, 1)),
+    Row("… server CPU per message", "remote-ws", "agent_cpu_us", "µs"),
+    Row("… client CPU per message", "remote-ws", "client_cpu_us", "µs"),
+    Row("50,000 over HTTP and SSE", "remote-http", "messages_per_second", "messages/s", _least(12, 6)),
+    Row("… server CPU per message", "remote-http", "agent_cpu_us", "µs"),
+    Row("… client CPU per message", "remote-http", "client_cpu_us", "µs"),
     Row(
         "50,000 through translate, one dialect",
         "translate",

