@@ -39,6 +39,7 @@ def test_without_a_terminal_it_says_what_to_use(here: Path) -> None:
     assert ran.stderr.count("\n") == 1
 
 
+@pytest.mark.item("004-03", "004-65")
 def test_text_is_set_thoughts_are_dimmed_plans_are_checklists_and_calls_have_a_status(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
@@ -56,6 +57,7 @@ def test_text_is_set_thoughts_are_dimmed_plans_are_checklists_and_calls_have_a_s
         assert terminal.end() == 0
 
 
+@pytest.mark.item("004-03", "004-65")
 def test_a_question_is_answered_by_one_key_and_remembered_as_far_as_it_says(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
@@ -76,6 +78,7 @@ def test_a_question_is_answered_by_one_key_and_remembered_as_far_as_it_says(here
     assert (here / "notes.txt").read_text() == "the newer text\n"
 
 
+@pytest.mark.item("004-03", "004-65")
 def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")

@@ -313,6 +313,7 @@ def test_chat_starts_a_dead_agent_again_and_goes_on(tmp_path: Path, counter: lis
         assert terminal.end() == 0
 
 
+@pytest.mark.item("004-03")
 def test_a_day_with_sessions(tmp_path: Path) -> None:
     """The script of the documents: start, go on, search, fork, export; import on another machine, and go on there."""
     script = Path(__file__).parents[2] / "examples" / "day.sh"

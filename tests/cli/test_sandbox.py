@@ -35,6 +35,7 @@ def work(tmp_path: Path) -> Path:
         pytest.param(("--sandbox", "bubblewrap", "--sandbox-net", "none"), marks=needs_bubblewrap, id="bubblewrap"),
     ],
 )
+@pytest.mark.item("000-21")
 def test_an_agent_and_its_commands_see_the_folder_and_no_secrets(
     work: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def without_questions(events: list[Event]) -> list[Event]:
 # --- saying ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.item("004-01")
 @clients
 @pairs
 def test_text_thoughts_and_plans_arrive_in_order(client: str, agent: str) -> None:
@@ -159,6 +160,7 @@ def diff_seen(client: str, agent: str) -> list[Event]:
     return [] if shown is None else [shown]
 
 
+@pytest.mark.item("004-01")
 @clients
 @pairs
 def test_a_tool_call_asks_reads_writes_and_shows_its_diff(client: str, agent: str) -> None:
@@ -268,6 +270,7 @@ def test_lines_of_a_file_are_read_through_the_client(client: str, agent: str) ->
 LINES = {"line": 2, "limit": 1}
 
 
+@pytest.mark.item("004-01")
 @clients
 @pairs
 def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -> None:
@@ -415,7 +418,7 @@ def test_an_error_of_an_agent_that_knows_only_numbers_is_understood(client: str,
 # --- loading --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.item("002-05")
+@pytest.mark.item("002-05", "004-01")
 @clients
 @pairs
 def test_loading_a_session_replays_it_before_the_answer(client: str, agent: str) -> None:

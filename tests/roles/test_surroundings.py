@@ -25,6 +25,7 @@ sys.stdin.read()
     ("inherited", "seen"),
     [(True, "SEEN_A SEEN_B SEEN_C"), (["SEEN_A", "SEEN_NOWHERE"], "SEEN_A SEEN_C"), (False, "SEEN_C")],
 )
+@pytest.mark.item("000-21")
 def test_an_agent_inherits_everything_what_is_listed_or_nothing(
     inherited: bool | Sequence[str], seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

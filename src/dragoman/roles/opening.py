@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.beside import inferred, noted
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.prompting import is_busy
 from dragoman.roles.routing import AUTO_RESUME, goes_on
@@ -53,7 +54,8 @@ class Opening:
         session = await self._reopen(params)
         session.replay()
         await session.flow_control()
-        return LoadSessionResult(**_settings(session))
+        result = LoadSessionResult(**_settings(session))
+        return noted(result, workingDirectory=session.cwd) if "cwd" in inferred(params) else result
 
     async def resume(self, params: Any) -> ResumeSessionResult:
         """session/resume: the same without the history."""
@@ -118,7 +120,8 @@ class Opening:
     async def _reopen(self, params: Any) -> Session:
         await self._remember(params.session_id)
         session = self._reception.find(params.session_id)
-        cwd = absolute(params.cwd, "cwd") if params.cwd else session.cwd
+        # A dialect in which session/load names no folder has one guessed: the session knows its own.
+        cwd = session.cwd if "cwd" in inferred(params) or not params.cwd else absolute(params.cwd, "cwd")
         if cwd != session.cwd:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"session {session.id} belongs to {session.cwd}", {"cwd": session.cwd}

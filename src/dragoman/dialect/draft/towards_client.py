@@ -153,6 +153,7 @@ class ClientLedger(Ledger):
         page = self.book.open(params.session_id, cwd)
         page.messages, page.speaker = 0, ""
         result = yield Pass(msgspec.structs.replace(params, cwd=cwd))
+        page.cwd = side(result).get("workingDirectory", cwd)
         page.fill(result.modes, result.config_options)
         return noted(
             self._without_named(result, page),
