@@ -50,7 +50,11 @@ def test_no_file_is_no_agents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("colour = 1", "line 1: colour: there is no such setting; there are version, default, store, agents"),
+        (
+            "colour = 1",
+            "line 1: colour: there is no such setting; "
+            "there are version, default, store, agents, host, hosts, default_host",
+        ),
         ("store = 1", "line 1: store: must be true or false"),
         ("version = 2", "line 1: version: this Dragoman reads version 1"),
         ("\nagents = 3", "line 2: agents: agents are written as [agents.NAME]"),

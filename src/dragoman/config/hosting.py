@@ -1,0 +1,161 @@
+"""The parts of config.toml about hosts: [host], what `dragoman serve` does, and [hosts.NAME], those that we reach.
+
+    [host]
+    agents = ["opencode"]         # /acp is the first one; without it, the default agent
+    roots = ["~/src"]             # where sessions of remote users may work
+    bind = "0.0.0.0:7437"
+    tls = ["cert.pem", "key.pem"]
+    [host.limits]
+    body = 1000000
+    [hosts.office]
+    url = "https://office.example:7437"
+
+Takes tables, gives values. What the numbers limit, and whether an issuer can be trusted, is checked where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from dragoman.config.reading import Reader, Reading
+from dragoman.policy.lines import Path
+from dragoman.policy.modes import MODES
+
+# Where a host listens unless told otherwise: this machine alone, and a port that nobody has claimed.
+PORT = 7437
+BIND = f"127.0.0.1:{PORT}"
+
+SHARES = ("session", "user")
+UNATTENDED = ("wait", "deny")
+
+
+class Issued(msgspec.Struct, frozen=True, kw_only=True):
+    """[host.issuer]: whose bearer tokens count beside our own."""
+
+    issuer: str
+    audience: str
+    user: str = "sub"
+    role: str = "viewer"
+    role_claim: str = ""
+    roles: Mapping[str, str] = {}
+    owner: str = ""
+    leeway: float = 30.0
+
+
+class Hosting(msgspec.Struct, frozen=True, kw_only=True):
+    """[host]: what `dragoman serve` does unless its flags say otherwise."""
+
+    agents: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()  # of every remote user who has none of their own
+    user_roots: Mapping[str, tuple[str, ...]] = {}
+    bind: str = BIND
+    tls: tuple[str, ...] = ()  # certificate and key
+    store: str = ""  # a file of sessions; without it, the user's own
+    share: str = "session"  # one agent process a session, or one a user
+    unattended: str = "wait"  # what happens to questions while nobody is there who may answer
+    policy: str = ""
+    mode: str = ""
+    mcp: tuple[str, ...] = ()  # files with the MCP servers that remote users may name
+    origins: tuple[str, ...] = ()  # web pages that may use it
+    names: tuple[str, ...] = ()  # what it is called, beside its address
+    local: bool = True  # whether its owner needs no token on this machine
+    limits: Mapping[str, float] = {}
+    issuer: Issued | None = None
+
+
+class NamedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """[hosts.NAME]: a host that the user reaches by a name."""
+
+    name: str
+    url: str
+    token_file: str = ""
+    ca: str = ""  # certificates to trust beside the system's
+
+
+def hosting(reader: Reader, value: Any) -> Hosting:
+    """What [host] says."""
+    table = reader.table(value, ("host",), "the host's settings are written as [host]")
+    members = reader.members(table, ("host",), _HOST, "[host]")
+    return Hosting(**members) if members else Hosting()
+
+
+def hosts(reader: Reader, value: Any, is_name: Callable[[str], object], naming: str) -> dict[str, NamedHost]:
+    """What [hosts.NAME] says, for each."""
+    found = {}
+    for name, table in reader.table(value, ("hosts",), "hosts are written as [hosts.NAME]").items():
+        path: Path = ("hosts", name)
+        if not is_name(name):
+            reader.fault(path, naming)
+        members = reader.members(
+            reader.table(table, path, f"a host is written as a table: [hosts.{name}]"), path, _NAMED, "a host"
+        )
+        if members is not None and "url" not in members:
+            reader.fault(path, "url must say where it is, such as https://office.example:7437")
+        elif members is not None:
+            found[name] = NamedHost(name=name, **members)
+    return found
+
+
+def _pair(reader: Reader, value: Any, path: Path) -> tuple[str, ...]:
+    texts = reader.texts(value, path)
+    if len(texts) not in (0, 2):
+        reader.fault(path, 'must be a certificate and its key: ["cert.pem", "key.pem"]')
+    return texts
+
+
+def _lists(reader: Reader, value: Any, path: Path) -> dict[str, tuple[str, ...]]:
+    table = reader.table(value, path, 'must be a table such as { ann = ["/srv/ann"] }')
+    return {key: reader.texts(each, (*path, key)) for key, each in table.items()}
+
+
+def _url(reader: Reader, value: Any, path: Path) -> str:
+    text = reader.text(value, path)
+    if not text.startswith(("http://", "https://", "ws://", "wss://")):
+        reader.fault(path, "must be an address such as https://office.example:7437")
+    return text
+
+
+def _issued(reader: Reader, value: Any, path: Path) -> Issued | None:
+    table = reader.table(value, path, "an issuer is written as [host.issuer]")
+    members = reader.members(table, path, _ISSUER, "[host.issuer]")
+    for key in ("issuer", "audience"):
+        if not table.get(key):
+            reader.fault(path, f"{key} is missing")
+            members = None
+    return Issued(**members) if members else None
+
+
+_HOST: dict[str, Reading] = {
+    "agents": Reader.texts,
+    "roots": Reader.texts,
+    "user_roots": _lists,
+    "bind": Reader.text,
+    "tls": _pair,
+    "store": Reader.text,
+    "share": Reader.one_of(*SHARES),
+    "unattended": Reader.one_of(*UNATTENDED),
+    "policy": Reader.text,
+    "mode": Reader.one_of(*MODES),
+    "mcp": Reader.texts,
+    "origins": Reader.texts,
+    "names": Reader.texts,
+    "local": Reader.switch,
+    "limits": Reader.numbers,
+    "issuer": _issued,
+}
+
+_ISSUER: dict[str, Reading] = {
+    "issuer": Reader.text,
+    "audience": Reader.text,
+    "user": Reader.text,
+    "role": Reader.text,
+    "role_claim": Reader.text,
+    "roles": Reader.pairs,
+    "owner": Reader.text,
+    "leeway": Reader.number,
+}
+
+_NAMED: dict[str, Reading] = {"url": _url, "token_file": Reader.text, "ca": Reader.text}

@@ -1,0 +1,116 @@
+"""config.toml: what a host does, and hosts by name; tokens are in files that nobody else reads."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import agents, hosts
+from dragoman.config.hosting import Hosting, Issued, NamedHost
+from dragoman.config.places import places
+from dragoman.errors import ConfigFault
+
+WRITTEN = """\
+version = 1
+default_host = "office"
+
+[host]
+agents = ["one", "two"]
+roots = ["~/src"]
+user_roots = { ann = ["/srv/ann"] }
+bind = "0.0.0.0:7437"
+tls = ["cert.pem", "key.pem"]
+share = "user"
+unattended = "deny"
+local = false
+
+[host.limits]
+body = 1000
+
+[host.issuer]
+issuer = "https://login.example.org"
+audience = "dragoman"
+role_claim = "groups"
+roles = { devs = "editor" }
+
+# the office
+[hosts.office]
+url = "https://office.example:7437"
+token_file = "~/token"
+"""
+
+
+def test_the_host_is_read_with_all_it_has() -> None:
+    read = agents.parse(WRITTEN, "config.toml")
+    assert read.host == Hosting(
+        agents=("one", "two"),
+        roots=("~/src",),
+        user_roots={"ann": ("/srv/ann",)},
+        bind="0.0.0.0:7437",
+        tls=("cert.pem", "key.pem"),
+        share="user",
+        unattended="deny",
+        local=False,
+        limits={"body": 1000},
+        issuer=Issued(
+            issuer="https://login.example.org", audience="dragoman", role_claim="groups", roles={"devs": "editor"}
+        ),
+    )
+    assert read.hosts["office"] == NamedHost(name="office", url="https://office.example:7437", token_file="~/token")
+    assert read.default_host == "office"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("host = 1", "line 1: host: the host's settings are written as [host]"),
+        ("[host]\nport = 1", "line 2: host.port: [host] has no such member; it has agents, roots, "),
+        ("[host]\ntls = ['a']", "line 2: host.tls: must be a certificate and its key"),
+        ("[host]\nshare = 'all'", "line 2: host.share: must be one of session, user"),
+        ("[host.limits]\nbody = 0", "line 2: host.limits.body: must be a number above zero"),
+        ("[host.issuer]\nissuer = 'https://x'", "line 1: host.issuer: audience is missing"),
+        ("[hosts.a]\ntoken_file = 'x'", "line 1: hosts.a: url must say where it is"),
+        ("[hosts.a]\nurl = 'office'", "line 2: hosts.a.url: must be an address"),
+        ("[hosts.a]\nurl = 'http://x'\ntoken = 'x'", "line 3: hosts.a.token: a host has no such member"),
+        ("default_host = 'x'", "line 1: default_host: there is no host 'x'; there are none"),
+    ],
+)
+def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
+    with pytest.raises(ConfigFault) as caught:
+        agents.parse(text, "config.toml")
+    assert any(each.startswith(f"config.toml: {fault}") for each in caught.value.faults), caught.value.faults
+
+
+def test_hosts_are_added_and_removed_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(WRITTEN)
+    hosts.add(str(path), NamedHost(name="home", url="http://127.0.0.1:7437", ca="/ca.pem"))
+    hosts.set_default(str(path), "home")
+    read = agents.load(str(path))
+    assert list(read.hosts) == ["office", "home"]
+    assert read.default_host == "home"
+    hosts.remove(str(path), "home")
+    read = agents.load(str(path))
+    assert (list(read.hosts), read.default_host) == (["office"], "")
+    assert "# the office" in path.read_text()
+    with pytest.raises(ConfigFault, match="already"):
+        hosts.add(str(path), NamedHost(name="office", url="http://x"))
+
+
+def test_a_token_is_kept_for_its_owner_alone_and_the_variable_is_stronger(tmp_path: Path) -> None:
+    here = places({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
+    path = hosts.keep_token(here, "office", "dgm_x\n")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    host = NamedHost(name="office", url="https://x", token_file=path)
+    assert hosts.token_of(host, {}) == "dgm_x"
+    assert hosts.token_of(host, {"DRAGOMAN_TOKEN": "other"}) == "other"
+    os.chmod(path, 0o644)
+    with pytest.raises(ConfigFault, match="chmod 600"):
+        hosts.token_of(host, {})
+    os.unlink(path)
+    with pytest.raises(ConfigFault, match="is not there"):
+        hosts.token_of(host, {})
+    assert hosts.token_of(NamedHost(name="", url="https://x"), {}) == ""
