@@ -1,0 +1,73 @@
+"""What one server bears, each limit with a name and a reason; and the count of requests in time.
+
+Takes nothing but numbers and a clock. Above are the endpoint and the host, which may pass their own.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+MIB = 1024 * 1024
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much a remote client may ask for; all of them can be set."""
+
+    # A prompt with a few photographs; what is larger belongs into a file.
+    body: int = 32 * MIB
+    # One WebSocket message: the same, for the two ways carry the same messages.
+    frame: int = 32 * MIB
+    # All header lines of a request together: long tokens and cookies fit, a flood does not.
+    headers: int = 32 * 1024
+    # Connections of one user: every window of an editor has one, and tests of people have dozens.
+    connections: int = 256
+    # Sockets of everybody, known or not: half of the file descriptors a process usually has.
+    sockets: int = 4096
+    # Streams of one HTTP connection: one for each session that its client has open.
+    streams: int = 1024
+    # Requests of one user in a second, and how many may come at once: far above what people and editors do.
+    rate: float = 1000.0
+    burst: int = 2000
+    # Bytes that wait for one client or are not acknowledged by it; then it is dropped, for others need the memory.
+    buffered: int = 16 * MIB
+    # Bytes of each HTTP stream that are kept after they were sent, for clients that acknowledge nothing.
+    kept: int = 4 * MIB
+    # Seconds a connection outlives its sockets: a laptop changes its network, a proxy restarts.
+    linger: float = 120.0
+    # Seconds without a message in either direction: a window that was forgotten.
+    idle: float = 24 * 3600.0
+    # Seconds in which a client must take some of the bytes that wait for it.
+    stall: float = 60.0
+    # Seconds until all headers of a request have come: a slow line needs one.
+    header_patience: float = 10.0
+    # Seconds until the body of a request has come: a large prompt over a slow line.
+    body_patience: float = 60.0
+    # Seconds until initialize is answered: an agent may have to be started first.
+    introduction: float = 60.0
+    # Seconds between two signs of life on a quiet stream or socket; proxies cut quiet lines after thirty and more.
+    keepalive: float = 15.0
+
+
+class Rate:
+    """Counts what each user asks for, with a bucket that fills again by `rate` a second."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._left: dict[str, tuple[float, float]] = {}  # tokens, and when they were counted
+
+    def take(self, user: str, now: float, count: int = 1) -> float:
+        """Take so many tokens; 0.0 when they were there, else the seconds until they are, and none is taken."""
+        left, since = self._left.get(user, (self._burst, now))
+        left = min(self._burst, left + (now - since) * self._rate)
+        if left < count:
+            self._left[user] = (left, now)
+            return max((count - left) / self._rate, 0.001)
+        self._left[user] = (left - count, now)
+        return 0.0
+
+    def forget(self, now: float) -> None:
+        """Drop the buckets that are full again, so that names do not pile up."""
+        for user, (left, since) in list(self._left.items()):
+            if left + (now - since) * self._rate >= self._burst:
+                del self._left[user]

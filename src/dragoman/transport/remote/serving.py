@@ -1,0 +1,264 @@
+"""One port for HTTP/1.1, HTTP/2 and WebSocket, with TLS or without: the server under an endpoint.
+
+Each accepted socket is given, by what TLS agreed on or by its first bytes, to uvicorn's protocols (HTTP/1.1, WebSocket)
+or to hypercorn's (HTTP/2); both run the same ASGI app (decision 0014). Above are `Agent.serve` and the host; it refuses
+to open an address for others without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dragoman.errors import StartFailed
+from dragoman.transport.contract import CLOSE_PATIENCE
+from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.safety import check_bind
+
+try:
+    import uvicorn
+    from hypercorn.app_wrappers import ASGIWrapper
+    from hypercorn.asyncio.tcp_server import TCPServer
+    from hypercorn.asyncio.worker_context import WorkerContext
+    from hypercorn.config import Config as Http2Config
+    from uvicorn.server import ServerState
+
+    from dragoman.transport.remote.upgrade import Http1, WebSocket, _silent
+except ImportError as error:
+    raise StartFailed(f"serving needs the extra `host` ({error.name}): pip install 'dragoman[host]'") from None
+
+App = Callable[..., Awaitable[None]]
+
+# What every HTTP/2 client says first, also without TLS (RFC 9113 section 3.4).
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+# How long a TLS handshake may take. Seconds; a phone on a bad line needs two.
+HANDSHAKE = 10.0
+
+# How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; clients reopen at no cost.
+KEEP_ALIVE = 30.0
+
+# How long requests may go on once the server ends. Seconds.
+LEAVING = 3.0
+
+
+class Served:
+    """A server that runs: where it is, and how to end it."""
+
+    def __init__(self, app: App, limits: Limits, secure: bool) -> None:
+        self.app = app
+        self.limits = limits
+        self.secure = secure
+        self.address = ""
+        self.port = 0
+        self.doors: set[Door] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.state = ServerState()
+        self.http1 = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            ws=WebSocket,
+            ws_max_size=limits.frame,
+            ws_per_message_deflate=False,
+            ws_ping_interval=limits.keepalive,
+            ws_ping_timeout=limits.keepalive * 2,
+            timeout_keep_alive=int(KEEP_ALIVE),
+            h11_max_incomplete_event_size=limits.headers,
+            proxy_headers=False,
+        )
+        self.http1.load()
+        self.http2 = Http2Config()
+        self.http2.include_server_header = False
+        self.http2.errorlog = self.http2.accesslog = _silent
+        self.http2.keep_alive_timeout = KEEP_ALIVE
+        self.http2.h2_max_header_list_size = limits.headers
+        self.http2.websocket_max_message_size = limits.frame
+        self.context = WorkerContext(None)
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the first agent."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}/acp"
+
+    async def open(self, address: str, port: int, context: ssl.SSLContext | None) -> None:
+        """Listen there."""
+        loop = asyncio.get_running_loop()
+        timeout = HANDSHAKE if context is not None else None
+        try:
+            self._server = await loop.create_server(
+                lambda: Door(self), address, port, ssl=context, ssl_handshake_timeout=timeout, backlog=1024
+            )
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise StartFailed(f"cannot listen at {address}:{port}: {why}; choose another address or port") from None
+        self.address, self.port = self._server.sockets[0].getsockname()[:2]
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Let go of sockets that were closed and whose peer does not take the rest."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for door in self.doors:
+            if door.transport.is_closing():
+                door.closing = door.closing or now
+                if now - door.closing > CLOSE_PATIENCE:
+                    door.transport.abort()
+        self._sweeper = loop.call_later(1.0, self._sweep)
+
+    async def close(self) -> None:
+        """Stop listening, end the connections of the app and let go of every socket."""
+        if self._server is None:
+            return
+        self._server.close()
+        if (end := getattr(self.app, "close", None)) is not None:
+            await end()
+        await self.context.terminated.set()
+        for protocol in list(self.state.connections):
+            protocol.shutdown()
+        tasks = {*self.state.tasks, *self.tasks}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LEAVING)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for door in list(self.doors):
+            door.transport.abort()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the loop closes an aborted socket in its next pass
+        await self._server.wait_closed()
+        self._server = None
+
+
+class Door(asyncio.Protocol):
+    """A socket that was accepted, until it is known what it speaks."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, served: Served) -> None:
+        self.closing = 0.0
+        self._served = served
+        self._first = b""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is there; TLS has agreed on what it speaks already."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        served = self._served
+        if len(served.doors) >= served.limits.sockets:
+            transport.abort()  # an answer would cost what we have not got
+            return
+        served.doors.add(self)
+        secured = transport.get_extra_info("ssl_object")
+        if secured is None:
+            self._timer = asyncio.get_running_loop().call_later(served.limits.header_patience, transport.abort)
+        elif secured.selected_alpn_protocol() == "h2":
+            self._speak_http2(b"")
+        else:
+            self._speak_http1(b"")
+
+    def data_received(self, data: bytes) -> None:
+        """The first bytes: the preface of HTTP/2, or anything else, which is for HTTP/1.1 to judge."""
+        self._first += data
+        if self._first.startswith(PREFACE):
+            self._speak_http2(self._first)
+        elif not PREFACE.startswith(self._first):
+            self._speak_http1(self._first)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone before it said what it speaks."""
+        self._unwatch()
+        self._served.doors.discard(self)
+
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _speak_http1(self, first: bytes) -> None:
+        self._unwatch()
+        served = self._served
+        protocol = Http1(served.http1, served.state, {})
+        protocol.header_patience = served.limits.header_patience
+        self._follow(protocol)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        if first:
+            protocol.data_received(first)
+
+    def _speak_http2(self, first: bytes) -> None:
+        self._unwatch()
+        loop, served = asyncio.get_running_loop(), self._served
+        reader = asyncio.StreamReader(loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        self._follow(protocol)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        writer = asyncio.StreamWriter(self.transport, protocol, reader, loop)
+        if first:
+            reader.feed_data(first)
+        app: Any = ASGIWrapper(served.app)
+        task = loop.create_task(TCPServer(app, loop, served.http2, served.context, {}, reader, writer).run())
+        served.tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._served.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # a stranger's garbage is not worth a line
+
+    def _follow(self, protocol: Any) -> None:
+        """Hear of the end of the socket, whoever speaks on it."""
+        lost = protocol.connection_lost
+
+        def connection_lost(exc: Exception | None) -> None:
+            self._served.doors.discard(self)
+            lost(exc)
+
+        protocol.connection_lost = connection_lost
+
+
+@asynccontextmanager
+async def serving(
+    app: App,
+    bind: str = "127.0.0.1:0",
+    *,
+    tls: tuple[str, str] | None = None,
+    limits: Limits | None = None,
+    has_leave: bool = True,
+) -> AsyncIterator[Served]:
+    """Serve an ASGI app at one port until the block ends; `tls` names a certificate and its key.
+
+    An address that other machines can reach needs TLS, and (has_leave) an app that asks for who they are.
+    """
+    address, port = check_bind(bind, has_tls=tls is not None, has_leave=has_leave)
+    context = None if tls is None else secured(*tls)
+    served = Served(app, limits or getattr(app, "limits", None) or Limits(), context is not None)
+    await served.open(address, port, context)
+    try:
+        yield served
+    finally:
+        await served.close()
+
+
+def secured(certificate: str, key: str) -> ssl.SSLContext:
+    """TLS 1.2 and newer, for HTTP/2 and HTTP/1.1."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartFailed(f"the certificate {certificate} and key {key} cannot be used: {error}") from None
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
