@@ -9,6 +9,7 @@
           AgentExited      the agent process ended; carries its exit reason and last stderr lines
         StartFailed        the agent could not be started
           SandboxUnavailable   a sandbox was asked for and cannot be had on this machine
+          Unreachable      a remote agent that cannot be reached, or does not let us in
         WriteStalled       the peer took no bytes for too long
         Overloaded         more unread input than the hard limit
       ConfigFault          a file of the user's that cannot be used as it is; names the file, the line and the key
@@ -107,6 +108,18 @@ class StartFailed(ConnectionFailed):
 
 class SandboxUnavailable(StartFailed):
     """A sandbox cannot be had as it was asked for; nothing was started, and the message says what to do."""
+
+
+class Unreachable(StartFailed):
+    """A remote agent cannot be reached; `status` is its HTTP answer, `is_passing` whether trying again may help."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, is_passing: bool = False, wait: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.is_passing = is_passing
+        self.wait = wait  # seconds, where the server says how long
 
 
 class WriteStalled(ConnectionFailed):

@@ -1,4 +1,4 @@
-"""Connecting to an agent: a command, a list of words or a transport, and what a client brings along.
+"""Connecting to an agent: a command, a list of words, an address or a transport, and what a client brings along.
 
 `connect` puts together who answers, what is lent and what is offered, which follows from those two; entering it starts
 the agent and introduces us. Above are people's programs and our own commands; below is the remote agent.
@@ -35,9 +35,14 @@ from dragoman.schema.methods import find
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
+from dragoman.transport.socket import is_remote
 
 if TYPE_CHECKING:
     from dragoman.store.contract import Entry, Store
+    from dragoman.transport.remote.address import TLS, Remote
+
+# How long a cut connection to a remote agent is tried again: a closed laptop, a restarted host. Seconds.
+RECONNECT = 600.0
 
 # What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
 SHOWN = ClientSessionCapabilities(
@@ -70,9 +75,18 @@ def connect(
     trace: Callable[[Transport], Transport] | None = None,
     store: Store | None = None,
     on_entry: Callable[[str, Entry], None] | None = None,
+    token: str = "",
+    headers: Mapping[str, str] | None = None,
+    tls: TLS = None,
+    upgrade: bool = False,
+    reconnect: float = RECONNECT,
 ) -> Connecting:
-    """Connect to an agent: a command, its words, or a transport. Use it with `async with`.
+    """Connect to an agent: a command, its words, an address, or a transport. Use it with `async with`.
 
+    Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` is WebSocket, `https://` Streamable HTTP, or
+    WebSocket with `upgrade`. For URLs, `token` is sent as a bearer token and `headers` with every request; `tls` is a
+    file of certificate authorities to trust, an SSLContext, or False to believe anybody. A cut connection is mended for
+    up to `reconnect` seconds, and `report` hears of it.
     A command gets our environment, or only the names in `inherit_env`, or nothing (False); `env` is put on top.
     `permission` answers questions for leave: "allow", "deny", or a function (or policy object) that gives the id of an
     option. `elicit` answers forms and links, all of them or, as a mapping, those of one mode ("form", "url"). `sign_in`
@@ -97,24 +111,37 @@ def connect(
         shows=SHOWN if capabilities is None else None,
         sandbox=sandbox,
         trace=trace,
+        remote=_remote(target, token, headers, tls, upgrade, reconnect),
     )
     answers = Answers(permission, elicit)
-    offered = capabilities
-    if offered is None:
-        offered = _offered(lend, on or {})
-        offered.elicitation = offered.elicitation or answers.capabilities()
-        if sign_in is not None and dial.can_restart:
-            offered.auth = ClientAuthCapabilities(terminal=True)
+    if capabilities is None:
+        capabilities = _offered(lend, on or {}, answers, signs_in=sign_in is not None and dial.can_restart)
     info = Implementation(name=name, version=version)
     return Connecting(
         dial,
-        InitializeParams(protocol_version=1, client_capabilities=offered, client_info=info),
+        InitializeParams(protocol_version=1, client_capabilities=capabilities, client_info=info),
         answers=answers,
         lend=lend,
         on=dict(on or {}),
         sign_in=sign_in,
         terms=Terms(timeout=timeout, idle_timeout=idle_timeout),
         logging=None if store is None else (store, on_entry),
+    )
+
+
+def _remote(
+    target: object, token: str, headers: Mapping[str, str] | None, tls: TLS, upgrade: bool, reconnect: float
+) -> Remote | None:
+    """How to come to a remote agent; None for the others, which must not pay for it."""
+    if not (isinstance(target, str) and is_remote(target)):
+        if token or headers or tls is not None or upgrade:
+            raise ValueError("token, headers, tls and upgrade are for agents at an URL; this one is reached otherwise")
+        return None
+    from dragoman.transport.remote.address import Remote
+    from dragoman.transport.remote.patience import Patience
+
+    return Remote(
+        token=token, headers=dict(headers or {}), tls=tls, upgrade=upgrade, patience=Patience(whole=reconnect)
     )
 
 
@@ -125,8 +152,8 @@ _MERE_PARTS = frozenset(
 )
 
 
-def _offered(lend: Lending | None, on: Mapping[str, Any]) -> ClientCapabilities:
-    """What a client offers follows from what it lends and which methods it answers."""
+def _offered(lend: Lending | None, on: Mapping[str, Any], answers: Answers, signs_in: bool) -> ClientCapabilities:
+    """What a client offers follows from what it lends, which methods it answers, and who answers for it."""
     if lend is not None:
         offered = lend.capabilities()
     else:
@@ -138,7 +165,11 @@ def _offered(lend: Lending | None, on: Mapping[str, Any]) -> ClientCapabilities:
         row = find(Side.CLIENT, method)
         if row is not None and row.gate.startswith("client.") and method not in _MERE_PARTS:
             _open(told, row.gate.split(".")[1:])
-    return msgspec.convert(told, ClientCapabilities)
+    offered = msgspec.convert(told, ClientCapabilities)
+    offered.elicitation = offered.elicitation or answers.capabilities()
+    if signs_in:
+        offered.auth = ClientAuthCapabilities(terminal=True)
+    return offered
 
 
 def _open(told: dict[str, Any], path: list[str]) -> None:

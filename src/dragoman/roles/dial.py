@@ -11,7 +11,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -36,6 +36,9 @@ from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
 from dragoman.transport.socket import dial, is_address
+
+if TYPE_CHECKING:
+    from dragoman.transport.remote.address import Remote
 
 # After official v1: the order in which the other spellings are tried.
 LADDER = ("draft", "crow", "2025.1")
@@ -83,6 +86,7 @@ class Dial:
         shows: ClientSessionCapabilities | None = None,
         sandbox: Sandbox | None = None,
         trace: Callable[[Transport], Transport] | None = None,
+        remote: Remote | None = None,
     ) -> None:
         if dialect != "auto" and dialect not in NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
@@ -104,6 +108,7 @@ class Dial:
         self._permission = permission
         self._shows = shows  # what official agents may send us beyond what every client takes
         self._trace = trace
+        self._remote = remote
         self._first: Dialled | None = None
         self._others: dict[str, Dialled] = {}
         self._moving = asyncio.Lock()
@@ -288,7 +293,7 @@ class Dial:
 
     async def _start(self, name: str, cwd: str) -> Connection:
         if isinstance(self._target, str) and is_address(self._target):
-            transport: Transport = await dial(self._target)
+            transport: Transport = await dial(self._target, remote=self._remote, report=self.report)
         elif isinstance(self._target, str | Sequence):
             from dragoman.transport.process import spawn
 

@@ -1,7 +1,8 @@
-"""An agent that runs already, behind a socket of this machine: lines over `unix:/path` or `tcp://127.0.0.1:port`.
+"""An agent that runs already, by its address: `unix:/path`, `tcp://127.0.0.1:port`, or an URL of HTTP or WebSocket.
 
-Takes an address, gives a StreamTransport. Nobody is authenticated and nothing encrypted here: a Unix socket is guarded
-by the rights of its file, TCP is taken on the loopback alone. Addresses of other machines are not known yet.
+Takes an address, gives a Transport. Over sockets of this machine frames are lines; nobody is authenticated and nothing
+encrypted there: a Unix socket is guarded by the rights of its file, TCP is taken on the loopback alone. What has an URL
+is left to transport/remote, which needs the extra `host`.
 """
 
 from __future__ import annotations
@@ -10,27 +11,51 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StartFailed
-from dragoman.transport.contract import WRITE_STALL
+from dragoman.transport.contract import WRITE_STALL, Transport
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import MAX_FRAME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from socket import AddressFamily
+
+    from dragoman.transport.remote.address import Remote
 
 # A socket of this machine answers at once or not at all. Seconds.
 DIAL_PATIENCE = 10.0
 
-# Addresses that will be reached, and are no commands meanwhile.
-_REMOTE = ("http://", "https://", "ws://", "wss://")
+# Addresses that may be on other machines.
+REMOTE = ("http://", "https://", "ws://", "wss://")
 
 
 def is_address(target: str) -> bool:
     """Whether this names an agent that runs already, not a command."""
-    return target.startswith(("unix:", "tcp://", *_REMOTE))
+    return target.startswith(("unix:", "tcp://", *REMOTE))
 
 
-async def dial(address: str, *, stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
-    """The agent behind this address; StartFailed says why it cannot be reached."""
+def is_remote(target: str) -> bool:
+    """Whether this is an URL of HTTP or WebSocket."""
+    return target.startswith(REMOTE)
+
+
+async def dial(
+    address: str,
+    *,
+    remote: Remote | None = None,
+    report: Callable[[str], None] | None = None,
+    stall: float = WRITE_STALL,
+    max_frame: int = MAX_FRAME,
+) -> Transport:
+    """The agent behind this address; StartFailed says why it cannot be reached. `remote` is for URLs."""
+    if is_remote(address):
+        from dragoman.transport.remote.dialling import dial_remote
+
+        return await dial_remote(address, remote, report=report, stall=stall, max_frame=max_frame)
+    return await dial_local(address, stall=stall, max_frame=max_frame)
+
+
+async def dial_local(address: str, *, stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
+    """The agent behind a socket of this machine."""
     import socket
 
     family, place = located(address)
@@ -58,8 +83,6 @@ def located(address: str) -> tuple[AddressFamily, str | tuple[str, int]]:
     import socket
     from urllib.parse import urlsplit
 
-    if address.startswith(_REMOTE):
-        raise StartFailed(f"{address}: agents on other machines cannot be reached yet; give a command, unix: or tcp://")
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")
         path = path.removeprefix("//") if path.startswith("///") else path

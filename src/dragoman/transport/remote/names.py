@@ -1,12 +1,10 @@
-"""The names that both ends of a remote connection use: headers, the acknowledgement, and an own field of SSE events.
+"""The names that both ends of a remote connection use: headers, close codes, and an own field of SSE events.
 
 One truth for the server's side and the client's. Names that begin with Acp- are the protocol's (reference 3.2), those
 that begin with Dragoman- are ours, and peers that do not know them lose nothing but resumption.
 """
 
 from __future__ import annotations
-
-import re
 
 # Of the protocol: which connection and which session a request belongs to.
 CONNECTION = "Acp-Connection-Id"
@@ -30,27 +28,3 @@ AFTER = b"dragoman-after"
 # WebSocket close codes of ours: the connection is unknown here and will not come back; the client did not read.
 GONE = 4404
 SLOW = 4408
-
-ACK = "_dragoman/ack"
-
-# Acknowledge after so many frames, so many bytes or so long, whichever comes first: a sender keeps little, and one
-# acknowledgement costs next to nothing beside what it is for.
-ACK_FRAMES = 128
-ACK_BYTES = 256 * 1024
-ACK_AFTER = 1.0
-
-_ACK_HEAD = b'{"jsonrpc":"2.0","method":"_dragoman/ack"'
-_CURSOR = re.compile(rb'"cursor":(\d+)')
-
-
-def ack(cursor: int) -> bytes:
-    """The frame that acknowledges so many frames."""
-    return b'%b,"params":{"cursor":%d}}' % (_ACK_HEAD, cursor)
-
-
-def read_ack(frame: bytes) -> int | None:
-    """The cursor of an acknowledgement; None for every other frame."""
-    if not frame.startswith(_ACK_HEAD):
-        return None
-    found = _CURSOR.search(frame)
-    return int(found[1]) if found else 0

@@ -1,0 +1,153 @@
+"""Where a remote agent is, and what a client brings along: an URL, a token, headers, TLS.
+
+Takes what the user wrote, gives an Address that can be dialled and a name for it that can be shown: what is secret in
+an URL (a password, `?token=`) is in no message. Above are the client transports; below is nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Mapping
+from os import PathLike, fspath
+from typing import TypeAlias
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from dragoman.errors import StartFailed
+from dragoman.transport.remote.patience import Patience
+
+# A context as it is, a file or folder of authorities to trust beside those of the system, or False: believe anybody.
+TLS: TypeAlias = ssl.SSLContext | str | PathLike[str] | bool | None
+
+_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+# Members of a query that are secret by their name.
+_SECRET = frozenset({"token", "access_token", "key", "api_key", "apikey", "secret", "password", "sig", "signature"})
+
+
+class Remote(Struct, frozen=True, kw_only=True):
+    """How a client comes to a remote agent."""
+
+    token: str = ""  # sent as Authorization: Bearer
+    headers: Mapping[str, str] = {}
+    tls: TLS = None
+    upgrade: bool = False  # reach an http(s) address by WebSocket
+    patience: Patience = Patience()
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A remote agent's place, taken apart."""
+
+    url: str  # to dial: without user info and fragment, with its query
+    shown: str  # for people: without secrets
+    host: str
+    port: int
+    is_secure: bool
+    is_socket: bool  # WebSocket; else Streamable HTTP
+    target: str  # path and query
+    headers: tuple[tuple[str, str], ...] = ()  # what the URL and the options say in headers
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is on this machine, which no proxy knows."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost" or self.host.endswith(".localhost")
+
+    @property
+    def netloc(self) -> str:
+        """Host and port as an URL has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = self.url.partition(":")[0]
+        return host if self.port == _PORTS[scheme] else f"{host}:{self.port}"
+
+
+def shown(url: str) -> str:
+    """An URL as it may be printed: no user info, no secret in its query."""
+    try:
+        parts = urlsplit(url)
+        place = parts.netloc.rpartition("@")[2]
+        query = "&".join(
+            f"{name}=..." if name.lower() in _SECRET else f"{quote(name)}={quote(value)}"
+            for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        )
+        return urlunsplit((parts.scheme, place, parts.path, query, ""))
+    except ValueError:
+        return url.partition("?")[0].rpartition("@")[2]
+
+
+def parse(url: str, remote: Remote = Remote()) -> Address:  # noqa: B008 (a value)
+    """Take an URL apart; StartFailed says what is wrong with it."""
+    name = shown(url)
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise StartFailed(f"{name}: this is no address; say it like https://host.example/acp") from None
+    if not host or parts.scheme not in _PORTS or any(ord(each) <= 32 for each in url):
+        raise StartFailed(f"{name}: this is no address; say it like https://host.example/acp or wss://host.example/acp")
+    scheme = parts.scheme
+    if remote.upgrade:
+        scheme = {"http": "ws", "https": "wss"}.get(scheme, scheme)
+    is_secure = scheme in ("https", "wss")
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    target = path + (f"?{parts.query}" if parts.query else "")
+    place = parts.netloc.rpartition("@")[2]
+    address = Address(
+        url=urlunsplit((scheme, place, path, parts.query, "")),
+        shown=shown(urlunsplit((scheme, place, parts.path, parts.query, ""))),
+        host=host,
+        port=port or _PORTS[scheme],
+        is_secure=is_secure,
+        is_socket=scheme in ("ws", "wss"),
+        target=target,
+        headers=_headers(parts.username, parts.password, remote, name),
+    )
+    if not is_secure and not address.is_loopback and remote.tls is not False:
+        raise StartFailed(
+            f"{name}: without TLS only this machine is reached (seed 004 section 14.5); "
+            f"use {scheme}s://, forward the port with ssh -L, or say tls=False if the network is safe"
+        )
+    return address
+
+
+def _headers(user: str | None, password: str | None, remote: Remote, name: str) -> tuple[tuple[str, str], ...]:
+    said = dict(remote.headers)
+    for key, value in [*said.items(), ("token", remote.token)]:
+        if not key or any(ord(each) < 32 or ord(each) > 126 for each in f"{key}{value}"):
+            what = "the token" if value == remote.token else f"the header {key!r}"
+            raise StartFailed(f"{name}: {what} has characters that no header can have; is there a line end in it?")
+    if remote.token:
+        said["Authorization"] = f"Bearer {remote.token}"
+    elif user:
+        import base64
+
+        pair = f"{unquote(user)}:{unquote(password or '')}".encode()
+        said.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode()}")
+    return tuple(said.items())
+
+
+def trust(tls: TLS, name: str) -> ssl.SSLContext:
+    """The context with which TLS is spoken; StartFailed when a certificate cannot be read."""
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    context = ssl.create_default_context()
+    if tls is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif tls is not None and tls is not True:
+        import os
+
+        place = fspath(tls)
+        try:
+            if os.path.isdir(place):
+                context.load_verify_locations(capath=place)
+            else:
+                context.load_verify_locations(cafile=place)
+        except (OSError, ssl.SSLError) as error:
+            why = getattr(error, "strerror", None) or "it holds no certificate in PEM form"
+            raise StartFailed(f"{name}: the certificates in {place} cannot be used: {why}") from None
+    return context

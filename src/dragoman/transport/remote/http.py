@@ -1,0 +1,406 @@
+"""A remote agent behind Streamable HTTP, as a transport: POSTs one after the other, answers on event streams.
+
+Takes an Address, gives the Transport contract (reference 3.2). Every POST names its session where it has one; a session
+gets a stream as soon as it is known. Where the official servers deviate (reference 3.3, 3.4) it is absorbed here. Above
+is the engine or roles/rejoin.py; below are feed.py and httpx.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+
+import httpx
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StartFailed, TransportClosed
+from dragoman.transport.contract import CLOSE_PATIENCE, WRITE_STALL, Take
+from dragoman.transport.gate import Gate
+from dragoman.transport.remote import names
+from dragoman.transport.remote.address import Address, Remote, trust
+from dragoman.transport.remote.faults import failed, refused
+from dragoman.transport.remote.feed import Feed
+from dragoman.transport.remote.inlet import Inlet
+from dragoman.transport.remote.messages import on_one_line
+from dragoman.transport.remote.retrying import Retrying
+from dragoman.transport.remote.routing import OPENING, Gist, gist
+from dragoman.transport.remote.sse import Event
+from dragoman.transport.remote.visitor import STATUS_KINDS
+from dragoman.wire.envelope import Id
+from dragoman.wire.frames import MAX_FRAME, Frame
+
+# To reach a server, and for it to take one message: far away and busy. Seconds.
+CONNECT_PATIENCE = 30.0
+POST_PATIENCE = 120.0
+
+# An idle connection is not used again after this: node and uvicorn close theirs after five seconds, and a message that
+# meets such a close may or may not have arrived.
+IDLE = 3.0
+
+# A session's stream is there by then, or something is wrong that its message will tell. Seconds.
+STREAM_PATIENCE = 10.0
+
+# The answer to session/load comes by another stream than the history. From a server that does not say what comes first
+# it is held until the session's stream has been quiet for this long; seconds, and at most for so many.
+QUIET = 0.1
+QUIET_AT_MOST = 5.0
+
+# Requests of the agent whose sessions are remembered for their answers; the oldest are forgotten.
+REMEMBERED = 4096
+
+
+class HttpTransport:
+    """A peer behind Streamable HTTP. The first frame must be initialize: with it the connection begins."""
+
+    def __init__(
+        self,
+        address: Address,
+        remote: Remote,
+        *,
+        report: Callable[[str], None] | None = None,
+        stall: float = WRITE_STALL,
+        max_frame: int = MAX_FRAME,
+    ) -> None:
+        self.peer = f"agent {address.shown}"
+        self.connection_id = ""
+        self.is_resumable = False  # whether a POST that was sent twice is delivered once
+        self._address = address
+        self._patience = remote.patience
+        self._say = report or (lambda _: None)
+        self._max_frame = max_frame
+        self._loop = asyncio.get_running_loop()
+        self._client = httpx.AsyncClient(
+            http2=True,
+            headers=list(address.headers),
+            verify=trust(remote.tls, address.shown) if address.is_secure else False,
+            trust_env=not address.is_loopback,
+            timeout=httpx.Timeout(POST_PATIENCE, connect=CONNECT_PATIENCE, pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=IDLE),
+        )
+        self._inlet = Inlet()
+        self._room = asyncio.Event()
+        self._queue: deque[bytes] = deque()
+        self._gate = Gate(stall, lambda: None)
+        self._posting: asyncio.Task[None] | None = None
+        self._posted = 0
+        self._main: Feed | None = None
+        self._feeds: dict[str, Feed] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: dict[Id, str] = {}  # requests of the agent: their sessions
+        self._opening: dict[Id, str] = {}  # our requests that open a session that has a name already
+        self._ended: ConnectionFailed | None = None
+        self._closing: asyncio.Future[None] | None = None
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def receive(self) -> list[Frame]:
+        """The next frames of any stream; raises why there are no more after the last one."""
+        return await self._inlet.receive()
+
+    def listen(self, take: Take) -> None:
+        """Offer what one read of a stream brought to `take`, while nothing older waits."""
+        self._inlet.listen(take)
+
+    def _follow(self, session: str | None) -> Feed:
+        async def open_stream(headers: Mapping[str, str]) -> httpx.Response:
+            asked = {"Accept": "text/event-stream", "Accept-Encoding": "identity", **self._named(session), **headers}
+            request = self._client.build_request("GET", self._address.url, headers=asked)
+            request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
+            try:
+                return await self._client.send(request, stream=True)
+            except (httpx.HTTPError, OSError) as error:
+                raise failed(self.peer, error) from None
+
+        feed = Feed(
+            self.peer,
+            open_stream,
+            self._arrived,
+            session=session,
+            patience=self._patience,
+            report=self._say,
+            max_frame=self._max_frame,
+        )
+        feed.is_numbered = self.is_resumable
+        self._spawn(self._attend(feed))
+        return feed
+
+    async def _attend(self, feed: Feed) -> None:
+        try:
+            await feed.follow()
+        except ConnectionFailed as error:
+            if not feed.opened.done():
+                feed.opened.set_result(False)
+            self._end(error)
+
+    async def _arrived(self, feed: Feed, events: list[Event]) -> None:
+        if feed.session is None:
+            await self._arrived_beside(events)
+        else:
+            for event in events:
+                if b'"id"' in event.data and b'"method"' in event.data:
+                    self._heed(event.data, feed.session)
+            self._inlet.deliver([event.data for event in events])
+        while self._inlet.is_full and self._ended is None:
+            self._room.clear()
+            self._inlet.when_room(self._room.set)
+            await self._room.wait()
+
+    async def _arrived_beside(self, events: list[Event]) -> None:
+        """Frames of the connection's stream: answers that open sessions, and what belongs to none."""
+        for event in events:
+            said = self._heed(event.data, None)
+            if said is not None and not said.method and not isinstance(said.id, UnsetType):
+                session = self._opening.pop(said.id, None)
+                if session is not None:
+                    await self._settle(session, event.after)
+                elif (opened := _opened(event.data)) is not None:
+                    self._stream(opened)
+            self._inlet.deliver([event.data])
+
+    def _heed(self, frame: bytes, session: str | None) -> Gist | None:
+        """Remember the session of the agent's request, for our answer to it."""
+        try:
+            said = gist(frame)
+        except ProtocolError:
+            return None  # not ours to judge: the engine will
+        session = said.session or session
+        if said.method and not isinstance(said.id, UnsetType) and session is not None:
+            self._asked[said.id] = session
+            if len(self._asked) > REMEMBERED:
+                del self._asked[next(iter(self._asked))]
+        return said
+
+    async def _settle(self, session: str, after: bytes) -> None:
+        """Let the history of a session arrive before the answer that ends it, which came by another stream."""
+        feed = self._feeds.get(session)
+        if feed is None or not (feed.opened.done() and feed.opened.result()):
+            if feed is None or not feed.opened.done():
+                return
+            self._feeds.pop(session)  # refused before the session was opened (the official Python server)
+            self._stream(session)
+            return
+        number, is_told, _ = after.partition(b" ")
+        try:
+            async with asyncio.timeout(QUIET_AT_MOST):
+                if is_told and number.isdigit():
+                    while feed.number < int(number):
+                        feed.news.clear()
+                        await feed.news.wait()
+                    return
+                while (left := feed.moved + QUIET - self._loop.time()) > 0 or not feed.moved:
+                    feed.moved = feed.moved or self._loop.time()
+                    await asyncio.sleep(max(left, 0.0) if feed.moved else QUIET)
+        except TimeoutError:
+            pass
+
+    def _stream(self, session: str) -> Feed:
+        """The stream of a session, asked for if it is not yet."""
+        feed = self._feeds.get(session)
+        if feed is None:
+            feed = self._feeds[session] = self._follow(session)
+        return feed
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        """Queue one frame; they are posted one after the other."""
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+        self._queue.append(data)
+        self._gate.add(len(data))
+        if self._posting is None:
+            self._posting = self._loop.create_task(self._post_all(), name=f"dragoman posts to {self.peer}")
+
+    def congested(self) -> bool:
+        """Whether so much waits to be posted that the sender should wait."""
+        return self._gate.congested()
+
+    async def drain(self) -> None:
+        """Wait until little is left to post."""
+        await self._gate.drain()
+
+    async def _post_all(self) -> None:
+        try:
+            while self._queue and self._ended is None:
+                data = self._queue.popleft()
+                await self._post(data)
+                self._gate.took(len(data))
+        except ConnectionFailed as error:
+            self._end(error)
+        finally:
+            self._posting = None
+
+    async def _post(self, data: bytes) -> None:
+        try:
+            said = gist(data)
+        except ProtocolError:
+            said = Gist()
+        if not self.connection_id:
+            await self._introduce(data)
+            return
+        self._posted += 1
+        session = said.session or (
+            None if isinstance(said.id, UnsetType) or said.method else self._asked.pop(said.id, None)
+        )
+        if session is not None and said.method:
+            if said.method in OPENING and not isinstance(said.id, UnsetType):
+                self._opening[said.id] = session
+            await self._await_stream(session)
+        headers = {names.FRAME: str(self._posted), **self._named(session)}
+        if self._main is not None and self._main.is_numbered:
+            headers[names.CURSOR] = str(self._main.number)
+        answer = await self._deliver(data, headers)
+        if answer.status_code == 404 and said.method in OPENING and session is not None and not self.is_resumable:
+            # The official Python server knows no session before its answer (reference 3.3): ask without naming it.
+            answer = await self._deliver(data, {names.FRAME: str(self._posted), **self._named(None)})
+        self._judge(answer, said)
+
+    async def _introduce(self, data: bytes) -> None:
+        """The first message: its answer comes at once, and names the connection."""
+        answer = await self._once(data, {})
+        self.connection_id = answer.headers.get(names.CONNECTION, "")
+        body = answer.content
+        if not self.connection_id and not _is_answer(body):
+            if answer.status_code == 200:
+                raise StartFailed(f"{self._address.shown}: what answers there is no ACP server; check the path")
+            raise refused(self._address.shown, answer.status_code, answer.headers, body)
+        self.is_resumable = answer.headers.get(names.CURSOR, "").isdigit()
+        if self.connection_id:
+            self._main = self._follow(None)
+        self._inlet.deliver([on_one_line(body)])
+
+    async def _deliver(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        """POST, and again after what passes; a message that may have arrived is repeated only where that is safe."""
+
+        async def attempt() -> httpx.Response:
+            answer = await self._once(data, headers)
+            error = refused(self.peer, answer.status_code, answer.headers, answer.content)
+            if answer.status_code in (408, 425, 429, 503) or (error.is_passing and self.is_resumable):
+                raise error
+            return answer
+
+        patience = self._patience
+        return await Retrying(self.peer, patience, self._say, "a message could not be sent").run(attempt)
+
+    async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        try:
+            return await self._client.post(
+                self._address.url, content=data, headers={"Content-Type": "application/json", **headers}
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise failed(self._address.shown, error) from None
+        except (httpx.HTTPError, OSError) as error:
+            fault = failed(self._address.shown, error)
+            if self.connection_id and not self.is_resumable:
+                raise TransportClosed(
+                    f"{fault}; a message was on its way, and nobody can say whether it arrived: load the session again"
+                ) from None
+            raise fault from None
+
+    def _judge(self, answer: httpx.Response, said: Gist) -> None:
+        """What the answer to a POST means."""
+        status, body = answer.status_code, answer.content
+        if status in (200, 202, 204):
+            if _is_answer(body):
+                self._inlet.deliver([on_one_line(body)])
+            return
+        error = refused(self.peer, status, answer.headers, body, doing=said.method or "an answer")
+        if status in (401, 403) or (status in (404, 410) and b"ession" not in body.replace(b"sessions", b"")):
+            raise TransportClosed(str(error)) if status in (404, 410) else error
+        if said.method and not isinstance(said.id, UnsetType):
+            self._opening.pop(said.id, None)
+            self._inlet.deliver([body if _answers(body, said.id) else _failure(said.id, status, str(error), body)])
+        else:
+            self._say(str(error))
+
+    async def _await_stream(self, session: str) -> None:
+        """The stream of a session is open before anything is said in it, or known not to be there yet."""
+        feed = self._stream(session)
+        if not feed.opened.done():
+            try:
+                async with asyncio.timeout(STREAM_PATIENCE):
+                    await asyncio.shield(feed.opened)
+            except TimeoutError:
+                self._say(f"{self.peer}: the stream of session {session} does not open; going on without it")
+
+    def _named(self, session: str | None) -> dict[str, str]:
+        """The headers that say which connection and which session."""
+        headers = {names.CONNECTION: self.connection_id}
+        if session is not None:
+            headers[names.SESSION] = session.encode("utf-8").decode("latin-1")
+        return headers
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work, name=f"dragoman follows {self.peer}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _end(self, error: ConnectionFailed) -> None:
+        if self._ended is None:
+            self._ended = error
+        self._inlet.end(self._ended)
+        self._gate.fail(self._ended)
+        self._room.set()
+
+    async def close(self, reason: str = "") -> None:
+        """Post what is queued within a bounded time, end the connection at the server, and let go."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = self._loop.create_future()
+        because = f": {reason}" if reason else ""
+        closed = TransportClosed(f"the connection to {self.peer} was closed{because}")
+        is_over = self._ended is not None
+        posting = self._posting
+        try:
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                if posting is not None and not is_over:
+                    await self._gate.empty()
+                self._end(closed)
+                if self.connection_id and not is_over:
+                    await self._client.delete(self._address.url, headers=self._named(None))
+        except (TimeoutError, ConnectionFailed, httpx.HTTPError, OSError):
+            pass
+        finally:
+            self._end(closed)
+            for task in (*self._tasks, *([posting] if posting is not None else [])):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._client.aclose()
+            self._closing.set_result(None)
+
+
+def _opened(frame: bytes) -> str | None:
+    """The session that an answer names."""
+    try:
+        result = msgspec.json.decode(frame).get("result")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    found = (result.get("sessionId") or result.get("session_id")) if isinstance(result, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _is_answer(body: bytes) -> bool:
+    """Whether a body is a JSON-RPC answer."""
+    try:
+        said = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return isinstance(said, dict) and "jsonrpc" in said and ("result" in said or "error" in said)
+
+
+def _answers(body: bytes, id: Id) -> bool:
+    return _is_answer(body) and msgspec.json.decode(body).get("id", UNSET) == id
+
+
+def _failure(id: Id, status: int, message: str, body: bytes) -> bytes:
+    """An answer in the server's place, for a request that it refused by a status; the kind counts, not the number."""
+    kind = STATUS_KINDS.get(status, Kind.INTERNAL_ERROR)
+    if status == 404:
+        kind = Kind.SESSION_NOT_FOUND
+    error = {"code": -32603, "message": message, "data": {"kind": kind, "status": status}}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error})

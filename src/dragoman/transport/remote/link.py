@@ -1,0 +1,364 @@
+"""One WebSocket to a server: dialled, upgraded, and then nothing but messages in and out.
+
+Takes an Address and headers; gives frames to a callback, several at once, straight from the loop's read. The handshake
+is that of `websockets`; reading is our own (messages.py). It does not know what comes after it: when the socket is lost
+it says so once, and whoever holds it decides (websocket.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidHandshake
+from websockets.frames import Frame as SocketFrame
+from websockets.frames import Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+from dragoman.errors import Unreachable
+from dragoman.transport.contract import COALESCE, HIGH_WATER, LOW_WATER
+from dragoman.transport.remote.address import TLS, Address, trust
+from dragoman.transport.remote.faults import failed, refused
+from dragoman.transport.remote.messages import CLOSE, PING, Broken, Cutter
+from dragoman.wire.frames import Frame
+
+# A server on the other side of the world, with a slow name lookup and TLS, has answered by then. Seconds.
+OPEN_PATIENCE = 30.0
+
+# A quiet socket is asked for a sign of life so often, and given up when none comes: routers forget idle connections
+# after minutes, and a laptop that slept must notice soon. Seconds.
+PING_EVERY = 20.0
+PONG_WITHIN = 20.0
+
+# The head of an HTTP answer; more is no handshake.
+_MAX_HEAD = 64 * 1024
+
+Lost = Callable[["Link", int, str], None]  # close code (1006: none came) and reason
+
+
+class Link(asyncio.Protocol):
+    """An open WebSocket. `headers` are those of the 101."""
+
+    def __init__(
+        self, name: str, request: bytes, handshake: ClientProtocol, take: Callable[[list[Frame], int], None],
+        lost: Lost, *, max_frame: int, stall: float,
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._request = request
+        self._handshake: ClientProtocol | None = handshake
+        self._head = b""
+        self._early: bytes | None = b""  # what came before anybody said `start`
+        self._take = take
+        self._lost: Lost | None = lost
+        self._cutter = Cutter(max_frame)
+        self._loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[Response] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.is_full = False
+        self.on_room: Callable[[], None] | None = None
+        self._stall = stall
+        self._stalled: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._fresh: list[bytes] = []
+        self._fresh_size = 0
+        self._in_pass = False
+        self._heard = True
+        self._asked = False
+        self._paused = False
+        self._closing: tuple[int, str] | None = None
+        self._beat: asyncio.TimerHandle | None = None
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the upgrade."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
+        self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Give the messages that these bytes complete."""
+        self._heard = True
+        if self._early is not None:
+            if self._handshake is not None:
+                data = self._shake(data)
+            self._early += data
+            return
+        try:
+            frames = self._cutter.feed(data)
+        except Broken as error:
+            self._send_close(error.code, str(error))
+            self._lose(error.code, f"it does not speak WebSocket properly: {error}")
+            return
+        if frames and self._lost is not None:
+            self._take(frames, len(data))
+        if self._cutter.controls:
+            self._control()
+
+    def start(self) -> None:
+        """Whoever opened this is ready: give what came meanwhile."""
+        early, self._early = self._early, None
+        if early:
+            self.data_received(early)
+        if self.gone.done():
+            self._lose(1006, "the socket was cut")
+
+    def _shake(self, data: bytes) -> bytes:
+        """Take the head of the answer; give what stands behind a 101."""
+        assert self._handshake is not None
+        data = self._head + data
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            self._head = data
+            if len(data) > _MAX_HEAD:
+                self._fail(Unreachable(f"{self._name}: what answers there does not speak HTTP"))
+            return b""
+        self._head = b""
+        switched = data[: end + 4].split(b" ", 2)[1:2] == [b"101"]
+        self._handshake.receive_data(data[: end + 4] if switched else data)
+        self._judge()
+        return data[end + 4 :] if switched else b""
+
+    def _judge(self) -> None:
+        """Look whether the answer is whole, and what it is."""
+        handshake = self._handshake
+        assert handshake is not None
+        answers = [event for event in handshake.events_received() if isinstance(event, Response)]
+        if handshake.state is State.OPEN and answers:
+            self._handshake = None
+            self._beat = self._loop.call_later(PING_EVERY, self._listen_for_life)
+            if not self.opened.done():
+                self.opened.set_result(answers[0])
+        elif handshake.handshake_exc is not None:
+            self._fail(self._refusal(handshake.handshake_exc, answers))
+
+    def _refusal(self, error: Exception, answers: list[Response]) -> Unreachable:
+        if not answers:
+            return Unreachable(f"{self._name}: what answers there does not speak HTTP; check the address and port")
+        answer = answers[0]
+        if answer.status_code == 101 or not isinstance(error, InvalidHandshake):
+            return Unreachable(f"{self._name}: it does not upgrade to WebSocket properly ({error})")
+        headers = {name.lower(): value for name, value in answer.headers.raw_items()}
+        if answer.status_code == 200:
+            return Unreachable(
+                f"{self._name}: a web server, but no WebSocket, answers there; check the path", status=200
+            )
+        return refused(self._name, answer.status_code, headers, bytes(answer.body or b""))
+
+    def _control(self) -> None:
+        controls, self._cutter.controls = self._cutter.controls, []
+        for opcode, payload in controls:
+            if opcode == PING:
+                self._write(SocketFrame(Opcode.PONG, payload).serialize(mask=True))
+            elif opcode == CLOSE:
+                code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else 1005
+                reason = payload[2:].decode("utf-8", "replace")
+                if self._closing is None:
+                    self._send_close(code if code != 1005 else 1000, "")
+                self._lose(code, reason)
+
+    def pause(self) -> None:
+        """Read no more: the one above has not taken what there is."""
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read on."""
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._heard = True
+            self._transport.resume_reading()
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """One text message; the first of a loop pass leaves at once, the others together."""
+        frame = SocketFrame(Opcode.TEXT, data).serialize(mask=True)
+        if not self._in_pass:
+            self._in_pass = True
+            self._loop.call_soon(self._end_pass)
+            self._write(frame)
+            return
+        self._fresh.append(frame)
+        self._fresh_size += len(frame)
+        if self._fresh_size >= COALESCE:
+            self._flush()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the socket has not taken yet."""
+        return self._fresh_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    def _end_pass(self) -> None:
+        self._in_pass = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._fresh:
+            fresh, self._fresh, self._fresh_size = self._fresh, [], 0
+            self._write(b"".join(fresh))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        """The socket is full; it must take something within the stall limit."""
+        self.is_full = True
+        self._watch(self.waiting)
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self.is_full = False
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        if self.on_room is not None:
+            self.on_room()
+
+    def _watch(self, before: int) -> None:
+        def check() -> None:
+            now = self.waiting
+            if now < before:
+                self._watch(now)
+            else:
+                self._lose(1006, f"it took no bytes for {self._stall:g} seconds while {now} were waiting")
+
+        self._stalled = self._loop.call_later(self._stall, check)
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    def _listen_for_life(self) -> None:
+        if self._heard or self._paused:
+            self._heard = self._asked = False
+            self._beat = self._loop.call_later(PING_EVERY, self._listen_for_life)
+        elif not self._asked:
+            self._asked = True
+            self._write(SocketFrame(Opcode.PING, b"").serialize(mask=True))
+            self._beat = self._loop.call_later(PONG_WITHIN, self._listen_for_life)
+        else:
+            self._lose(1006, f"no sign of life for {PING_EVERY + PONG_WITHIN:g} seconds")
+
+    async def close(self, code: int, reason: str, patience: float) -> None:
+        """Say goodbye, wait a moment for the same, and let go."""
+        self._flush()
+        self._lost = None
+        if self._closing is None and self.opened.done() and self._transport is not None:
+            self._send_close(code, reason)
+            try:
+                async with asyncio.timeout(patience):
+                    await asyncio.shield(self.gone)
+            except TimeoutError:
+                pass
+        self.abort()
+
+    def abort(self) -> None:
+        """Let go at once."""
+        self._lost = None
+        self._still()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _send_close(self, code: int, reason: str) -> None:
+        self._closing = (code, reason)
+        payload = code.to_bytes(2, "big") + reason.encode()[:120].decode("utf-8", "ignore").encode()
+        self._write(SocketFrame(Opcode.CLOSE, payload).serialize(mask=True))
+
+    def eof_received(self) -> None:
+        """The server is done."""
+        if self._handshake is not None:
+            if self._head:
+                self._handshake.receive_data(self._head)
+                self._head = b""
+            self._handshake.receive_eof()
+            self._judge()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        if not self.gone.done():
+            self.gone.set_result(None)
+        if not self.opened.done():
+            self._fail(failed(self._name, exc or ConnectionResetError(0, "it hung up before it answered")))
+        if self._early is None:
+            why = "" if exc is None else (getattr(exc, "strerror", None) or str(exc))
+            self._lose(1006, why or "the socket was cut")
+
+    def _fail(self, error: Unreachable) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            self.opened.exception()  # whoever waits may have been cancelled
+        self.abort()
+
+    def _lose(self, code: int, reason: str) -> None:
+        lost, self._lost = self._lost, None
+        self._still()
+        if lost is not None and self.opened.done():
+            lost(self, code, reason)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _still(self) -> None:
+        for timer in (self._beat, self._stalled):
+            if timer is not None:
+                timer.cancel()
+
+
+async def open_link(
+    address: Address,
+    headers: Sequence[tuple[str, str]],
+    take: Callable[[list[Frame], int], None],
+    lost: Lost,
+    *,
+    tls: TLS,
+    max_frame: int,
+    stall: float,
+) -> tuple[Link, dict[str, list[str]]]:
+    """Dial and upgrade; gives the link and the headers of the 101. Raises Unreachable."""
+    uri = parse_uri(address.url)
+    handshake = ClientProtocol(uri)
+    request = handshake.connect()
+    for name, value in (*address.headers, *headers):
+        request.headers[name] = value
+    loop = asyncio.get_running_loop()
+
+    def make() -> Link:
+        return Link(
+            address.shown, request.serialize(), handshake, take, lost, max_frame=max_frame, stall=stall
+        )  # fmt: skip
+
+    link: Link | None = None
+    try:
+        async with asyncio.timeout(OPEN_PATIENCE):
+            _, link = await _dial(loop, address, make, tls)
+            answer = await link.opened
+    except BaseException as error:
+        if link is not None:
+            link.abort()
+        if isinstance(error, Unreachable) or not isinstance(error, Exception):
+            raise
+        raise failed(address.shown, error) from None
+    said: dict[str, list[str]] = {}
+    for name, value in answer.headers.raw_items():
+        said.setdefault(name.lower(), []).append(value)
+    return link, said
+
+
+async def _dial(
+    loop: asyncio.AbstractEventLoop, address: Address, make: Callable[[], Link], tls: TLS
+) -> tuple[asyncio.BaseTransport, Link]:
+    """A socket to the server, through the proxy of the environment where there is one."""
+    from dragoman.transport.remote.proxy import proxy_of, tunnel
+
+    context = trust(tls, address.shown) if address.is_secure else None
+    proxy = proxy_of(address)
+    if proxy is None:
+        return await loop.create_connection(make, address.host, address.port, ssl=context)
+    socket = await tunnel(proxy, address)
+    return await loop.create_connection(
+        make, sock=socket, ssl=context, server_hostname=address.host if context is not None else None
+    )
