@@ -35,8 +35,9 @@ EFFECTS = {
 
 # What the core may import from outside the standard library; uvloop only where it happens to be installed,
 # opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
-# pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer.
-DEPENDENCIES = {"jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvloop"}
+# pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
+# httpx and websockets only for remote agents, in transport/remote.
+DEPENDENCIES = {"httpx", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvloop", "websockets"}
 
 
 def imported(source: str, module: str) -> Iterator[tuple[int, str]]:
