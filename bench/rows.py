@@ -72,8 +72,8 @@ FILES = {"work": "files", "count": 5_000, "inflight": 1}
 
 JOBS = (
     Job("stream", "peers", STREAM),
-    Job("remote-ws", "remote", STREAM | {"over": "ws"}, kinds=("py", "ts")),
-    Job("remote-http", "remote", STREAM | {"over": "http"}, kinds=("py", "ts")),
+    Job("remote-ws", "remote", STREAM | {"over": "ws"}),
+    Job("remote-http", "remote", STREAM | {"over": "http"}),
     Job("translate", "translate", STREAM, kinds=("ours",)),
     Job("interpret", "interpret", STREAM | {"metered": False}, kinds=("ours",)),
     Job("inspect", "inspect", STREAM, kinds=("ours",)),

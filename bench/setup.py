@@ -69,7 +69,7 @@ def environment() -> dict[str, str]:
 def prepare() -> Kinds:
     """Install what is missing and say how to run each kind."""
     py = _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
-    ours = _environment("ours", ["--editable", str(ROOT)], key=(ROOT / "pyproject.toml").read_text())
+    ours = _environment("ours", ["--editable", f"{ROOT}[host]"], key=(ROOT / "pyproject.toml").read_text())
     node, npm = _node(py)
     ts = _typescript(npm)
     return Kinds(
