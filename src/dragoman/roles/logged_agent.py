@@ -67,9 +67,15 @@ class LoggedAgent(RemoteAgent):
         """Where its sessions are logged."""
         return self._logging.store
 
-    async def open(self, cwd: str = ".", **more: Any) -> Conversation:
-        """Open a new session; its log has begun when this returns."""
-        return await self._opened(super().open(cwd, **more))
+    async def open(self, cwd: str = ".", *, log: str | None = None, **more: Any) -> Conversation:
+        """Open a new session; its log, which may be given an id, has begun when this returns."""
+        if log is None:
+            return await self._opened(super().open(cwd, **more))
+        self._next_log = log
+        try:
+            return await self._opened(super().open(cwd, **more))
+        finally:
+            self._next_log = None
 
     async def fork(self, session_id: str, cwd: str = ".", **more: Any) -> Conversation:
         """Open a new session that starts with the history of another; its log does too."""

@@ -1,0 +1,313 @@
+"""A desk: one client being served by the house, in its own dialect, and the rooms it is in.
+
+A table of handlers, each let in by the state of the connection, the role of the visitor and whether they are in the
+room. Opening and finding sessions is beside it (calls.py). Above is the house; below are a connection and rooms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from dragoman.dialect.beside import side
+from dragoman.dialect.shape import SIDE
+from dragoman.engine.connection import Connection
+from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler, answering
+from dragoman.engine.message import Incoming
+from dragoman.engine.reading import values
+from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
+from dragoman.host.calls import Calls
+from dragoman.host.directory import EDITOR, VIEWER, lesser, may
+from dragoman.host.introduction import introduced
+from dragoman.host.member import STATES, Member
+from dragoman.host.room import Room
+from dragoman.host.telling import ANNOUNCED
+from dragoman.roles.agent import settings
+from dragoman.roles.option import as_choice
+from dragoman.roles.sessions import OFFICIAL, SWITCHES, new_id
+from dragoman.schema.config import SetConfigOptionResult, SetModeResult
+from dragoman.schema.side import Side
+from dragoman.transport.contract import Transport
+from dragoman.wire.envelope import Envelope
+
+if TYPE_CHECKING:
+    from dragoman.host.house import House
+    from dragoman.transport.remote.visitor import Visitor
+
+# After so many bytes it is looked whether the client reads them; at every write that would cost too much.
+LOOK = 64 * 1024
+
+
+class Desk:
+    """One client of the house."""
+
+    def __init__(self, house: House, transport: Transport, visitor: Visitor) -> None:
+        self.house = house
+        self.visitor = visitor
+        self.id = new_id()
+        self.rooms: dict[str, Room] = {}
+        self.client = ""  # what it calls itself
+        self.announced: frozenset[str] = frozenset()
+        self.is_initialized = False
+        self.is_plain = False  # whether frames of official v1 can be shared with others
+        self.cursors: dict[Any, int] = {}  # by request: where somebody wants to go on
+        self._unread = 0  # bytes written since the transport was last seen uncongested
+        self._unlooked = 0
+        self._prompts: dict[Any, tuple[Room, str]] = {}  # by request
+        self.calls = Calls(self)
+        handlers = {name: self._admitted(name, handler) for name, handler in self._served().items()}
+        handlers["$/cancel_request"] = self._cancel_request
+        self.connection = Connection(
+            transport,
+            Side.AGENT,
+            handlers,
+            fallback=self._otherwise,
+            settings=settings(house.place_of(visitor)),
+            report=house.report,
+        )
+        self.connection.tap = self._tap
+
+    def _served(self) -> dict[str, Handler]:
+        calls = self.calls
+        return {
+            "initialize": answering(self._initialize),
+            "authenticate": answering(calls.authenticate),
+            "logout": answering(calls.logout),
+            "session/new": calls.new,
+            "session/load": calls.load,
+            "session/resume": calls.resume,
+            "session/attach": calls.attach,
+            "_dragoman/attach": calls.attach_values,
+            "session/detach": answering(calls.detach),
+            "_dragoman/detach": answering(calls.detach_values),
+            "session/fork": answering(calls.fork),
+            "session/list": answering(calls.list),
+            "session/close": answering(calls.close),
+            "session/delete": answering(calls.delete),
+            "session/prompt": self._prompt,
+            "session/cancel": self._cancel,
+            "session/set_mode": answering(self._set_mode),
+            "session/set_config_option": answering(self._set_option),
+            "fs/changed": self._changed,
+            "_dragoman/presence": self._presence,
+            "_dragoman/set_role": answering(calls.set_role),
+        }
+
+    async def serve(self) -> None:
+        """Serve it until it leaves."""
+        connection = self.connection
+        connection.on_close = lambda _: self._leave()
+        connection.start()
+        alarm: asyncio.TimerHandle | None = None
+        if self.visitor.expires is not None:
+            left = max(self.visitor.expires - time.time(), 0.0)
+            expired = TransportClosed("the leave that you came with has expired; come again with another")
+            alarm = asyncio.get_running_loop().call_later(left, connection.leave, expired)
+        try:
+            await connection.ended.wait()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            await connection.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        for room in list(self.rooms.values()):
+            room.leave(self)
+
+    # --- who it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> str:
+        """The name of its dialect."""
+        speech = self.connection.speech
+        return speech.dialect.name if speech is not None else "v1"
+
+    @cached_property
+    def shows_switches(self) -> bool:
+        """Whether it can show options that are on or off."""
+        return self.dialect not in OFFICIAL or self.connection.offers(SWITCHES)
+
+    def shown(self, options: list[Any]) -> Any:
+        """Options as this client can show them."""
+        return (options if self.shows_switches else [as_choice(option) for option in options]) or UNSET
+
+    async def _initialize(self, params: Any) -> Any:
+        if self.is_initialized:
+            raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
+        self.is_initialized = True
+        self.is_plain = self.connection.speech is not None and self.connection.speech.plain
+        info = params.client_info or None
+        self.client = info.name if info is not None else ""
+        wanted = side(params.client_capabilities or None).get("host")
+        if isinstance(wanted, dict):
+            self.announced = frozenset(name for name in ANNOUNCED if wanted.get(name) not in (None, False))
+        try:
+            return introduced(await self.house.introduction(self.visitor), self.dialect)
+        except BaseException:
+            self.is_initialized = False
+            raise
+
+    async def role_in(self, session: str) -> str | None:
+        """What this visitor is in a session; None: they may not know that it is there."""
+        visitor = self.visitor
+        if visitor.session is not None:
+            return lesser(visitor.role, visitor.role) if visitor.session == session else None
+        role = await self.house.directory.role_of(visitor.user, session)
+        return None if role is None else lesser(role, visitor.role)
+
+    # --- saying -------------------------------------------------------------------------------------------------
+
+    def write(self, frame: bytes) -> None:
+        """A frame that others get as well; one who does not read is let go when too much has gathered."""
+        self.connection.outbox.write(frame)
+        self._unlooked += len(frame)
+        if self._unlooked >= LOOK:
+            self._look()
+
+    def _look(self) -> None:
+        if self.connection.transport.congested():
+            self._unread += self._unlooked
+            if self._unread > self.house.bounds.buffered and self.connection.failure is None:
+                self.let_go(f"{self._unread} bytes were not read; come again and go on from where you were")
+        else:
+            self._unread = 0
+        self._unlooked = 0
+
+    def let_go(self, why: str) -> None:
+        """End the connection; the sessions go on."""
+        self._leave()
+        self.connection.leave(Overloaded(f"slow_consumer: {why}"))
+
+    def say_stamped(self, params: Any, seq: int) -> None:
+        """An update in another dialect, with its number where the client can find it again."""
+        self.connection.notify("session/update", params)
+        self._unlooked += LOOK // 64  # about; how long it is the dialect knows
+        if self._unlooked >= LOOK:
+            self._look()
+
+    # --- before a handler ---------------------------------------------------------------------------------------
+
+    def _tap(self, envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
+        """Side data of a client is not believed, but where it wants to go on is its own affair."""
+        if frame.find(b'"cursor"') >= 0 and envelope.id is not UNSET and isinstance(envelope.method, str):
+            try:
+                meta = values(envelope.params).get("_meta", {})
+                cursor = meta.get(SIDE, {}).get("cursor")
+            except (AttributeError, ProtocolError):
+                cursor = None
+            if isinstance(cursor, int) and len(self.cursors) < 100:
+                self.cursors[envelope.id] = cursor
+        return False, None
+
+    def _admitted(self, name: str, handle: Handler) -> Handler:
+        def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+            if not self.is_initialized and name != "initialize":
+                raise ProtocolError(Kind.INVALID_STATE, f"{name} came before initialize; send initialize first")
+            return handle(incoming, done)
+
+        return handler
+
+    def joined(self, session: str, least: str = VIEWER) -> tuple[Room, Member]:
+        """The room with this id that this client is in, and may do this much in."""
+        room = self.rooms.get(session)
+        member = room.members.get(self.id) if room is not None else None
+        if room is None or member is None:
+            raise ProtocolError(
+                Kind.SESSION_NOT_FOUND,
+                f"there is no session {session!r} open on this connection; load, resume or attach it first",
+                {"sessionId": session},
+            )
+        if not may(member.role, least):
+            raise ProtocolError(
+                Kind.PERMISSION_DENIED,
+                f"you are {member.role} in this session, and this needs {least}; ask an admin of it",
+                {"sessionId": session, "role": member.role, "needs": least},
+            )
+        return room, member
+
+    def _otherwise(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        """A method nobody here knows: one of the agent's own, about a session, goes there."""
+        said = incoming.values
+        session = said.get("sessionId") if isinstance(said, dict) else None
+        if incoming.method.startswith("_") and isinstance(session, str) and session in self.rooms:
+            return self._to_agent(self.joined(session, EDITOR)[0], incoming, done)
+        if incoming.is_request:
+            kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
+            done(None, ProtocolError(kind, f"the host does not serve {incoming.method}", {"method": incoming.method}))
+        return None
+
+    async def _to_agent(self, room: Room, incoming: Incoming, done: Done) -> None:
+        session = await room.awake()
+        params = {**incoming.values, "sessionId": session.id}
+        if incoming.is_request:
+            done(await session.connection.request_raw(incoming.method, params), None)
+        else:
+            session.connection.notify(incoming.method, params)
+
+    # --- turns --------------------------------------------------------------------------------------------------
+
+    def _prompt(self, incoming: Incoming, done: Done) -> None:
+        """session/prompt: nothing waits here; the room answers when the turn is over."""
+        params = incoming.params
+        room, _ = self.joined(params.session_id, EDITOR)
+        key = incoming.id
+
+        def over(result: Any, error: ProtocolError | None) -> None:
+            self._prompts.pop(key, None)
+            done(result, error)
+
+        waiting = room.prompt(self, list(params.prompt), over)
+        if incoming.is_request:
+            self._prompts[key] = (room, waiting.id)
+
+    def _cancel(self, incoming: Incoming, _: Done) -> None:
+        """session/cancel: of those who may; nothing happens where nothing runs."""
+        room = self.rooms.get(incoming.params.session_id)
+        member = room.members.get(self.id) if room is not None else None
+        if room is not None and member is not None and member.controls:
+            room.cancel(self)
+
+    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
+        """$/cancel_request: a prompt is cancelled as a prompt; anything else by its task."""
+        found = self._prompts.get(incoming.params.request_id)
+        if found is not None:
+            found[0].cancel(self, found[1])
+        else:
+            self.connection.inbound.cancel(incoming.params.request_id)
+
+    async def _set_mode(self, params: Any) -> SetModeResult:
+        room, _ = self.joined(params.session_id, EDITOR)
+        session = await room.awake()
+        await session.set_mode(params.mode_id, by=self.visitor.user)
+        return SetModeResult()
+
+    async def _set_option(self, params: Any) -> SetConfigOptionResult:
+        room, _ = self.joined(params.session_id, EDITOR)
+        session = await room.awake()
+        await session.set_option(params.config_id, side(params).get("value", params.value), by=self.visitor.user)
+        return SetConfigOptionResult(config_options=self.shown(session.options) or [])
+
+    # --- the rest -----------------------------------------------------------------------------------------------
+
+    def _presence(self, incoming: Incoming, done: Done) -> None:
+        """_dragoman/presence: what this client says of its user."""
+        said = incoming.values if isinstance(incoming.values, dict) else {}
+        room = self.rooms.get(said.get("sessionId", ""))
+        if room is not None and said.get("state") in STATES:
+            room.set_state(self, said["state"])
+        if incoming.is_request:
+            done({}, None)
+
+    def _changed(self, incoming: Incoming, _: Done) -> None:
+        """fs/changed: what a client watches for an agent."""
+        said = incoming.values if isinstance(incoming.values, dict) else {}
+        room = self.rooms.get(said.get("sessionId", ""))
+        if room is not None and room.session is not None and room.members[self.id].controls:
+            room.session.connection.notify("fs/changed", {**said, "sessionId": room.session.id})

@@ -1,0 +1,293 @@
+"""The house: agents by name, rooms by session, one store, and the clients that come and go.
+
+    async with House(agents, store=store, directory=directory) as house:
+        await house.receive(transport, visitor)      # serves one client until it leaves
+
+Rooms come from the store when somebody wants them, and go when nobody does. Above are doors and commands, which know
+who comes; below are desks and rooms. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from dragoman.config.agents import NamedAgent
+from dragoman.errors import Kind, ProtocolError
+from dragoman.host.bounds import Bounds
+from dragoman.host.calls import not_found
+from dragoman.host.desk import Desk
+from dragoman.host.directory import Directory, MemoryDirectory
+from dragoman.host.engaged import dialling, introduction
+from dragoman.host.logins import Login, Logins
+from dragoman.host.room import Room
+from dragoman.host.standing import Standing
+from dragoman.host.telling import PRESENCE, News
+from dragoman.policy.guard import Policy
+from dragoman.roles.answers import Answers
+from dragoman.roles.asking import AskUser
+from dragoman.roles.client import RemoteAgent
+from dragoman.roles.conversation import Terms
+from dragoman.roles.guard import Guard
+from dragoman.roles.lending import Lending
+from dragoman.roles.sessions import new_id
+from dragoman.schema.initialize import InitializeResult
+from dragoman.schema.mcp import McpServer
+from dragoman.store.contract import Store, Summary
+from dragoman.transport.contract import Transport
+
+if TYPE_CHECKING:
+    from dragoman.transport.remote.visitor import Visitor
+
+logger = logging.getLogger("dragoman")
+
+
+def plain_guard(ask: AskUser | None) -> Guard:
+    """A guard by the built-in policy alone: nothing remembered, nothing audited; the room keeps the time."""
+    return Guard(Policy(), ask=ask, patience=Bounds().unattended * 2)
+
+
+def own_roots(visitor: Visitor) -> Sequence[str] | None:
+    """The owner on this machine may open sessions anywhere; everybody else nowhere, until somebody says where."""
+    return None if visitor.local else ()
+
+
+class House:
+    """What a host is, but for its doors."""
+
+    def __init__(
+        self,
+        agents: Sequence[NamedAgent],
+        *,
+        store: Store,
+        directory: Directory | None = None,
+        guard: Callable[[AskUser | None], Guard] = plain_guard,
+        roots: Callable[[Visitor], Sequence[str] | None] = own_roots,
+        servers: Mapping[str, McpServer] | None = None,
+        bounds: Bounds = Bounds(),  # noqa: B008  (immutable)
+        reach: Callable[[NamedAgent], Sequence[str] | Transport] = lambda named: named.words,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        """The first of the agents is meant where none is named. The store stays the caller's to close.
+
+        `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed.
+        """
+        if not agents:
+            raise ValueError("a house needs an agent; name at least one")
+        self._agents = {agent.name: agent for agent in agents}
+        self.store = store
+        self.directory: Directory = directory or MemoryDirectory()
+        self.guard = guard
+        self.roots = roots
+        self.servers = dict(servers or {})
+        self.bounds = bounds
+        self.reach = reach
+        self.report = report or logger.info
+        self.logins = Logins()
+        self.rooms: dict[str, Room] = {}
+        self.desks: set[Desk] = set()
+        self._opening: dict[str, asyncio.Future[Room]] = {}
+        self._introductions: dict[str, InitializeResult] = {}
+        self._probing: dict[str, asyncio.Lock] = {}
+        self._is_closing = False
+
+    async def __aenter__(self) -> House:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- clients ------------------------------------------------------------------------------------------------
+
+    async def receive(self, transport: Transport, visitor: Visitor) -> None:
+        """Serve one client until it leaves."""
+        if self._is_closing:
+            await transport.close("the host is stopping")
+            return
+        desk = Desk(self, transport, visitor)
+        self.desks.add(desk)
+        try:
+            await desk.serve()
+        finally:
+            self.desks.discard(desk)
+
+    def place_of(self, visitor: Visitor) -> str:
+        """The folder of sessions whose client names none."""
+        roots = self.roots(visitor)
+        return roots[0] if roots else os.getcwd()
+
+    async def roles_changed(self, session: str) -> None:
+        """Somebody may do more, less or nothing in a session: those who are there notice at once."""
+        room = self.rooms.get(session)
+        for member in list(room.members.values()) if room is not None else ():
+            role = await member.desk.role_in(session)
+            if room is None or member.desk.id not in room.members:
+                continue
+            if role is None:
+                member.hear(_closed(session, "you were taken out of this session"))
+                room.leave(member.desk)
+            else:
+                room.set_role(member.desk, role)
+
+    # --- agents -------------------------------------------------------------------------------------------------
+
+    def named(self, name: str) -> NamedAgent:
+        """The agent of this name; the first one where none is named, or one that is not here any more."""
+        known = self._agents.get(name)
+        return known if known is not None else next(iter(self._agents.values()))
+
+    def knows(self, name: str) -> bool:
+        """Whether there is an agent of this name."""
+        return not name or name in self._agents
+
+    def met(self, name: str, introduction: InitializeResult) -> None:
+        """An agent introduced itself, perhaps otherwise than before."""
+        self._introductions[name] = introduction
+
+    async def introduction(self, visitor: Visitor) -> InitializeResult:
+        """What the agent behind this door says of itself; it is started once to find out."""
+        named = self.named(visitor.agent)
+        async with self._probing.setdefault(named.name, asyncio.Lock()):
+            known = self._introductions.get(named.name)
+            if known is None:
+                agent = await self._visit(named)
+                await agent.close()
+                known = self._introductions[named.name]
+        return known
+
+    async def log_in(self, visitor: Visitor, login: Login) -> None:
+        """Authenticate with an agent; what it takes is done again with every one that is started for this user."""
+        named = self.named(visitor.agent)
+        agent = await self._visit(named)
+        try:
+            await agent.authenticate(login.method, login.credentials or None)
+        finally:
+            await agent.close()
+        self.logins.remember(visitor.user, named.name, login)
+
+    async def _visit(self, named: NamedAgent) -> RemoteAgent:
+        """Start an agent without a session."""
+        place = named.cwd or os.getcwd()
+        dial = dialling(named, place, self.reach(named), report=self.report, patience=self.bounds.opening)
+        lend = Lending(approve=lambda _: False)
+        agent = RemoteAgent(dial, Answers("deny", None), lend=lend, on={}, sign_in=None, terms=Terms())
+        await agent.start(introduction(lend.capabilities()))
+        self.met(named.name, agent.introduction)
+        return agent
+
+    async def allowed(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
+        """Those of the servers that policy lets anybody start; nobody is asked."""
+        guard = self.guard(None)
+        try:
+            return await guard.servers(servers, cwd)
+        finally:
+            await guard.close()
+
+    # --- rooms --------------------------------------------------------------------------------------------------
+
+    async def room(self, session: str) -> Room:
+        """The room of a session, from the store if need be; being used until `done_with`."""
+        if self._is_closing:
+            raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
+        room = self.rooms.get(session)
+        if room is None:
+            opening = self._opening.get(session)
+            if opening is None:
+                opening = self._opening[session] = asyncio.ensure_future(self._reopen(session))
+                opening.add_done_callback(lambda _: self._opening.pop(session, None))
+            room = await asyncio.shield(opening)
+        if room.is_over:
+            raise not_found(session)
+        self.use(room)
+        return room
+
+    async def _reopen(self, session: str) -> Room:
+        try:
+            room = await Room.reopened(self, session)
+        except ProtocolError as error:
+            raise (not_found(session) if error.kind == Kind.SESSION_NOT_FOUND else error) from None
+        if not room.seq:
+            raise not_found(session)
+        return self.rooms.setdefault(session, room)
+
+    async def new_room(self, visitor: Visitor) -> Room:
+        """An empty room for a session that is about to be opened; being used until `done_with`."""
+        if self._is_closing:
+            raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
+        theirs = sum(1 for room in self.rooms.values() if room.opener == visitor.user and room.agent is not None)
+        if theirs >= self.bounds.sessions:
+            message = f"{theirs} of your sessions are awake; close some of them first"
+            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.bounds.sessions})
+        room = Room(self, new_id(), Standing())
+        room.opener = visitor.user
+        room.standing.agent = self.named(visitor.agent).name
+        self.rooms[room.id] = room
+        self.use(room)
+        return room
+
+    async def fork(self, origin: Room, visitor: Visitor) -> Room:
+        """A room whose log begins with that of another; its agent is told when it is woken."""
+        await origin.chronicle.flush()
+        id = new_id()
+        await self.store.fork(origin.id, id, origin.seq)
+        room = await self.room(id)
+        room.opener = visitor.user
+        return room
+
+    def use(self, room: Room) -> None:
+        """Somebody is about to do something in this room: it stays."""
+        room.uses += 1
+        room.rouse()
+
+    def done_with(self, room: Room) -> None:
+        """The opposite of `use`."""
+        room.uses -= 1
+        room.rest()
+
+    def forget(self, session: str) -> None:
+        """A room in which nobody is, and nothing happens."""
+        self.rooms.pop(session, None)
+
+    async def delete(self, room: Room, by: str) -> None:
+        """End a session for good, whoever is in it."""
+        for member in list(room.members.values()):
+            member.hear(_closed(room.id, f"the session was deleted by {by}"))
+        room.cancel_turn()
+        await room.close(f"the session was deleted by {by}")
+        await self.store.delete(room.id)
+        await self.directory.remove(room.id)
+        self.forget(room.id)
+
+    async def visible(self, desk: Desk) -> list[Summary]:
+        """The sessions that a visitor may see, the one that changed last first."""
+        visitor = desk.visitor
+        kept = await self.store.sessions()
+        if visitor.session is not None:
+            return [one for one in kept if one.session_id == visitor.session]
+        roles = await self.directory.sessions_of(visitor.user)
+        return [
+            one
+            for one in kept
+            if one.session_id in roles or (visitor.local and await desk.role_in(one.session_id) is not None)
+        ]
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Stop: turns are interrupted and logged so, agents end, clients are let go. Nothing is left running."""
+        self._is_closing = True
+        if self._opening:
+            await asyncio.wait(set(self._opening.values()))
+        await asyncio.gather(*(room.close("the host was stopped") for room in list(self.rooms.values())))
+        self.rooms.clear()
+        await asyncio.gather(*(desk.connection.close("the host was stopped") for desk in list(self.desks)))
+
+
+def _closed(session: str, why: str) -> News:
+    return News("_dragoman/closed", params={"sessionId": session, "reason": why}, wanted=PRESENCE)

@@ -1,0 +1,301 @@
+"""How a room keeps its agent: asleep without a process, woken by who needs it, mourned when it dies, let go when idle.
+
+Also who is asked what the agent wants leave for: policy first, then the members. Above is the room; below are the
+agent of the room, its guard and its questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
+from dragoman.host.engaged import RoomAgent, RoomConversation, engage
+from dragoman.host.lent import RoomLending
+from dragoman.host.questions import Answer, Questions
+from dragoman.host.standing import Standing
+from dragoman.host.supervision import Crashes
+from dragoman.policy.decision import ALLOW, DENY
+from dragoman.policy.grants import Scope
+from dragoman.roles.asking import Asked, Choice
+from dragoman.roles.chronicle import Chronicle
+from dragoman.roles.option import value_of
+from dragoman.roles.sessions import new_id
+from dragoman.schema.base import to_json
+from dragoman.schema.permission import PermissionOption, RequestPermissionParams, SelectedOutcome
+from dragoman.schema.toolcall import ToolCallUpdate
+from dragoman.store.contract import EntryKind
+
+if TYPE_CHECKING:
+    from dragoman.host.house import House
+    from dragoman.host.member import Member
+    from dragoman.roles.guard import Guard
+
+# The question of the agent's that a guard is asked about in this task; none where it is the use of something lent.
+_asking: contextvars.ContextVar[RequestPermissionParams | None] = contextvars.ContextVar("asking", default=None)
+
+# What members can answer to the use of something lent, which no agent offers options for.
+_USE_OPTIONS = (
+    (PermissionOption(option_id="allow", name="Allow", kind="allow_once"), Choice(ALLOW)),
+    (
+        PermissionOption(option_id="session", name="Allow in this session", kind="allow_always"),
+        Choice(ALLOW, Scope.SESSION),
+    ),
+    (PermissionOption(option_id="deny", name="Deny", kind="reject_once"), Choice(DENY)),
+)
+
+# Nobody of the members decided this: the policy of the house did.
+POLICY = "policy"
+
+
+class Keeping(ABC):
+    """The part of a room that deals with its agent."""
+
+    chronicle: Chronicle
+    members: dict[str, Member]
+
+    def __init__(self, house: House, id: str, standing: Standing) -> None:
+        self.house = house
+        self.id = id
+        self.standing = standing
+        self.opener = "user"  # who opens the session, for its log
+        self.why_closing = "the host was stopped"
+        self.is_over = False
+        self.crashes = Crashes()
+        self.questions = Questions(lambda: self.members.values(), house.bounds)
+        self._agent: RoomAgent | None = None
+        self._session: RoomConversation | None = None
+        self._guard: Guard | None = None
+        self._moving = asyncio.Lock()  # waking and going to sleep, one at a time
+        self._deciders: dict[str, str] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._going: asyncio.Task[None] | None = None
+
+    # --- waking -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether its agent is there."""
+        return self._session is not None and self._session.connection.failure is None
+
+    @property
+    def agent(self) -> RoomAgent | None:
+        """The agent, while it is awake."""
+        return self._agent if self.is_awake else None
+
+    @property
+    def session(self) -> RoomConversation | None:
+        """The agent's session, while it is awake."""
+        return self._session if self.is_awake else None
+
+    async def begin(self, cwd: str, **more: Any) -> RoomConversation:
+        """A new session: start the agent and open it; its log has begun when this returns."""
+        async with self._moving:
+            agent = await self._start(cwd)
+            try:
+                session = await agent.open(cwd, log=self.id, **more)
+            except BaseException:
+                await self._let_go()
+                raise
+            return self._entered(session)
+
+    async def awake(self) -> RoomConversation:
+        """The agent's session; a room that sleeps is woken, by the first who needs it, for all."""
+        async with self._moving:
+            if self._session is not None and self.is_awake:
+                return self._session
+            if self.is_over:
+                raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self.id!r} any more")
+            loop = asyncio.get_running_loop()
+            self.crashes.check(loop.time())
+            await self._let_go()
+            mode = self.standing.modes.current_mode_id if self.standing.modes else ""
+            options = {option.id: value_of(option) for option in self.standing.options}
+            try:
+                agent = await self._start(self.standing.cwd)
+                session = self._entered((await agent.go_on(self.id)).session)
+                await self._set_again(session, mode, options)
+            except ConnectionFailed:
+                self.crashes.died(loop.time())
+                await self._let_go()
+                raise
+            except BaseException:
+                await self._let_go()
+                raise
+            return session
+
+    async def _start(self, cwd: str) -> RoomAgent:
+        house = self.house
+        named = house.named(self.standing.agent)
+        self._guard = house.guard(self._ask_members)
+        lend = RoomLending(self, self._guard)  # type: ignore[arg-type]
+        agent, introduction = engage(
+            self,  # type: ignore[arg-type]
+            named,
+            cwd or named.cwd or os.getcwd(),
+            lend=lend,
+            permission=self._permission,
+            elicit=self._elicit,
+            report=house.report,
+            timeout=house.bounds.opening,
+        )
+        self._agent = agent
+        self.standing.agent = named.name
+        try:
+            await agent.start(introduction)
+            self._guard.attend(agent, named.name)
+            house.met(named.name, agent.introduction)
+            await house.logins.replay(self.standing.owner or self.opener, named.name, agent)
+        except BaseException:
+            await self._let_go()
+            raise
+        return agent
+
+    def _entered(self, session: Any) -> RoomConversation:
+        assert isinstance(session, RoomConversation)
+        self._session = session
+        return session
+
+    async def _set_again(self, session: RoomConversation, mode: str, options: dict[str, Any]) -> None:
+        """An agent that was told the session anew begins in its first mode: put it back (peers.md 57)."""
+        if mode and session.offers_mode(mode) and session.mode != mode:
+            await session.set_mode(mode, by="dragoman")
+        for id, value in options.items():
+            known = next((option for option in session.options if option.id == id), None)
+            if known is not None and value_of(known) != value:
+                try:
+                    await session.set_option(id, value, by="dragoman")
+                except ProtocolError as error:
+                    self.house.report(f"session {self.id}: {id} = {value!r} was not taken again: {error.message}")
+
+    # --- sleeping -----------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether nobody is here and nothing is to be done."""
+
+    def rest(self) -> None:
+        """Nobody needs the agent now, perhaps: it is let go when that lasts, and the room with it."""
+        if not self.is_idle or self.is_over or self._alarm is not None:
+            return
+        if self._agent is None and not self._moving.locked():
+            self.house.forget(self.id)
+            return
+        self._alarm = asyncio.get_running_loop().call_later(self.house.bounds.idle, self._doze)
+
+    def _doze(self) -> None:
+        self._alarm = None
+        if self.is_idle and not self.is_over:
+            self._going = asyncio.get_running_loop().create_task(self._go_to_sleep())
+
+    async def _go_to_sleep(self) -> None:
+        await self.sleep()
+        self.rest()
+
+    def rouse(self) -> None:
+        """Somebody needs it: it is not let go."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    async def sleep(self) -> None:
+        """End the agent; everything that was said is in the log."""
+        async with self._moving:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        agent, guard = self._agent, self._guard
+        self._agent = self._session = self._guard = None
+        if agent is not None:
+            await asyncio.shield(_ended(agent))
+            await self.chronicle.flush()
+        if guard is not None:
+            await guard.close()
+
+    # --- dying --------------------------------------------------------------------------------------------------
+
+    def lost(self, session: RoomConversation, error: ConnectionFailed) -> None:
+        """The agent is gone, by itself."""
+        if not session.is_closing:
+            self.crashes.died(asyncio.get_running_loop().time())
+
+    def explained(self, error: ConnectionFailed) -> ProtocolError:
+        """What a prompter is told when the agent died in the middle."""
+        data: dict[str, Any] = {"agent": "exited"}
+        if isinstance(error, AgentExited):
+            data |= {"status": error.status, "stderr": error.stderr[-2000:]}
+        return ProtocolError(Kind.INTERNAL_ERROR, f"{error}; the next prompt starts the agent again", data)
+
+    def cancel_turn(self) -> None:
+        """Let the running turn end."""
+        if self._session is not None and self.is_awake:
+            self._session.cancel()
+
+    # --- leave --------------------------------------------------------------------------------------------------
+
+    async def _permission(self, params: RequestPermissionParams) -> str | None:
+        """A question of the agent's: policy decides, or asks the members."""
+        assert self._guard is not None
+        token = _asking.set(params)
+        try:
+            return await self._guard.ask(params)
+        finally:
+            _asking.reset(token)
+
+    async def _ask_members(self, asked: Asked) -> Choice | None:
+        params = _asking.get()
+        if params is None:
+            return await self._ask_use(asked)
+        wanted = msgspec.structs.replace(params, session_id=self.id)
+        answer = await self.questions.ask("session/request_permission", wanted)
+        self._deciders[params.tool_call.tool_call_id] = answer.by or POLICY
+        if answer.result is None:
+            return Choice(DENY, why=answer.why) if not answer.by else None
+        return Choice(option_id=answer.result.outcome.option_id)
+
+    async def _ask_use(self, asked: Asked) -> Choice | None:
+        """The use of something the host lends: a question like any other, in the log as well."""
+        options = [option for option, choice in _USE_OPTIONS if choice.scope == Scope.ONCE or asked.can_be_remembered]
+        lines = asked.lines
+        call = ToolCallUpdate(tool_call_id=f"use_{new_id()}", title=lines[0], raw_input={"asked": lines})
+        params = RequestPermissionParams(session_id=self.id, tool_call=call, options=options)
+        await self.chronicle.record(EntryKind.ASKED, to_json(params))
+        answer = await self.questions.ask("session/request_permission", params)
+        outcome = answer.result.outcome if answer.result is not None else None
+        chosen = outcome.option_id if isinstance(outcome, SelectedOutcome) else ""
+        told = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        body = {"toolCallId": call.tool_call_id, "outcome": told}
+        await self.chronicle.record(EntryKind.DECIDED, body, actor=answer.by or POLICY)
+        choice = next((choice for option, choice in _USE_OPTIONS if option.option_id == chosen), None)
+        return choice or Choice(DENY, why=answer.why or "the question was closed")
+
+    async def _elicit(self, params: Any) -> Any:
+        wanted = (
+            params if not isinstance(params.session_id, str) else msgspec.structs.replace(params, session_id=self.id)
+        )
+        answer: Answer = await self.questions.ask("elicitation/create", wanted)
+        self._deciders[_elicited(params)] = answer.by or POLICY
+        return answer.result
+
+    def decider(self, params: Any) -> str:
+        """Who answered a question."""
+        call = getattr(params, "tool_call", None)
+        key = call.tool_call_id if call is not None else _elicited(params)
+        return self._deciders.pop(key, POLICY)
+
+
+def _elicited(params: Any) -> str:
+    return f"elicitation {params.elicitation_id or id(params)}"
+
+
+async def _ended(agent: RoomAgent) -> None:
+    try:
+        await agent.close()
+    except Exception as error:  # it is gone either way
+        agent.connection.report(f"closing: {error!r}")

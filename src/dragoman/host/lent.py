@@ -1,0 +1,130 @@
+"""Files and terminals of one room: from the attached client that has them, else the host's own.
+
+The client whose prompt runs comes first, then whoever is there longest. What a client does not have, or takes along
+when it leaves, is looked for here; a terminal ends with whoever ran it. Above is the room's agent; below is the guarded
+lending of the host, and the connections of members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.connection import Connection
+from dragoman.engine.exchange import Done
+from dragoman.engine.handler import Handler
+from dragoman.engine.message import Incoming
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.host.member import Member
+from dragoman.roles.guarded import GuardedLending, GuardedLoan
+from dragoman.roles.lending import Loan
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+
+if TYPE_CHECKING:
+    from dragoman.host.room import Room
+    from dragoman.roles.guard import Guard
+
+HOST = "host"
+
+# What a client says of a file that it does not have; a refusal of its user's is none of these, and stays one.
+_HAS_NOT = frozenset({Kind.RESOURCE_NOT_FOUND, Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED})
+
+# Calls that make something which later calls name, and where its id stands.
+_MAKES = {"terminal/create": "terminalId", "fs/watch": "watchId"}
+_NAMES = {
+    "terminal/output": "terminalId",
+    "terminal/wait_for_exit": "terminalId",
+    "terminal/kill": "terminalId",
+    "terminal/release": "terminalId",
+    "fs/unwatch": "watchId",
+}
+_ENDS = frozenset({"terminal/release", "fs/unwatch"})
+
+
+def chosen(members: Sequence[Member], gate: str, prompter: str) -> Member | None:
+    """Whose files or terminals are used: the prompter's, else of those who offer them the longest there."""
+    able = [each for each in members if each.is_live and each.controls and each.desk.connection.offers(gate)]
+    return next((each for each in able if each.desk.id == prompter), able[0] if able else None)
+
+
+class RoomLending(GuardedLending):
+    """What a room lends its agent: whatever its members have, else what the host has, under the guard."""
+
+    def __init__(self, room: Room, guard: Guard, **options: Any) -> None:
+        super().__init__(guard, **options)
+        self._room = room
+
+    def to(
+        self,
+        connection: Callable[[], Connection],
+        roots: Callable[[str], list[str]],
+        sessions: Callable[[], Sequence[str]] = lambda: (),
+    ) -> Loan:
+        """Lend to the room's agent."""
+        self._guard.know_roots(roots)
+        return _RoomLoan(self._room, self._guard, self, connection, roots, sessions)
+
+
+class _RoomLoan(GuardedLoan):
+    """What the agent of a room has borrowed, and of whom."""
+
+    def __init__(self, room: Room, *args: Any) -> None:
+        super().__init__(*args)
+        self._room = room
+        self._owners: dict[tuple[str, str], Member | None] = {}  # of terminals and watches; None once it has left
+
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of what is lent, by whoever lends it."""
+        return {method: self._routed(method, handler) for method, handler in super().handlers().items()}
+
+    def _routed(self, method: str, here: Handler) -> Handler:
+        gate = METHODS[Side.CLIENT, method].gate
+        named = _NAMES.get(method)
+
+        def handle(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+            if named is not None:
+                owner = self._owners.get((named, _id(incoming, named)))
+                if owner is None:
+                    return here(incoming, done)
+                return self._ask(owner, method, incoming, done, here)
+            lender = self._room.lender(gate)
+            self._room.lends("terminals" if method.startswith("terminal") else "files", lender)
+            return here(incoming, done) if lender is None else self._ask(lender, method, incoming, done, here)
+
+        return handle
+
+    async def _ask(self, lender: Member, method: str, incoming: Incoming, done: Done, here: Handler) -> None:
+        params = {**incoming.values, "sessionId": self._room.id}
+        try:
+            result = await lender.desk.connection.request_raw(method, params)
+        except (ConnectionFailed, ProtocolError) as error:
+            if not await self._instead(lender, method, incoming, done, here, error):
+                raise
+            return
+        if method in _MAKES and isinstance(result, dict):
+            self._owners[_MAKES[method], str(result.get(_MAKES[method]))] = lender
+        elif method in _ENDS:
+            self._owners.pop((_NAMES[method], _id(incoming, _NAMES[method])), None)
+        done(result, None)
+
+    async def _instead(
+        self, lender: Member, method: str, incoming: Incoming, done: Done, here: Handler, error: Exception
+    ) -> bool:
+        """A client that left, or does not have the file: the host does it; a terminal that went with it is gone."""
+        is_gone = lender.desk.connection.failure is not None or isinstance(error, ConnectionFailed)
+        if not is_gone and not (method.startswith("fs/") and getattr(error, "kind", "") in _HAS_NOT):
+            return False
+        if is_gone and method in _NAMES:
+            what = "watched this" if method.startswith("fs/") else "ran this terminal"
+            message = f"the client that {what} has left the session ({lender.desk.visitor.user}); start it again"
+            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message) from None
+        work = here(incoming, done)
+        if work is not None:
+            await work
+        return True
+
+
+def _id(incoming: Incoming, named: str) -> str:
+    said = incoming.values
+    return str(said.get(named, "")) if isinstance(said, dict) else ""

@@ -1,0 +1,78 @@
+"""A member of a room: one client that is there, as what, and how far it has been told.
+
+Takes news, says them to that client as it can hear them. Never waits: what a client does not read is its transport's
+affair. Above is the room; below is the desk, which has the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.host.directory import EDITOR, may
+from dragoman.host.telling import UPDATE, News, stamp
+from dragoman.roles.audience import told
+from dragoman.roles.option import as_choice
+from dragoman.schema.update import ConfigOptionUpdate, UpdateParams
+from dragoman.wire.envelope import say_call
+
+if TYPE_CHECKING:
+    from dragoman.host.desk import Desk
+
+# What a member can say of itself; the room says `away` of nobody: who is away is not there.
+HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
+STATES = (HERE, IDLE, TYPING, AWAY)
+
+
+class Member:
+    """One client in one room."""
+
+    __slots__ = ("desk", "is_live", "role", "session", "state", "told")
+
+    def __init__(self, desk: Desk, session: str, role: str, after: int) -> None:
+        self.desk = desk
+        self.session = session
+        self.role = role
+        self.told = after  # the number of the last entry that it heard of
+        self.state = HERE
+        self.is_live = False  # whether it hears everything as it happens
+
+    @property
+    def controls(self) -> bool:
+        """Whether it may prompt, answer, cancel and set."""
+        return may(self.role, EDITOR)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """How the others see it."""
+        desk = self.desk
+        return {"user": desk.visitor.user, "role": self.role, "state": self.state, "client": desk.client}
+
+    def hear(self, news: News) -> None:
+        """One thing that happened, said as this client can hear it; nothing where it need not or cannot."""
+        desk = self.desk
+        if (news.but and news.but == desk.id) or (news.wanted and news.wanted not in desk.announced):
+            return
+        if news.method != UPDATE:
+            desk.connection.notify(news.method, news.params)
+        elif news.frame is not None and desk.is_plain:
+            desk.write(news.frame)
+        elif news.update is not None:
+            self._hear_update(news)
+
+    def _hear_update(self, news: News) -> None:
+        desk = self.desk
+        update = told(desk.connection, news.update)
+        if isinstance(update, ConfigOptionUpdate) and not desk.shows_switches:
+            update = msgspec.structs.replace(update, config_options=[*map(as_choice, update.config_options)])
+        if update is None:
+            return
+        params = UpdateParams(session_id=self.session, update=update)
+        if desk.is_plain:
+            assert desk.connection.speech is not None
+            name, body = desk.connection.speech.lower_call(UPDATE, params)
+            desk.write(say_call(UNSET, name, body[:-1] + stamp(news.seq, news.beside) + b"}"))
+        else:
+            desk.say_stamped(params, news.seq)

@@ -1,0 +1,106 @@
+"""How a session stands, folded from its log: enough to answer load and resume without waking an agent. No I/O.
+
+Takes entries in order, unread; looks only into those that can tell something. What was said is not kept here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.errors import ProtocolError
+from dragoman.host.telling import Line
+from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.lenient import read
+from dragoman.schema.update import (
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+)
+from dragoman.store.contract import EntryKind
+from dragoman.store.retelling import typed
+
+# The updates that change how a session stands, by how they begin: a stream has few of them.
+_TELLING = tuple(
+    b'{"sessionUpdate":"%b"' % kind
+    for kind in (
+        b"current_mode_update",
+        b"config_option_update",
+        b"available_commands_update",
+        b"session_info_update",
+    )
+)
+
+
+class Standing:
+    """One session as it stands now."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.cwd = ""
+        self.directories: list[str] = []
+        self.agent = ""  # the name that the house has for it; "" when another program opened the session
+        self.owner = ""  # who opened it
+        self.modes: SessionModeState | None = None
+        self.options: list[SessionConfigOption] = []
+        self.commands: list[Any] = []
+        self.title: str | None = None
+        self.turn: str | None = None  # the turn that has begun and not ended
+
+    def note(self, line: Line) -> None:
+        """One more entry."""
+        self.seq = line.seq
+        fold = _FOLDS.get(line.kind)
+        if fold is not None:
+            fold(self, line)
+
+    def _opened(self, line: Line) -> None:
+        body = msgspec.json.decode(line.body)
+        self.cwd = body.get("cwd") or self.cwd
+        self.directories = list(body.get("additionalDirectories") or ())
+        agent = body.get("agent")
+        self.agent = (agent.get("configured") if isinstance(agent, dict) else "") or self.agent
+        self.owner = self.owner or line.actor
+        self.modes = _read(SessionModeState, body.get("modes"))
+        self.options = [option for each in body.get("configOptions") or () if (option := _option(each)) is not None]
+
+    def _update(self, line: Line) -> None:
+        if not bytes(line.body).startswith(_TELLING):
+            return
+        update = typed(line.body)
+        if isinstance(update, CurrentModeUpdate) and self.modes is not None:
+            self.modes.current_mode_id = update.current_mode_id
+        elif isinstance(update, ConfigOptionUpdate):
+            self.options = list(update.config_options)
+        elif isinstance(update, AvailableCommandsUpdate):
+            self.commands = list(update.available_commands)
+        elif isinstance(update, SessionInfoUpdate) and update.title is not UNSET:
+            self.title = update.title
+
+    def _turn_started(self, line: Line) -> None:
+        self.turn = line.turn or ""
+
+    def _turn_ended(self, _: Line) -> None:
+        self.turn = None
+
+
+_FOLDS = {
+    EntryKind.OPENED: Standing._opened,
+    EntryKind.UPDATE: Standing._update,
+    EntryKind.TURN_STARTED: Standing._turn_started,
+    EntryKind.TURN_ENDED: Standing._turn_ended,
+}
+
+
+def _option(value: Any) -> Any:
+    return _read(SessionConfigOption, value)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    try:
+        return None if value is None else read(kind, value)[0]
+    except ProtocolError:
+        return None
