@@ -88,9 +88,15 @@ class Parser:
         self._hold(blocks.pop())
         events = []
         for block in blocks:
-            if block.startswith(b"data: ") and b"\n" not in block:  # all that both official servers send
-                events.append(Event(block[6:]))
-            elif (event := self._read(block)) is not None:
+            head, has_data, data = block.partition(b"data: ")
+            if has_data and data.find(b"\n") < 0:
+                if not head:  # all that both official servers send
+                    events.append(Event(data))
+                    continue
+                if head.startswith(b"id: ") and head.find(b"\n") == len(head) - 1:  # nearly all that ours sends
+                    events.append(Event(data, head[4:-1]))
+                    continue
+            if (event := self._read(block)) is not None:
                 events.append(event)
         return events
 
