@@ -12,6 +12,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The tests start `dragoman`, and `node` where it came from a wheel.
 export PATH := $(abspath $(BIN)):$(PATH)
 
+# They start a thousand of them: where no bytecode may be kept, each would compile all of Dragoman again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The interop tests need node 18 and npm; a machine that lacks them gets them as a wheel.
 NODE_WORKS = node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' && npm --version
 EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)
