@@ -35,7 +35,7 @@ from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.transport.sandbox import Sandbox
-from dragoman.transport.socket import dial, is_address
+from dragoman.transport.socket import dial, is_address, is_remote
 
 if TYPE_CHECKING:
     from dragoman.transport.remote.address import Remote
@@ -293,7 +293,7 @@ class Dial:
 
     async def _start(self, name: str, cwd: str) -> Connection:
         if isinstance(self._target, str) and is_address(self._target):
-            transport: Transport = await dial(self._target, remote=self._remote, report=self.report)
+            transport: Transport = await self._dial(self._target)
         elif isinstance(self._target, str | Sequence):
             from dragoman.transport.process import spawn
 
@@ -318,6 +318,18 @@ class Dial:
         )
         connection.start()
         return connection
+
+    async def _dial(self, address: str) -> Transport:
+        """An agent that runs already; one that is remote may go away and come back."""
+        if not is_remote(address):
+            return await dial(address)
+        from dragoman.roles.rejoin import rejoining
+
+        async def again() -> Transport:
+            return await dial(address, remote=self._remote, report=self.report)
+
+        patience = self._remote.patience if self._remote is not None else None
+        return await rejoining(again, patience=patience, report=self.report)
 
 
 def words(target: str | Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from time import time
 
 import msgspec
 
-from dragoman.errors import Unreachable
+from dragoman.errors import TransportClosed, Unreachable
 
 # The longest quote of what a server says about a refusal: a line or two.
 QUOTED = 200
@@ -46,6 +46,10 @@ _SENTENCES: Mapping[int, str] = {
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _MARKUP = re.compile(rb"\s*<(!doctype|html|head|body|\?xml)", re.IGNORECASE)
+
+
+class Farewell(TransportClosed):
+    """The server ended the connection on purpose: to come back at once would be to ignore it."""
 
 
 def refused(

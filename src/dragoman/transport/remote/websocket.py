@@ -14,6 +14,7 @@ from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, WRITE_STALL, Take
 from dragoman.transport.remote import names
 from dragoman.transport.remote.address import Address, Remote
+from dragoman.transport.remote.faults import Farewell
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.link import Link, open_link
 from dragoman.transport.remote.retrying import Retrying
@@ -192,7 +193,8 @@ class WebSocketTransport:
         if not self.is_resumable or code not in _COMES_BACK:
             farewell = "closed the connection" if code != 1006 else "is gone"
             number = "" if code in (1000, 1001, 1005, 1006) else f" (WebSocket {code})"
-            self._end(TransportClosed(f"{self.peer} {farewell}{number}{said}"))
+            kind = Farewell if code == 1000 else TransportClosed
+            self._end(kind(f"{self.peer} {farewell}{number}{said}"))
             return
         self._resuming = self._loop.create_task(self._resume(reason), name=f"dragoman resumes {self.peer}")
 
