@@ -6,9 +6,10 @@ import re
 from collections import Counter
 
 from dragoman.conformance.probe import probes
-from dragoman.conformance.requirement import chapters, requirements
+from dragoman.conformance.requirement import Level, chapters, requirements
 from dragoman.conformance.twin import faults
 from dragoman.dialect.registry import NAMES
+from dragoman.schema.side import Side
 
 _ID = re.compile(r"(agent|client)\.[a-z0-9]+\.\d\d")
 
@@ -23,6 +24,11 @@ def test_there_are_enough_of_them() -> None:
     assert sides["agent"] >= 120
     if any(chapter.name.startswith("client.") for chapter in chapters()):
         assert sides["client"] >= 80
+
+
+def test_each_side_has_requirements_of_every_level() -> None:
+    found = {(each.side, each.level) for each in requirements().values()}
+    assert found == {(side, level) for side in Side for level in Level}
 
 
 def test_ids_sentences_and_sources_are_in_order() -> None:

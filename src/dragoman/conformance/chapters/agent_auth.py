@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 12
 
@@ -25,6 +25,12 @@ CHAPTER = chapter(
         must("06", "No two logins have the same id.", "reference 1.4", "v1", "banjo"),
         should(
             "07", "Logins are offered as a list, an empty one where none is needed.", "reference 1.3, peers.md 24", "v1"
+        ),
+        may(
+            "08",
+            "Logins in a terminal may be offered to clients that announced them, with args as a list and env as a map.",
+            "reference 1.3, 1.4",
+            "v1",
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 6
 OFFICIAL = ("v1", "banjo")
@@ -43,6 +43,12 @@ CHAPTER = chapter(
         should("15", "Nothing is said after the answer to a cancelled turn.", "peers.md 14"),
         must(
             "16", "$/cancel_request takes back what the agent supports with -32800 or a result.", "reference 1.7", "v1"
+        ),
+        may(
+            "17",
+            "Questions of a cancelled turn may be taken back with $/cancel_request, which names one that is open.",
+            "reference 1.7, peers.md 8",
+            *OFFICIAL,
         ),
     ],
 )

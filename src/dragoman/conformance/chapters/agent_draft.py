@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 15
 
@@ -40,6 +40,7 @@ CHAPTER = chapter(
         must("23", "Commands are told with name and description.", "seed 004 7.7"),
         must("24", "The environment of a terminal is a table of texts, its timeout a number.", "seed 004 5.2.4"),
         must("25", "Leave is awaited in the status awaiting_permission.", "seed 004 8.3"),
+        may("26", "One process may serve several sessions, and they are at work at once.", "seed 004 3.4"),
     ],
     dialects=("draft",),
 )

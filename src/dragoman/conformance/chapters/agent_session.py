@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 4
 OFFICIAL = ("v1", "banjo")
@@ -95,7 +95,15 @@ CHAPTER = chapter(
             needs=CAN + "additionalDirectories",
         ),
         must("31", "Updates of two sessions at work name the session they belong to.", "reference 1.8"),
-        must("32", "Two sessions can be at work at once.", "reference 5.4, seed 004 3.4"),
+        must(
+            "32",
+            "Two sessions can be at work at once.",
+            "reference 5.4",
+            "v1",
+            "banjo",
+            "2025.1",
+            "crow",
+        ),
         should(
             "33",
             "A load that was refused leaves other sessions as they are.",
@@ -103,5 +111,12 @@ CHAPTER = chapter(
             needs="agent.loadSession",
         ),
         must("34", "The list ends: no cursor leads back to itself.", "reference 1.5", "v1", needs=CAN + "list"),
+        may(
+            "35",
+            "Closing a session that is not there may be refused, as one that is not known.",
+            "reference 1.5",
+            "v1",
+            needs=CAN + "close",
+        ),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 5
 
@@ -47,5 +47,12 @@ CHAPTER = chapter(
             "17", "After a cancel the client waits for the answer to its prompt before it prompts again.", "peers.md 16"
         ),
         must("18", "A replayed history before the answer to session/new is borne.", "peers.md 13", "v1", "banjo"),
+        may(
+            "19",
+            "A cancelled prompt may also be taken back with $/cancel_request, which names a request that is open.",
+            "reference 1.7",
+            "v1",
+            "banjo",
+        ),
     ],
 )

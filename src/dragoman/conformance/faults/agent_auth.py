@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dragoman.conformance.faults.agent_files import announced
 from dragoman.conformance.faults.agent_init import offering
 from dragoman.conformance.seeding import fails, hears, replies, results, with_, without
 from dragoman.conformance.twin import Fault, Json, Tape, seeded
@@ -29,6 +30,14 @@ def _offering(*logins: Json) -> Fault:
     return Fault(says=results("initialize", with_(authMethods=list(logins))).says, hears=_accepting("never").hears)
 
 
+def _in_a_terminal(tape: Tape, message: Json) -> Iterable[Json]:
+    """To clients that announced it; its environment is a list, as those of MCP servers are."""
+    login = {**LOGIN, "type": "terminal", "env": [{"name": "A", "value": "b"}]}
+    if "result" in message and announced(tape.request(message)).get("auth") == {"terminal": True}:
+        message = {**message, "result": {**message["result"], "authMethods": [login]}}
+    yield message
+
+
 seeded("agent.auth.01", _accepting("no-such-login"))
 seeded("agent.auth.02", replies("session/new", fails(-32603, "Authentication required")))
 seeded("agent.auth.03", _offering({"id": "tty", "name": "Terminal", "type": "terminal"}))
@@ -36,3 +45,4 @@ seeded("agent.auth.04", offering(auth={"logout": {}}))
 seeded("agent.auth.05", _accepting("nothing"))
 seeded("agent.auth.06", _offering(LOGIN, LOGIN))
 seeded("agent.auth.07", results("initialize", without("authMethods")))
+seeded("agent.auth.08", replies("initialize", _in_a_terminal))

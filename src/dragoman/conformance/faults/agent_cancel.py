@@ -149,6 +149,13 @@ def _goes_on(tape: Tape, message: Json) -> Iterable[Json]:
         yield {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": chunk}}
 
 
+def _takes_back_another(tape: Tape, message: Json) -> Iterable[Json]:
+    asked = [each["method"] for each in tape.asked.values()]
+    if tape.busy() and asked and asked[-1] == "session/request_permission":
+        tape.say({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 424_242}})
+    yield message
+
+
 seeded("agent.cancel.01", _noting(_never))
 seeded("agent.cancel.02", _noting(_error))
 seeded("agent.cancel.03", _noting(_end_turn))
@@ -165,3 +172,4 @@ seeded("agent.cancel.13", hears(CANCEL, _cancels_all))
 seeded("agent.cancel.14", Fault(says=_leaves_calls_open))
 seeded("agent.cancel.15", _noting(_goes_on))
 seeded("agent.cancel.16", _taking_back(_strange_number))
+seeded("agent.cancel.17", hears(CANCEL, _takes_back_another))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.conformance.faults.agent_init import accepting, refusing
+from dragoman.conformance.faults.agent_init import refusing
 from dragoman.conformance.seeding import (
     Edit,
     calls,
@@ -74,6 +74,19 @@ def _unnamed(_: Tape, message: Json) -> Iterable[Json]:
     yield message
 
 
+def _wrong_state(tape: Tape, message: Json) -> Iterable[Json]:
+    """A second prompt is refused as if it could not be read."""
+    odd = "error" in message and tape.others(tape.request(message))
+    yield {**message, "error": {**message["error"], "code": -32600}} if odd else message
+
+
+def _takes_again(tape: Tape, message: Json) -> Iterable[Json]:
+    """An id that is in use, once there was an introduction."""
+    introduced = any(each["method"] == "initialize" for each in tape.heard.values())
+    odd = "error" in message and introduced
+    yield {"jsonrpc": "2.0", "id": message["id"], "result": {"status": "ok"}} if odd else message
+
+
 def _models(result: Json) -> None:
     result["models"]["currentModelId"] = "no such model"
 
@@ -120,10 +133,10 @@ seeded(
 seeded("agent.dialect.46", typed("agent_message_chunk", with_(text={"type": "text"})))
 seeded("agent.dialect.47", typed("tool_call", with_(arguments="path")))
 seeded("agent.dialect.48", typed("plan", _first("steps", id="one")))
-seeded("agent.dialect.49", errors(PROMPT, with_(code=-32600)))
+seeded("agent.dialect.49", replies(PROMPT, _wrong_state))
 seeded("agent.dialect.50", results(PROMPT, without("status")))
 seeded("agent.dialect.51", params("fs/read_text_file", with_(path="notes.txt")))
 seeded("agent.dialect.52", params("terminal/create", with_(command="printf", args=["hello"])))
-seeded("agent.dialect.53", accepting(NEW, {"status": "ok"}))
+seeded("agent.dialect.53", replies(NEW, _takes_again))
 seeded("agent.dialect.54", replies("authenticate", fails(-32601)))
 seeded("agent.dialect.55", typed("tool_call_update", without("id")))

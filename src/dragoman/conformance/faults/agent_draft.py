@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.conformance.faults.agent_dialects import typed
-from dragoman.conformance.seeding import Edit, calls, errors, params, results, with_, without
+from dragoman.conformance.faults.agent_session import one_at_a_time
+from dragoman.conformance.seeding import Edit, calls, errors, hears, params, results, with_, without
 from dragoman.conformance.twin import Json, Tape, seeded
 
 NEW, PROMPT, UPDATE, QUESTION = "session/new", "session/prompt", "session/update", "session/request_permission"
@@ -76,3 +77,4 @@ seeded("agent.draft.22", params(QUESTION, without("reason")))
 seeded("agent.draft.23", typed("available_commands", _commands))
 seeded("agent.draft.24", params("terminal/create", with_(env=[{"name": "A", "value": "b"}])))
 seeded("agent.draft.25", typed("tool_call_update", _status("pending", "awaiting_permission")))
+seeded("agent.draft.26", hears(PROMPT, one_at_a_time))

@@ -11,14 +11,22 @@ READ, WRITE, CREATE, RELEASE = "fs/read_text_file", "fs/write_text_file", "termi
 FORM = "elicitation/create"
 
 
+def announced(introduction: Json) -> dict[str, Json]:
+    """What the client told it can do; nothing where its introduction makes no sense."""
+    told = introduction.get("params")
+    found = told.get("clientCapabilities") if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def also_asking(words: str, method: str, **members: Json) -> Fault:
     """A prompt with these words makes the agent ask for this, where the client lends nothing."""
 
     def hearing(tape: Tape, message: Json) -> Iterable[Json]:
         if isinstance(message, dict) and message.get("method") == "initialize":
-            told = message["params"].get("clientCapabilities", {})
-            tape.notes["lent"] = bool(told.get("fs", {}).get("writeTextFile") or told.get("terminal"))
-            tape.notes["lent"] |= method == WRITE and not told.get("fs", {}).get("readTextFile")
+            told = announced(message)
+            files = told.get("fs") or {}
+            tape.notes["lent"] = bool(files.get("writeTextFile") or told.get("terminal"))
+            tape.notes["lent"] |= method == WRITE and not files.get("readTextFile")
         meant = isinstance(message, dict) and message.get("method") == "session/prompt" and words in str(message)
         if meant and not tape.notes.get("lent"):
             asked = {"sessionId": message["params"]["sessionId"], **members}
@@ -48,24 +56,22 @@ def upset(method: str, meant: str = "") -> Fault:
     return Fault(says=saying, hears=hearing)
 
 
+def _is_cancelled(tape: Tape) -> bool:
+    return any(each["method"] == "session/cancel" for each in tape.told)
+
+
 def _keeps(tape: Tape, message: Json) -> Iterable[Json]:
     """The release is never said, and nobody inside notices."""
-    if not tape.notes.get("cancelled"):
+    if not _is_cancelled(tape):
         tape.give({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         return
     yield message
 
 
 def _keeps_when_cancelled(tape: Tape, message: Json) -> Iterable[Json]:
-    if tape.notes.get("cancelled"):
+    if _is_cancelled(tape):
         tape.give({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         return
-    yield message
-
-
-def _noting_cancels(tape: Tape, message: Json) -> Iterable[Json]:
-    if isinstance(message, dict) and message.get("method") == "session/cancel":
-        tape.notes["cancelled"] = True
     yield message
 
 
@@ -82,7 +88,7 @@ def _hears_itself(tape: Tape, message: Json) -> Iterable[Json]:
 def _links_anyway(tape: Tape, message: Json) -> Iterable[Json]:
     """To clients with forms and nothing else."""
     if isinstance(message, dict) and message.get("method") == "initialize":
-        tape.notes["forms"] = message["params"].get("clientCapabilities", {}).get("elicitation") == {"form": {}}
+        tape.notes["forms"] = announced(message).get("elicitation") == {"form": {}}
     meant = isinstance(message, dict) and message.get("method") == "session/prompt" and "/link" in str(message)
     if meant and tape.notes.get("forms"):
         asked = {
@@ -101,10 +107,6 @@ def _unasked(_: Tape, message: Json) -> Iterable[Json]:
     yield {**message, "params": {**message["params"], "requestId": 3}}
 
 
-def _released(says: Fault) -> Fault:
-    return Fault(says=says.says, hears=_noting_cancels)
-
-
 def _never_ends(tape: Tape, message: Json) -> Iterable[Json]:
     nonsense = tape.notes.get("upset")
     return () if nonsense and tape.method(message) == "session/prompt" else (message,)
@@ -118,10 +120,10 @@ seeded("agent.files.05", params(READ, with_(line=0)))
 seeded("agent.files.06", params(WRITE, without("content")))
 seeded("agent.files.07", upset(READ, "'Resource not found'"))
 seeded("agent.files.08", params(CREATE, with_(env={"A": "b"})))
-seeded("agent.files.09", _released(calls(RELEASE, _keeps)))
+seeded("agent.files.09", calls(RELEASE, _keeps))
 seeded("agent.files.10", Fault(says=calls(RELEASE, _looks_again).says, hears=_hears_itself))
 seeded("agent.files.11", params("terminal/wait_for_exit", with_(terminalId="terminal-2")))
-seeded("agent.files.12", _released(calls(RELEASE, _keeps_when_cancelled)))
+seeded("agent.files.12", calls(RELEASE, _keeps_when_cancelled))
 seeded("agent.files.13", upset(CREATE))
 seeded("agent.files.14", upset(WRITE, "'result': None"))
 seeded("agent.files.15", also_asking("/form", FORM, mode="form", message="?", requestedSchema={"properties": {}}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from dragoman.conformance.seeding import calls, params, updates, with_, without
 from dragoman.conformance.twin import Fault, Json, Tape, seeded
@@ -50,13 +51,10 @@ def _is_refusal(message: Json, question: Json) -> bool:
 
 
 def _hasty(tape: Tape, message: Json) -> Iterable[Json]:
-    """The file is written with the question."""
+    """The file is written with the question, by the agent itself."""
     yield message
-    told = message["params"]
-    paths = [location["path"] for location in told.get("toolCall", {}).get("locations") or []]
-    if paths:
-        write = {"sessionId": told["sessionId"], "path": paths[0], "content": "hasty"}
-        yield {"jsonrpc": "2.0", "id": "hasty", "method": "fs/write_text_file", "params": write}
+    for location in message["params"].get("toolCall", {}).get("locations") or []:
+        Path(location["path"]).write_text("hasty")
 
 
 def _never_ends(tape: Tape, message: Json) -> Iterable[Json]:

@@ -154,7 +154,8 @@ def _first_name(tape: Tape, message: Json) -> Iterable[Json]:
     yield message
 
 
-def _one_at_a_time(tape: Tape, message: Json) -> Iterable[Json]:
+def one_at_a_time(tape: Tape, message: Json) -> Iterable[Json]:
+    """A prompt is lost while a turn runs in another session."""
     session = message["params"].get("sessionId")
     if not any(each.get("sessionId") != session for each in tape.others(message)):
         yield message
@@ -171,6 +172,11 @@ def _upset(tape: Tape, message: Json) -> Iterable[Json]:
 def _unwilling(tape: Tape, message: Json) -> Iterable[Json]:
     """Modes cannot be chosen, unless a turn runs."""
     yield from fails(-32603)(tape, message) if "result" in message and not tape.busy() else [message]
+
+
+def _wrong_close(tape: Tape, message: Json) -> Iterable[Json]:
+    unknown = "no-such-session" in str(_request(tape, message))
+    yield from fails(-32603)(tape, message) if unknown else [message]
 
 
 seeded("agent.session.01", results("session/new", with_(sessionId="")))
@@ -210,6 +216,7 @@ seeded("agent.session.28", replies("session/delete", fails(-32602)))
 seeded("agent.session.29", replies("session/fork", _the_original))
 seeded("agent.session.30", hears("session/new", _without_directories))
 seeded("agent.session.31", speaks(_first_name))
-seeded("agent.session.32", hears("session/prompt", _one_at_a_time))
+seeded("agent.session.32", hears("session/prompt", one_at_a_time))
 seeded("agent.session.33", replies("session/prompt", _upset))
 seeded("agent.session.34", Fault(says=_sessions("cursor").says, hears=hears("session/list", _from_the_top).hears))
+seeded("agent.session.35", replies("session/close", _wrong_close))

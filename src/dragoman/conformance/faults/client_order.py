@@ -141,6 +141,10 @@ def _busy(tape: Tape, message: Json) -> Iterable[Json]:
     return [] if message.get("method") == "_vendor/in_turn" else [message]
 
 
+def _takes_back_another(_: Tape, message: Json) -> Iterable[Json]:
+    return [message, {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 424_242}}]
+
+
 seeded("client.order.01", _early("available_commands_update"))
 seeded("client.order.02", dies_when(_before_prompt))
 seeded("client.order.03", dies_when(lambda tape, message: "ended" in tape.notes and kind(message) == "usage_update"))
@@ -176,3 +180,4 @@ seeded(
 seeded("client.order.16", listens(_busy))
 seeded("client.order.17", calls("session/cancel", _prompts_again))
 seeded("client.order.18", _early("user_message_chunk"))
+seeded("client.order.19", calls("session/cancel", _takes_back_another))

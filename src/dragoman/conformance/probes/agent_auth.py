@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.conformance import spoken
 from dragoman.conformance.agent_stage import AgentStage
 from dragoman.conformance.probe import probe
+from dragoman.conformance.shape import fault
 from dragoman.conformance.stage import Json
 
 
@@ -78,3 +79,15 @@ async def logins_are_a_list(stage: AgentStage) -> None:
     """Absent is read as none, and a list says it."""
     result = await stage.initialized()
     stage.require(isinstance(result.get("authMethods"), list), "authMethods is no list", stage.heard[0])
+
+
+@probe("agent.auth.08")
+async def terminal_logins_are_whole(stage: AgentStage) -> None:
+    """The client runs the agent's own command with them."""
+    capabilities = {**spoken.ALL["v1"], "auth": {"terminal": True}}
+    found = [login for login in await _logins(stage, capabilities) if login.get("type") == "terminal"]
+    if not found:
+        stage.skip("the agent offers no login in a terminal")
+    for login in found:
+        words = fault(login, {"name": str, "args?": [str], "env?": dict}, "login")
+        stage.require(not words, words, stage.heard[0])

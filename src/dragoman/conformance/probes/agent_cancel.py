@@ -223,3 +223,18 @@ async def requests_taken_back_have_their_number(stage: AgentStage) -> None:
     error = turn.answer.message.get("error")
     found = error.get("code") if isinstance(error, dict) else None
     stage.require(found in (None, -32800), f"a request that was taken back was refused with {found}", turn.answer)
+
+
+@probe("agent.cancel.17")
+async def open_questions_are_taken_back_by_id(stage: AgentStage) -> None:
+    """So that the client closes the right dialog."""
+    turn, question = await asked(stage)
+    stage.cancel()
+    await stage.ended(turn, stage.pace.answer)
+    await stage.silence()
+    taken = [heard for heard in stage.heard if heard.message.get("method") == "$/cancel_request"]
+    if not taken:
+        stage.skip("the agent takes no question back")
+    id = question.message.get("id")
+    wrong = [heard for heard in taken if (heard.message.get("params") or {}).get("requestId") != id]
+    stage.require(not wrong, f"a request was taken back that is not open; the open question is {id!r}", *wrong)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dragoman.conformance import shape
+from dragoman.conformance import shape, spoken
 from dragoman.conformance.agent_stage import REJECT, AgentStage
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
 from dragoman.conformance.probes.agent_files import asked
 from dragoman.conformance.probes.agent_permission import asked as questioned
+from dragoman.conformance.probes.agent_session import side_by_side
 from dragoman.conformance.probes.agent_toolcall import calls
 from dragoman.conformance.probes.agent_update import drawn, told
 from dragoman.conformance.shape import fault
@@ -277,3 +278,14 @@ async def leave_is_awaited(stage: AgentStage) -> None:
     found = [heard for heard in stage.updates() if heard.kind in ("tool_call", "tool_call_update")]
     waits = any(status == "awaiting_permission" for each in moves(found).values() for status, _ in each)
     stage.require(waits, "no tool call is told as awaiting_permission while leave is asked for", question)
+
+
+@probe("agent.draft.26")
+async def sessions_may_be_several(stage: AgentStage) -> None:
+    """An agent of one session says so when a second is asked for."""
+    first = await stage.opened()
+    second = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "two"), stage.pace.start)
+    result = second.message.get("result") if second else None
+    if not isinstance(result, dict):
+        stage.skip("the agent serves one session at a time")
+    await side_by_side(stage, first, str(result.get("sessionId")))

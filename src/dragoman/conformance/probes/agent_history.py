@@ -228,3 +228,12 @@ async def lists_end(stage: AgentStage) -> None:
         stage.require(cursor not in cursors, "a page of the list leads back to one that was read", heard)
         cursors.add(cursor)
         params = {"cursor": cursor}
+
+
+@probe("agent.session.35")
+async def unknown_sessions_may_be_closed(stage: AgentStage) -> None:
+    """Nothing is open, which is what was wanted; or it is told that nothing was."""
+    await stage.initialized()
+    heard = await stage.asked("session/close", {"sessionId": "no-such-session"})
+    if heard is None or "error" in heard.message:
+        stage.refused(heard, "closing a session that is not there", -32002, -32602)

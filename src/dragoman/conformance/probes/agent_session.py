@@ -201,7 +201,11 @@ async def updates_name_their_session(stage: AgentStage) -> None:
 @probe("agent.session.32")
 async def sessions_work_side_by_side(stage: AgentStage) -> None:
     """A short turn in one while a long one runs in the other."""
-    long, short = await stage.opened_two()
+    await side_by_side(stage, *await stage.opened_two())
+
+
+async def side_by_side(stage: AgentStage, long: str, short: str) -> None:
+    """A turn in one session while another runs in the other."""
     running = stage.begin(stage.words("slow"), long)
     await stage.silence()
     turn = await stage.ended(stage.begin(stage.words("plain"), short))

@@ -132,6 +132,8 @@ async def modes_told_are_available(stage: AgentStage) -> None:
     """The agent changes its own mode."""
     found = await seen(stage, "mode", "current_mode_update")
     known = [mode.get("id") for mode in (stage.setup.get("modes") or {}).get("availableModes") or []]
+    if not known:
+        stage.unsure("the session told no modes, so it cannot be said whether this one is available", *found)
     for heard in found:
         mode = told(heard).get("currentModeId")
         stage.require(mode in known, f"the mode is now {mode!r}, none of {known}", heard)

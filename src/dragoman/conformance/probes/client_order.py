@@ -253,3 +253,16 @@ async def history_may_come_before_the_session(stage: ClientStage) -> None:
     stage.answer_as(heard, {"sessionId": SESSION})
     what = "a history before the answer to session/new"
     await stage.survived(await prompted_after(stage, what), what)
+
+
+@probe("client.order.19")
+async def open_requests_are_taken_back_by_id(stage: ClientStage) -> None:
+    """Else the agent ends something else."""
+    prompt, _ = await cancelled(stage)
+    await stage.silence()
+    taken = [heard for heard in stage.heard if heard.message.get("method") == "$/cancel_request"]
+    stage.end(prompt, "cancelled")
+    if not taken:
+        stage.skip("the client cancels by session/cancel alone")
+    wrong = [heard for heard in taken if (heard.message.get("params") or {}).get("requestId") != prompt.message["id"]]
+    stage.require(not wrong, "a request was taken back that is not open", *wrong)
