@@ -136,14 +136,7 @@ class Rejoining:
         inner = await self._dial()
         try:
             async with asyncio.timeout(ANSWER_PATIENCE):
-                self._numbers += 1
-                id = f"rejoin-{self._numbers}"
-                introduced = await self._ask(
-                    inner, msgspec.json.encode({**(self._memory.introduction or {}), "id": id}), id
-                )
-                if not isinstance(introduced.get("result"), dict):
-                    raise StartFailed(f"{self.peer} does not take the same introduction again: {_message(introduced)}")
-                self._memory.introduced = introduced["result"]
+                await self._introduce(inner)
                 for session in list(self._memory.stays):
                     await self._enter(inner, session)
             return inner
