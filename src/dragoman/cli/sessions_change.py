@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from functools import partial
 from uuid import uuid4
 
 import msgspec
 
-from dragoman.cli import exits, shelf
+from dragoman.cli import amounts, exits, shelf
 from dragoman.cli.arguments import Parser
 from dragoman.cli.shelf import called, counted, put
 from dragoman.cli.terminal import single
@@ -19,9 +18,6 @@ from dragoman.store.contract import Retention, Store
 from dragoman.store.summary import checked_name, outlived
 
 # What stands after a number: seconds, and bytes.
-_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
-_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
 FORK = f"""\
 The agent does not know of the copy: who goes on with it has a new session there, which is told what was said.
 `dragoman sessions show SESSION --json` has the numbers that --upto takes.
@@ -150,9 +146,9 @@ def expiring(arguments: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="only say which")
     options = _read(parser, arguments)
     retention = Retention(
-        seconds=_scaled(parser, "--older", options.older, _SECONDS),
+        seconds=amounts.scaled(parser, "--older", options.older, amounts.SECONDS),
         count=options.keep,
-        bytes=None if options.size is None else int(_scaled(parser, "--size", options.size, _BYTES) or 0),
+        bytes=None if options.size is None else int(amounts.scaled(parser, "--size", options.size, amounts.BYTES) or 0),
         spares_named=not options.named,
     )
     if options.older is options.keep is options.size is None:
@@ -177,16 +173,6 @@ async def _expire(options: argparse.Namespace, retention: Retention, store: Stor
     would = "would be" if options.dry_run else "are"
     print(f"{counted(len(gone), 'session')} {would} gone, {len(known) - len(gone)} kept")
     return exits.OK
-
-
-def _scaled(parser: Parser, flag: str, text: str | None, units: dict[str, float] | dict[str, int]) -> float | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]?)", text)
-    unit = "" if found is None else next((unit for unit in units if unit.lower() == found[2].lower()), None)
-    if found is None or unit is None or unit not in units:
-        parser.error(f"{flag}: a number and {', '.join(unit for unit in units if unit)}, as in 90{list(units)[1]}")
-    return float(found[1]) * units[unit]
 
 
 def _read(parser: Parser, arguments: list[str]) -> argparse.Namespace:

@@ -15,12 +15,15 @@ Takes tables, gives values. What the numbers limit, and whether an issuer can be
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from dragoman.config.places import Places
 from dragoman.config.reading import Reader, Reading
+from dragoman.errors import ConfigFault
 from dragoman.policy.lines import Path
 from dragoman.policy.modes import MODES
 
@@ -159,3 +162,19 @@ _ISSUER: dict[str, Reading] = {
 }
 
 _NAMED: dict[str, Reading] = {"url": _url, "token_file": Reader.text, "ca": Reader.text}
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def store_place(store: str, here: Places) -> str:
+    """The file of sessions: a path, or sqlite:PATH; the user's own unless said otherwise."""
+    path = store.removeprefix("sqlite://") if store.startswith("sqlite:///") else store.removeprefix("sqlite:")
+    if "://" in path:
+        raise ConfigFault([f"store: {store} is no file; sessions are kept in one: sqlite:/path/to/sessions.db"])
+    return os.path.abspath(os.path.expanduser(path)) if path else here.sessions
+
+
+def register_place(store: str, here: Places) -> str:
+    """The file of tokens and members: beside the file of sessions."""
+    return os.path.join(os.path.dirname(store_place(store, here)), os.path.basename(here.host))

@@ -49,6 +49,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "sessions.db")
 
     @property
+    def host(self) -> str:
+        """Who may use the host of this user, and what they are in which session."""
+        return os.path.join(self.state, "host.db")
+
+    @property
     def trust(self) -> str:
         """Which project files are trusted, by content."""
         return os.path.join(self.state, "trust.json")

@@ -1,0 +1,25 @@
+"""Amounts as people type them: 90d, 2h, 500M.
+
+Takes the text of a flag, gives a number; what is none ends the command with how it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dragoman.cli.arguments import Parser
+
+SECONDS: Mapping[str, float] = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0, "m": 60.0}
+BYTES: Mapping[str, float] = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def scaled(parser: Parser, flag: str, text: str | None, units: Mapping[str, float]) -> float | None:
+    """The amount; None when the flag was not given."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]?)", text)
+    unit = "" if found is None else next((unit for unit in units if unit.lower() == found[2].lower()), None)
+    if found is None or unit is None or unit not in units:
+        parser.error(f"{flag}: a number and {', '.join(unit for unit in units if unit)}, as in 90{list(units)[1]}")
+    return float(found[1]) * units[unit]

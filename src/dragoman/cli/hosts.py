@@ -1,0 +1,168 @@
+"""`dragoman hosts`: hosts by name, and which one is meant when none is named; their tokens are in private files."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+
+from dragoman.cli import exits
+from dragoman.cli.arguments import Parser
+from dragoman.cli.shelf import put
+from dragoman.cli.terminal import single
+from dragoman.config import agents as config
+from dragoman.config import hosts
+from dragoman.config.agents import NAME, NAMING
+from dragoman.config.hosting import NamedHost
+from dragoman.config.places import places
+
+EPILOG = """\
+  list              those that are configured (also without a word)
+  add NAME URL      keep a host under a name; its token is read from standard input, or from a file of yours
+  remove NAME       forget it, and its token
+  default [NAME]    which one `--host` and `attach` mean when they name none; without a name: the one on this machine
+
+Every command that takes --host takes a NAME or an URL. The token goes into a file that only you can read; the variable
+DRAGOMAN_TOKEN is stronger than the file. A host of your own on this machine needs none.
+
+exit codes:
+  0  done      1  there is no such host, or a file has a fault      2  wrong usage
+
+examples:
+  dragoman hosts add office https://office.example:7437 < token.txt
+  dragoman hosts add office https://office.example:7437 --token-file ~/.office-token --ca office.pem --default
+  dragoman hosts
+  dragoman chat --host office
+  dragoman hosts remove office"""
+
+
+def main(arguments: list[str]) -> int:
+    """Read the arguments, then do the one thing."""
+    parser = Parser(
+        "hosts", "[list|add|remove|default] [NAME] [URL] [OPTIONS]", "Hosts by name: add, list, remove, choose.", EPILOG
+    )
+    parser.add_argument("action", nargs="?", default="list", choices=tuple(_ACTIONS), help="what to do")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="add, remove, default: which")
+    parser.add_argument("url", nargs="?", metavar="URL", help="add: where it is")
+    parser.add_argument("--token-file", metavar="FILE", help="add: where its token is; else it is read from stdin")
+    parser.add_argument("--ca", metavar="FILE", default="", help="add: certificates to trust beside the system's")
+    parser.add_argument("--default", action="store_true", help="add: and make it the default")
+    parser.add_argument("--names", action="store_true", help="list: only the names")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options, rest = parser.read(arguments)
+    if rest:
+        parser.error("it takes no command")
+    return _ACTIONS[options.action](parser, options)
+
+
+def listing(parser: Parser, options: argparse.Namespace) -> int:
+    """What there is."""
+    if options.name:
+        parser.error("list takes no name")
+    path = places().agents
+    known = config.load(path)
+    if options.names:
+        print("\n".join(known.hosts))
+    elif options.json:
+        rows = [
+            {"name": host.name, "url": host.url, "default": host.name == known.default_host, "token": _source(host)}
+            for host in known.hosts.values()
+        ]
+        put({"file": path, "default": known.default_host or None, "hosts": rows})
+    else:
+        width = max((len(name) for name in known.hosts), default=0)
+        for host in known.hosts.values():
+            default = "  the default" if host.name == known.default_host else ""
+            print(single(f"{host.name:{width}}  {host.url}  {_source(host) or 'no token'}{default}"))
+        if not known.hosts:
+            print("none is configured; without --host NAME, the one on this machine is meant (dragoman serve)")
+    return exits.OK
+
+
+def add(parser: Parser, options: argparse.Namespace) -> int:
+    """Keep a host under a name."""
+    name = _named(parser, options)
+    if NAME.fullmatch(name) is None:
+        parser.error(NAMING)
+    if not options.url or not options.url.startswith(("http://", "https://", "ws://", "wss://")):
+        parser.error("say where it is, as in: add office https://office.example:7437")
+    here = places()
+    if name in config.load(here.agents).hosts:
+        parser.error(f"there is a host {name} already; remove it first")
+    if options.token_file is not None:
+        file = os.path.abspath(os.path.expanduser(options.token_file))
+        hosts.token_of(NamedHost(name=name, url=options.url, token_file=file), {})
+    else:
+        token = _typed(name)
+        file = hosts.keep_token(here, name, token) if token else ""
+    ca = os.path.abspath(os.path.expanduser(options.ca)) if options.ca else ""
+    hosts.add(here.agents, NamedHost(name=name, url=options.url, token_file=file, ca=ca))
+    if options.default:
+        hosts.set_default(here.agents, name)
+    return _done(options, {"added": name, "token": bool(file)}, f"{name} is kept; try: dragoman chat --host {name}")
+
+
+def remove(parser: Parser, options: argparse.Namespace) -> int:
+    """Forget a host, and the token that we kept for it."""
+    name = _configured(parser, options)
+    if name is None:
+        return exits.FAILED
+    here = places()
+    file = config.load(here.agents).hosts[name].token_file
+    hosts.remove(here.agents, name)
+    if file == hosts.token_place(here, name) and os.path.exists(file):
+        os.unlink(file)
+    return _done(options, {"removed": name}, f"{name} is no longer configured")
+
+
+def default(parser: Parser, options: argparse.Namespace) -> int:
+    """Choose which one is meant when none is named."""
+    path = places().agents
+    if options.name is None:
+        hosts.set_default(path, "")
+        return _done(options, {"default": None}, "the host on this machine is meant when none is named")
+    name = _configured(parser, options)
+    if name is None:
+        return exits.FAILED
+    hosts.set_default(path, name)
+    return _done(options, {"default": name}, f"{name} is meant when no host is named")
+
+
+def _typed(name: str) -> str:
+    """The token from standard input; on a terminal it is asked for, and not shown."""
+    if sys.stdin is None:
+        return ""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"token of {name} (Enter for none): ").strip()
+    return sys.stdin.read().strip()
+
+
+def _source(host: NamedHost) -> str | None:
+    return f"token in {host.token_file}" if host.token_file else None
+
+
+def _named(parser: Parser, options: argparse.Namespace) -> str:
+    if options.name is None:
+        parser.error(f"{options.action} which one? say its name")
+    return str(options.name)
+
+
+def _configured(parser: Parser, options: argparse.Namespace) -> str | None:
+    name = _named(parser, options)
+    known = config.load(places().agents).hosts
+    if name in known:
+        return name
+    print(f"{parser.prog}: there is no host {name!r}; there are: {', '.join(known) or 'none'}", file=sys.stderr)
+    return None
+
+
+def _done(options: argparse.Namespace, machine: dict[str, object], words: str) -> int:
+    if options.json:
+        put(machine)
+    else:
+        print(words)
+    return exits.OK
+
+
+_ACTIONS = {"list": listing, "add": add, "remove": remove, "default": default}
