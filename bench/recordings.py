@@ -9,7 +9,6 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from time import perf_counter, perf_counter_ns
 
 from bench.setup import environment
@@ -24,11 +23,15 @@ BLOCK = 10_000  # lines written at once
 
 
 def latency(python: str, dragoman: str, count: int, folder: Path) -> Figures:
-    """Median time of a message there and back, what is added to it, and to each of its two ways."""
+    """Time of a message there and back, and what is added to each of its two ways, as p50 and as p99."""
     echo = (python, "-c", ECHO)
     direct = _there_and_back(echo, count)
     through = _there_and_back((dragoman, "inspect", "run", "--out", str(folder / "recording"), "--", *echo), count)
-    return {"direct_us": direct, "through_us": through, "added_us": (through - direct) / 2}
+    figures: Figures = {}
+    for name, part in (("", 0.5), ("_p99", 0.99)):
+        before, after = direct[int(count * part)] / 1e3, through[int(count * part)] / 1e3
+        figures |= {f"direct{name}_us": before, f"through{name}_us": after, f"added{name}_us": (after - before) / 2}
+    return figures
 
 
 def opening(python: str, dragoman: str, count: int, folder: Path) -> Figures:
@@ -42,7 +45,8 @@ def opening(python: str, dragoman: str, count: int, folder: Path) -> Figures:
     return {"stats_s": stats, "loads_s": loads, "ratio": stats / loads}
 
 
-def _there_and_back(command: tuple[str, ...], count: int) -> float:
+def _there_and_back(command: tuple[str, ...], count: int) -> list[int]:
+    """Nanoseconds of each message, the shortest first."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), bufsize=0)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -57,7 +61,7 @@ def _there_and_back(command: tuple[str, ...], count: int) -> float:
     process.stdin.close()
     process.wait()
     process.stdout.close()
-    return median(times[WARM:]) / 1e3
+    return sorted(times[WARM:])
 
 
 def _recording(count: int) -> Iterator[bytes]:

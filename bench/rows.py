@@ -147,6 +147,7 @@ ROWS = (
         against="stream",
     ),
     Row("inspect run adds to a message, p50", "inspect-latency", "added_us", "µs", (Target("ours", "most", 100),)),
+    Row("… p99", "inspect-latency", "added_p99_us", "µs"),
     Row("stats of 1,000,000 frames", "inspect-stats", "stats_s", "s"),
     Row("… as a part of json.loads of the lines", "inspect-stats", "ratio", "x", (Target("ours", "most", 0.5),)),
     Row("5,000 requests one by one, p50", "ask", "p50_us", "µs", _most(0.7)),
