@@ -322,7 +322,7 @@ def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
 
 
 @pytest.mark.parametrize("client", ["v1", "banjo", "crow", "2025.1"])
-def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_never_written_in_another(
+def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_neither_read_nor_written_in_another(
     tmp_path: Path, client: str
 ) -> None:
     async def work(turn: Turn) -> None:
@@ -332,6 +332,9 @@ def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_never_writte
         assert "latin-1" in error.message
         await turn.files.write(path, "é", encoding="UTF-8")
         assert Path(path).read_text("utf-8") == "é"
+        assert (await refusal(turn.files.read(path, encoding="latin-1"))).kind == Kind.CAPABILITY_UNSUPPORTED
+        assert await turn.files.read(path, encoding="utf8") == "é"
+        assert (await refusal(turn.files.write(path, "e", overwrite=False))).kind == Kind.INVALID_PARAMS
 
     run(_done(did(tmp_path, work, (client, "draft"))))
 

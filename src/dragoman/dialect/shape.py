@@ -23,6 +23,10 @@ SECRET: Final = frozenset({"credentials"})
 
 # How the one encoding is called that every dialect has; ASCII is the same in it.
 UTF_8: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
+_TEXTS: Final = frozenset({"fs/read_text_file", "fs/write_text_file"})
+
+# Marks a read that only finds out whether a file is there: what its text means does not matter.
+PROBE: Final = "probe"
 
 
 class _Absent:
@@ -43,9 +47,10 @@ def side_of(obj: Json) -> Object:
 
 
 def refuse_encoding(dialect: str, method: str, params: Object) -> None:
-    """Raise for text that is to be written otherwise than a dialect without encodings does (reference 5.14, 24)."""
-    if method == "fs/write_text_file":
-        encoding = side_of(params).get("encoding", "utf-8")
+    """Raise for text that is to be read or written otherwise than a dialect without encodings does (5.14, 24)."""
+    if method in _TEXTS:
+        side = side_of(params)
+        encoding = "utf-8" if side.get(PROBE) else side.get("encoding", "utf-8")
         if str(encoding).lower().replace("_", "-") not in UTF_8:
             raise Unsayable(dialect, f"text in the encoding {encoding}")
 

@@ -210,7 +210,7 @@ class AgentLedger(Ledger):
         if side(params).get("overwrite") is False:
             probe = ReadTextFileParams(session_id=params.session_id, path=params.path, line=1, limit=1)
             try:
-                yield Deliver("fs/read_text_file", noted(probe, encoding="latin-1"))  # which any bytes are
+                yield Deliver("fs/read_text_file", noted(probe, encoding="latin-1", probe=True))  # which any bytes are
             except ProtocolError as error:
                 if error.kind != Kind.RESOURCE_NOT_FOUND:
                     raise
