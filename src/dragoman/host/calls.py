@@ -77,8 +77,12 @@ class Calls:
                 more["mode"] = mode
             if params.system_prompt:
                 more["system_prompt"] = params.system_prompt
-            await room.begin(cwd, **more)
-            await house.directory.created(room.id, desk.visitor.user)
+            try:
+                await room.begin(cwd, **more)
+                await house.directory.created(room.id, desk.visitor.user)
+            except BaseException:
+                await house.abandon(room)
+                raise
             result = NewSessionResult(session_id=room.id, **self._settings(room))
             await room.join(desk, desk.visitor.role, lambda: done(result, None), after=0, answers_first=True)
         finally:
@@ -181,9 +185,9 @@ class Calls:
         """_dragoman/detach."""
         return self.detach(read(DetachParams, said))
 
-    async def fork(self, params: Any) -> ForkSessionResult:
+    async def fork(self, incoming: Incoming, done: Done) -> None:
         """session/fork: another session that begins with the history of this one."""
-        desk, house = self._desk, self._house
+        params, desk, house = incoming.params, self._desk, self._house
         async with self._room(params.session_id, EDITOR) as (origin, _):
             if desk.visitor.session is not None:
                 raise ProtocolError(Kind.PERMISSION_DENIED, "this link opens one session and no other")
@@ -191,8 +195,7 @@ class Calls:
             try:
                 await house.directory.created(room.id, desk.visitor.user)
                 result = ForkSessionResult(session_id=room.id, **self._settings(room))
-                await room.join(desk, desk.visitor.role, lambda: None)
-                return result
+                await room.join(desk, desk.visitor.role, lambda: done(result, None))
             finally:
                 house.done_with(room)
 

@@ -86,7 +86,7 @@ class Desk:
             "_dragoman/attach": calls.attach_values,
             "session/detach": answering(calls.detach),
             "_dragoman/detach": answering(calls.detach_values),
-            "session/fork": answering(calls.fork),
+            "session/fork": calls.fork,
             "session/list": answering(calls.list),
             "session/close": answering(calls.close),
             "session/delete": answering(calls.delete),
@@ -158,7 +158,7 @@ class Desk:
         """What this visitor is in a session; None: they may not know that it is there."""
         visitor = self.visitor
         if visitor.session is not None:
-            return lesser(visitor.role, visitor.role) if visitor.session == session else None
+            return visitor.role if visitor.session == session else None
         role = await self.house.directory.role_of(visitor.user, session)
         return None if role is None else lesser(role, visitor.role)
 

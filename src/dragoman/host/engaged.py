@@ -119,6 +119,11 @@ class RoomAgent(LoggedAgent):
         """What it says it is, and what the house calls it, by which it is found again."""
         return {**super()._told, "configured": self._named}
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """The same, for logs."""
+        return self._told
+
     def _decline(self, incoming: Incoming, done: Done) -> None:
         """What only clients can make sense of goes to them."""
         if not self._room.pass_on(incoming, done):

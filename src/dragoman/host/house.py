@@ -37,7 +37,7 @@ from dragoman.roles.lending import Lending
 from dragoman.roles.sessions import new_id
 from dragoman.schema.initialize import InitializeResult
 from dragoman.schema.mcp import McpServer
-from dragoman.store.contract import Store, Summary
+from dragoman.store.contract import EntryKind, Store, Summary
 from dragoman.transport.contract import Transport
 
 if TYPE_CHECKING:
@@ -134,6 +134,11 @@ class House:
                 room.leave(member.desk)
             else:
                 room.set_role(member.desk, role)
+
+    async def dismiss(self, who: Callable[[Visitor], bool], why: str) -> None:
+        """Let clients go: those of a token that was revoked, say."""
+        leaving = [desk for desk in self.desks if who(desk.visitor)]
+        await asyncio.gather(*(desk.connection.close(why) for desk in leaving))
 
     # --- agents -------------------------------------------------------------------------------------------------
 
@@ -232,13 +237,23 @@ class House:
         return room
 
     async def fork(self, origin: Room, visitor: Visitor) -> Room:
-        """A room whose log begins with that of another; its agent is told when it is woken."""
-        await origin.chronicle.flush()
+        """A room whose log begins with that of another; an agent that cannot fork is told what was said."""
+        await origin.chronicle.kept()
         id = new_id()
         await self.store.fork(origin.id, id, origin.seq)
         room = await self.room(id)
         room.opener = visitor.user
+        body = await origin.forked()
+        if body is not None:
+            await room.chronicle.record(EntryKind.OPENED, body, actor=visitor.user)
         return room
+
+    async def abandon(self, room: Room) -> None:
+        """A session that could not be opened: nothing of it stays."""
+        await room.close("the session could not be opened")
+        self.forget(room.id)
+        if room.seq:
+            await self.store.delete(room.id)
 
     def use(self, room: Room) -> None:
         """Somebody is about to do something in this room: it stays."""
@@ -258,7 +273,11 @@ class House:
         """End a session for good, whoever is in it."""
         for member in list(room.members.values()):
             member.hear(_closed(room.id, f"the session was deleted by {by}"))
+        for waiting in room.queue.clear():
+            waiting.done(None, not_found(room.id))
         room.cancel_turn()
+        await room.settled()
+        await room.renounce()
         await room.close(f"the session was deleted by {by}")
         await self.store.delete(room.id)
         await self.directory.remove(room.id)

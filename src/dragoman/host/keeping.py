@@ -10,10 +10,12 @@ import asyncio
 import contextvars
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.engine.capability import offers
 from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
 from dragoman.host.engaged import RoomAgent, RoomConversation, engage
 from dragoman.host.lent import RoomLending
@@ -23,11 +25,12 @@ from dragoman.host.supervision import Crashes
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.grants import Scope
 from dragoman.roles.asking import Asked, Choice
-from dragoman.roles.chronicle import Chronicle
+from dragoman.roles.chronicle import Chronicle, without_secrets
 from dragoman.roles.option import value_of
 from dragoman.roles.sessions import new_id
 from dragoman.schema.base import to_json
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams, SelectedOutcome
+from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams
 from dragoman.schema.toolcall import ToolCallUpdate
 from dragoman.store.contract import EntryKind
 
@@ -48,6 +51,9 @@ _USE_OPTIONS = (
     ),
     (PermissionOption(option_id="deny", name="Deny", kind="reject_once"), Choice(DENY)),
 )
+
+# How long a room that is closed waits for whoever is waking it. Seconds; people wait for the host to stop.
+HURRY = 1.0
 
 # Nobody of the members decided this: the policy of the house did.
 POLICY = "policy"
@@ -74,7 +80,7 @@ class Keeping(ABC):
         self._moving = asyncio.Lock()  # waking and going to sleep, one at a time
         self._deciders: dict[str, str] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self._going: asyncio.Task[None] | None = None
+        self._going: set[asyncio.Task[None]] = set()  # agents that are being ended
 
     # --- waking -------------------------------------------------------------------------------------------------
 
@@ -192,7 +198,7 @@ class Keeping(ABC):
     def _doze(self) -> None:
         self._alarm = None
         if self.is_idle and not self.is_over:
-            self._going = asyncio.get_running_loop().create_task(self._go_to_sleep())
+            self._do(self._go_to_sleep())
 
     async def _go_to_sleep(self) -> None:
         await self.sleep()
@@ -204,19 +210,77 @@ class Keeping(ABC):
             self._alarm.cancel()
             self._alarm = None
 
-    async def sleep(self) -> None:
-        """End the agent; everything that was said is in the log."""
-        async with self._moving:
+    @property
+    def is_moving(self) -> bool:
+        """Whether it is being woken or put to sleep."""
+        return self._moving.locked()
+
+    async def sleep(self, *, at_once: bool = False) -> None:
+        """End the agent; everything that was said is in the log. Who wakes it meanwhile is waited for, or not."""
+        try:
+            async with asyncio.timeout(HURRY if at_once else None), self._moving:
+                await self._let_go()
+        except TimeoutError:
             await self._let_go()
+
+    async def gone(self) -> None:
+        """Return when nothing is left of the agents that were here."""
+        if self._going:
+            await asyncio.gather(*self._going, return_exceptions=True)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._going.add(task)
+        task.add_done_callback(self._going.discard)
+        return task
 
     async def _let_go(self) -> None:
         agent, guard = self._agent, self._guard
         self._agent = self._session = self._guard = None
         if agent is not None:
-            await asyncio.shield(_ended(agent))
+            await asyncio.shield(self._do(_ended(agent)))
             await self.chronicle.flush()
         if guard is not None:
             await guard.close()
+
+    # --- what the agent itself keeps of it -----------------------------------------------------------------------
+
+    async def forked(self) -> dict[str, Any] | None:
+        """Let the agent fork the session, where it can: what the log of the fork says of that; None where it cannot."""
+        agent, session = self.agent, self.session
+        if agent is None or session is None or not offers("agent.sessionCapabilities.fork", agent.capabilities):
+            return None
+        params = ForkSessionParams(session_id=session.id, cwd=session.cwd, mcp_servers=session.mcp_servers)
+        try:
+            result = await session.request("session/fork", params)
+            if offers("agent.sessionCapabilities.close", agent.capabilities):  # it goes on in a process of its own
+                await session.request("session/close", CloseSessionParams(session_id=result.session_id))
+        except (ProtocolError, ConnectionFailed) as error:
+            self.house.report(f"session {self.id}: its agent did not fork it ({error}); the fork is told what was said")
+            return None
+        body = {
+            "sessionId": result.session_id,
+            "by": "session/fork",
+            "cwd": session.cwd,
+            "agent": agent.told,
+            "additionalDirectories": session.directories,
+            "mcpServers": [to_json(server) for server in without_secrets(session.mcp_servers)[0]],
+            "modes": to_json(result.modes) if result.modes else None,
+            "configOptions": [to_json(option) for option in result.config_options or ()],
+        }
+        return {name: value for name, value in body.items() if value}
+
+    async def renounce(self) -> None:
+        """Let the agent delete its own of the session, where it is awake and can."""
+        agent, session = self.agent, self.session
+        if agent is None or session is None or not offers("agent.sessionCapabilities.delete", agent.capabilities):
+            return
+        try:
+            await session.connection.request(
+                "session/delete", DeleteSessionParams(session_id=session.id), timeout=self.house.bounds.stopping
+            )
+        except (ProtocolError, ConnectionFailed) as error:
+            self.house.report(f"session {self.id}: its agent did not delete it: {error}")
 
     # --- dying --------------------------------------------------------------------------------------------------
 

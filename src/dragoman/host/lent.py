@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 HOST = "host"
 
 # What a client says of a file that it does not have; a refusal of its user's is none of these, and stays one.
-_HAS_NOT = frozenset({Kind.RESOURCE_NOT_FOUND, Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED})
+_HAS_NOT = frozenset({Kind.RESOURCE_NOT_FOUND, Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED, Kind.TIMEOUT})
+
+# How long a client may take for a file or to start a command; then its file is the host's own. People may be asked
+# meanwhile, so it is long. Seconds.
+PATIENCE = 120.0
+
+# What lasts as long as a command does.
+_LASTING = frozenset({"terminal/wait_for_exit"})
 
 # Calls that make something which later calls name, and where its id stands.
 _MAKES = {"terminal/create": "terminalId", "fs/watch": "watchId"}
@@ -72,7 +79,7 @@ class _RoomLoan(GuardedLoan):
     def __init__(self, room: Room, *args: Any) -> None:
         super().__init__(*args)
         self._room = room
-        self._owners: dict[tuple[str, str], Member | None] = {}  # of terminals and watches; None once it has left
+        self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers of what is lent, by whoever lends it."""
@@ -87,6 +94,8 @@ class _RoomLoan(GuardedLoan):
                 owner = self._owners.get((named, _id(incoming, named)))
                 if owner is None:
                     return here(incoming, done)
+                if owner.desk.id not in self._room.members:
+                    raise _gone(method, owner)
                 return self._ask(owner, method, incoming, done, here)
             lender = self._room.lender(gate)
             self._room.lends("terminals" if method.startswith("terminal") else "files", lender)
@@ -97,7 +106,8 @@ class _RoomLoan(GuardedLoan):
     async def _ask(self, lender: Member, method: str, incoming: Incoming, done: Done, here: Handler) -> None:
         params = {**incoming.values, "sessionId": self._room.id}
         try:
-            result = await lender.desk.connection.request_raw(method, params)
+            limit = None if method in _LASTING else PATIENCE
+            result = await lender.desk.connection.request_raw(method, params, timeout=limit)
         except (ConnectionFailed, ProtocolError) as error:
             if not await self._instead(lender, method, incoming, done, here, error):
                 raise
@@ -113,16 +123,23 @@ class _RoomLoan(GuardedLoan):
     ) -> bool:
         """A client that left, or does not have the file: the host does it; a terminal that went with it is gone."""
         is_gone = lender.desk.connection.failure is not None or isinstance(error, ConnectionFailed)
-        if not is_gone and not (method.startswith("fs/") and getattr(error, "kind", "") in _HAS_NOT):
+        has_not = method.startswith("fs/") and getattr(error, "kind", "") in _HAS_NOT
+        if not is_gone and not has_not:
             return False
         if is_gone and method in _NAMES:
-            what = "watched this" if method.startswith("fs/") else "ran this terminal"
-            message = f"the client that {what} has left the session ({lender.desk.visitor.user}); start it again"
-            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message) from None
+            raise _gone(method, lender) from None
         work = here(incoming, done)
         if work is not None:
             await work
         return True
+
+
+def _gone(method: str, lender: Member) -> ProtocolError:
+    what = "watched this" if method.startswith("fs/") else "ran this terminal"
+    who = lender.desk.visitor.user
+    return ProtocolError(
+        Kind.RESOURCE_NOT_FOUND, f"the client that {what} has left the session ({who}); start it again"
+    )
 
 
 def _id(incoming: Incoming, named: str) -> str:

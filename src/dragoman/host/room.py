@@ -23,7 +23,7 @@ from dragoman.host.lent import HOST, chosen
 from dragoman.host.member import Member
 from dragoman.host.queue import Queue, Waiting
 from dragoman.host.standing import Standing
-from dragoman.host.telling import PRESENCE, QUEUE, Line, News, read_line, retold, told
+from dragoman.host.telling import PRESENCE, QUEUE, TURNS, Line, News, read_line, retold, told
 from dragoman.roles.chronicle import Chronicle
 from dragoman.roles.sessions import new_id
 from dragoman.schema.base import encode
@@ -40,6 +40,9 @@ PAGE = 500
 
 # Entries that are held for those who are still reading the log; who is further behind reads on.
 TAIL = 4096
+
+# What an agent tells its client besides updates.
+_FOR_CLIENTS = frozenset({"elicitation/complete"})
 
 # Presence changes of a moment are told together: a hundred who come at once are one piece of news. Seconds.
 TOGETHER = 0.05
@@ -68,6 +71,7 @@ class Room(Keeping):
             for line in lines:
                 standing.note(read_line(line))
         room = cls(house, id, standing)
+        room.opener = standing.owner or room.opener
         if standing.turn is not None:
             room.chronicle.turn = standing.turn or None
             body = {"error": {"kind": INTERRUPTED, "message": "the host ended before this turn did"}}
@@ -91,19 +95,30 @@ class Room(Keeping):
             self._tail.append(line)
         if not self.members:
             return
-        news = told(self.id, line)
         seq = line.seq
+        try:
+            news = told(self.id, line)
+        except Exception as error:  # an entry that nobody can tell must not end the log
+            self.house.report(f"session {self.id}: entry {seq} cannot be told: {error!r}")
+            return
         for member in self.members.values():
             if member.is_live and seq > member.told:
                 member.told = seq
                 for one in news:
-                    member.hear(one)
+                    self._say(member, one)
+
+    def _say(self, member: Member, news: News) -> None:
+        """What goes wrong on the way to one member is no concern of the others."""
+        try:
+            member.hear(news)
+        except Exception as error:
+            self.house.report(f"session {self.id}: {member.desk.client or 'a client'} was not told: {error!r}")
 
     def broadcast(self, news: News) -> None:
         """Something that no entry tells: presence, the queue."""
         for member in list(self.members.values()):
             if member.is_live:
-                member.hear(news)
+                self._say(member, news)
 
     # --- coming and going ---------------------------------------------------------------------------------------
 
@@ -129,6 +144,8 @@ class Room(Keeping):
         self._joining += 1
         try:
             await self._catch_up(member)
+            if desk.connection.failure is not None:
+                raise ProtocolError(Kind.CANCELLED, "the client has left")
         except BaseException:
             self._drop(desk)
             raise
@@ -147,11 +164,22 @@ class Room(Keeping):
             desk.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
         self.questions.came(member)
         self._present()
-        if self.queue.waiting:
-            member.hear(self._queued())
-        if self._lent:
-            member.hear(self._workspace())
+        for news in self._now():
+            self._say(member, news)
         return member
+
+    def _now(self) -> list[News]:
+        """What is so while somebody comes: a turn that runs, prompts that wait, whose files are used."""
+        news = []
+        if self.standing.turn is not None:
+            running = self.queue.running
+            params = {"sessionId": self.id, "state": "running", "turn": self.standing.turn}
+            news.append(News("_dragoman/turn", params=params | ({"by": running.user} if running else {}), wanted=TURNS))
+        if self.queue.waiting:
+            news.append(self._queued())
+        if self._lent:
+            news.append(self._workspace())
+        return news
 
     async def _catch_up(self, member: Member) -> None:
         """Tell what the log has, page by page, and what was committed meanwhile."""
@@ -176,7 +204,7 @@ class Room(Keeping):
     def _retell(self, member: Member, line: Line) -> None:
         member.told = line.seq
         for news in retold(self.id, line):
-            member.hear(news)
+            self._say(member, news)
 
     def leave(self, desk: Desk) -> None:
         """A client is gone, or does not want to hear any more; its prompts go on."""
@@ -301,7 +329,7 @@ class Room(Keeping):
     def pass_on(self, incoming: Incoming, done: Done) -> bool:
         """A method of the agent's that the house does not know: clients may; whether anybody could be asked."""
         said = incoming.values
-        if not isinstance(said, dict) or not incoming.method.startswith("_"):
+        if not isinstance(said, dict) or not (incoming.method.startswith("_") or incoming.method in _FOR_CLIENTS):
             return False
         params = {**said, "sessionId": self.id} if "sessionId" in said else said
         if not incoming.is_request:
@@ -326,12 +354,14 @@ class Room(Keeping):
         self.is_over = True
         for waiting in self.queue.clear():
             waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, why, {"interrupted": True}))
-        await self.sleep()
-        if self._worker is not None:
-            await asyncio.wait({self._worker}, timeout=self.house.bounds.stopping)
+        if self._worker is not None and self.is_moving:
+            self._worker.cancel()  # it waits for an agent that nobody needs any more
+        await self.sleep(at_once=True)
+        await self.settled()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+        await self.gone()
         await self.chronicle.flush()
         if self._gathering is not None:
             self._gathering.cancel()
