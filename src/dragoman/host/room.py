@@ -139,7 +139,9 @@ class Room(Keeping):
         before = self.members.get(desk.id)
         if before is not None:  # who is told it all again does not hear two things at once
             before.is_live = False
-        if answers_first:
+        if answers_first:  # who has the answer may prompt at once, before the history is told
+            self.members[desk.id] = member
+            desk.rooms[self.id] = self
             answer()
         self._joining += 1
         try:
