@@ -42,7 +42,7 @@ class Due:
         self.frames += 1
         value, is_valid = _read(frame)
         self.valid += is_valid
-        if value is _NOTHING or _depth(frame) > MAX_DEPTH:
+        if value is _NOTHING or _is_too_deep(frame):
             self.doubtful += 1
             self._perhaps.update(_perhaps(frame))
             return None
@@ -118,21 +118,29 @@ def key_of(id: Any) -> Key:
     return None if number in (float("inf"), float("-inf")) else number
 
 
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) < 300 else float(digits)
+
+
+# Readers cost more to make than to use. What the frame in hand says that JSON has no words for is in _ODD.
+_ODD: list[str] = []
+_STRICT = json.JSONDecoder(parse_constant=_ODD.append, parse_int=_integer)
+_MILD = json.JSONDecoder(strict=False, parse_constant=_ODD.append, parse_int=_integer)
+
+
 def _read(frame: bytes) -> tuple[Any, bool]:
     """What the frame says, and whether it is JSON by the letter."""
-    odd: list[str] = []
+    _ODD.clear()
     try:
         try:
             text = frame.decode()
         except UnicodeDecodeError:
-            odd.append("bytes")
+            _ODD.append("bytes")
             text = frame.decode("utf-8", "replace")
         try:
-            return json.loads(text, parse_constant=odd.append, parse_int=_integer), not odd
+            return _STRICT.decode(text), not _ODD
         except json.JSONDecodeError:
-            return json.loads(
-                text.removeprefix("\ufeff"), strict=False, parse_constant=odd.append, parse_int=_integer
-            ), False
+            return _MILD.decode(text.removeprefix("\ufeff")), False
     except RecursionError:
         return _NOTHING, True
     except ValueError:
@@ -143,23 +151,20 @@ def _perhaps(frame: bytes) -> Iterable[Key]:
     """What may be the id of a frame that is no JSON."""
     for text in _IDS.findall(frame):
         try:
-            id = json.loads(text.decode("utf-8", "replace"), parse_int=_integer)
+            id = _STRICT.decode(text.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             continue
         if isinstance(id, str | int | float):
             yield key_of(id)
 
 
-def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) < 300 else float(digits)
-
-
-def _depth(frame: bytes) -> int:
-    """How deep the frame nests, as far as it matters: few brackets are not counted out."""
+def _is_too_deep(frame: bytes) -> bool:
+    """Whether the frame nests too deeply: few brackets are not counted out, and nothing after the deepest allowed."""
     if frame.count(b"[") + frame.count(b"{") <= MAX_DEPTH:
-        return 0
-    depth = deepest = 0
+        return False
+    depth = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub(b"", frame)):
         depth += 1 if bracket in b"{[" else -1
-        deepest = max(deepest, depth)
-    return deepest
+        if depth > MAX_DEPTH:
+            return True
+    return False
