@@ -271,19 +271,21 @@ class Link(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The server is done."""
-        if self._handshake is not None:
-            if self._head:
-                self._handshake.receive_data(self._head)
-                self._head = b""
-            self._handshake.receive_eof()
-            self._judge()
+        if self._handshake is None or self.opened.done():
+            return
+        if not self._head or b"HTTP/".startswith(self._head[:5]):  # cut in the middle of its answer
+            self._fail(failed(self._name, ConnectionResetError(0, "it hung up before it had answered")))
+            return
+        self._handshake.receive_data(self._head)
+        self._handshake.receive_eof()
+        self._judge()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         if not self.gone.done():
             self.gone.set_result(None)
         if not self.opened.done():
-            self._fail(failed(self._name, exc or ConnectionResetError(0, "it hung up before it answered")))
+            self._fail(failed(self._name, exc or ConnectionResetError(0, "it hung up before it had answered")))
         if self._early is None:
             why = "" if exc is None else (getattr(exc, "strerror", None) or str(exc))
             self._lose(1006, why or "the socket was cut")
