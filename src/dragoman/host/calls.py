@@ -207,7 +207,7 @@ class Calls:
             start = int(params.cursor or 0)
         except ValueError:
             raise ProtocolError(Kind.INVALID_PARAMS, "cursor is what the page before gave as nextCursor") from None
-        seen = [one for one in await self._house.visible(self._desk) if not params.cwd or one.cwd == params.cwd]
+        seen = [one for one in await self._house.visible(self._desk.visitor) if not params.cwd or one.cwd == params.cwd]
         page = [
             SessionInfo(
                 session_id=one.session_id,

@@ -23,10 +23,11 @@ from dragoman.engine.message import Incoming
 from dragoman.engine.reading import values
 from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.host.calls import Calls
-from dragoman.host.directory import EDITOR, VIEWER, lesser, may
+from dragoman.host.directory import EDITOR, VIEWER, may
 from dragoman.host.introduction import introduced
 from dragoman.host.member import STATES, Member
 from dragoman.host.room import Room
+from dragoman.host.stamping import StampedOutbox
 from dragoman.host.telling import ANNOUNCED
 from dragoman.roles.agent import settings
 from dragoman.roles.option import as_choice
@@ -56,6 +57,7 @@ class Desk:
         self.announced: frozenset[str] = frozenset()
         self.is_initialized = False
         self.is_plain = False  # whether frames of official v1 can be shared with others
+        self._stamped: StampedOutbox | None = None
         self.cursors: dict[Any, int] = {}  # by request: where somebody wants to go on
         self._unread = 0  # bytes written since the transport was last seen uncongested
         self._unlooked = 0
@@ -143,6 +145,8 @@ class Desk:
             raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
         self.is_initialized = True
         self.is_plain = self.connection.speech is not None and self.connection.speech.plain
+        if not self.is_plain:
+            self.connection.outbox = self._stamped = StampedOutbox(self.connection.transport)
         info = params.client_info or None
         self.client = info.name if info is not None else ""
         wanted = side(params.client_capabilities or None).get("host")
@@ -156,11 +160,7 @@ class Desk:
 
     async def role_in(self, session: str) -> str | None:
         """What this visitor is in a session; None: they may not know that it is there."""
-        visitor = self.visitor
-        if visitor.session is not None:
-            return visitor.role if visitor.session == session else None
-        role = await self.house.directory.role_of(visitor.user, session)
-        return None if role is None else lesser(role, visitor.role)
+        return await self.house.role_in(self.visitor, session)
 
     # --- saying -------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,13 @@ class Desk:
 
     def say_stamped(self, params: Any, seq: int) -> None:
         """An update in another dialect, with its number where the client can find it again."""
-        self.connection.notify("session/update", params)
+        if self._stamped is not None:
+            self._stamped.seq = seq
+        try:
+            self.connection.notify("session/update", params)
+        finally:
+            if self._stamped is not None:
+                self._stamped.seq = None
         self._unlooked += LOOK // 64  # about; how long it is the dialect knows
         if self._unlooked >= LOOK:
             self._look()

@@ -21,11 +21,12 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.bounds import Bounds
 from dragoman.host.calls import not_found
 from dragoman.host.desk import Desk
-from dragoman.host.directory import Directory, MemoryDirectory
+from dragoman.host.directory import Directory, MemoryDirectory, lesser
 from dragoman.host.engaged import dialling, introduction
 from dragoman.host.logins import Login, Logins
 from dragoman.host.room import Room
 from dragoman.host.standing import Standing
+from dragoman.host.tally import Tally
 from dragoman.host.telling import PRESENCE, News
 from dragoman.policy.guard import Policy
 from dragoman.roles.answers import Answers
@@ -87,6 +88,7 @@ class House:
         self.bounds = bounds
         self.reach = reach
         self.report = report or logger.info
+        self.tally = Tally()
         self.logins = Logins()
         self.rooms: dict[str, Room] = {}
         self.desks: set[Desk] = set()
@@ -219,6 +221,7 @@ class House:
             raise (not_found(session) if error.kind == Kind.SESSION_NOT_FOUND else error) from None
         if not room.seq:
             raise not_found(session)
+        self.tally.sessions += 1
         return self.rooms.setdefault(session, room)
 
     async def new_room(self, visitor: Visitor) -> Room:
@@ -233,6 +236,7 @@ class House:
         room.opener = visitor.user
         room.standing.agent = self.named(visitor.agent).name
         self.rooms[room.id] = room
+        self.tally.sessions += 1
         self.use(room)
         return room
 
@@ -283,9 +287,15 @@ class House:
         await self.directory.remove(room.id)
         self.forget(room.id)
 
-    async def visible(self, desk: Desk) -> list[Summary]:
+    async def role_in(self, visitor: Visitor, session: str) -> str | None:
+        """What a visitor is in a session; None: they may not know that it is there."""
+        if visitor.session is not None:
+            return visitor.role if visitor.session == session else None
+        role = await self.directory.role_of(visitor.user, session)
+        return None if role is None else lesser(role, visitor.role)
+
+    async def visible(self, visitor: Visitor) -> list[Summary]:
         """The sessions that a visitor may see, the one that changed last first."""
-        visitor = desk.visitor
         kept = await self.store.sessions()
         if visitor.session is not None:
             return [one for one in kept if one.session_id == visitor.session]
@@ -293,7 +303,7 @@ class House:
         return [
             one
             for one in kept
-            if one.session_id in roles or (visitor.local and await desk.role_in(one.session_id) is not None)
+            if one.session_id in roles or (visitor.local and await self.role_in(visitor, one.session_id) is not None)
         ]
 
     # --- the end ------------------------------------------------------------------------------------------------

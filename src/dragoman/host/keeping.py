@@ -127,7 +127,7 @@ class Keeping(ABC):
                 session = self._entered((await agent.go_on(self.id)).session)
                 await self._set_again(session, mode, options)
             except ConnectionFailed:
-                self.crashes.died(loop.time())
+                self._died()
                 await self._let_go()
                 raise
             except BaseException:
@@ -154,6 +154,7 @@ class Keeping(ABC):
         self.standing.agent = named.name
         try:
             await agent.start(introduction)
+            house.tally.starts += 1
             self._guard.attend(agent, named.name)
             house.met(named.name, agent.introduction)
             await house.logins.replay(self.standing.owner or self.opener, named.name, agent)
@@ -287,7 +288,11 @@ class Keeping(ABC):
     def lost(self, session: RoomConversation, error: ConnectionFailed) -> None:
         """The agent is gone, by itself."""
         if not session.is_closing:
-            self.crashes.died(asyncio.get_running_loop().time())
+            self._died()
+
+    def _died(self) -> None:
+        self.crashes.died(asyncio.get_running_loop().time())
+        self.house.tally.crashes += 1
 
     def explained(self, error: ConnectionFailed) -> ProtocolError:
         """What a prompter is told when the agent died in the middle."""

@@ -101,11 +101,14 @@ class Room(Keeping):
         except Exception as error:  # an entry that nobody can tell must not end the log
             self.house.report(f"session {self.id}: entry {seq} cannot be told: {error!r}")
             return
+        heard = 0
         for member in self.members.values():
             if member.is_live and seq > member.told:
                 member.told = seq
+                heard += 1
                 for one in news:
                     self._say(member, one)
+        self.house.tally.delivered += heard
 
     def _say(self, member: Member, news: News) -> None:
         """What goes wrong on the way to one member is no concern of the others."""
@@ -254,6 +257,7 @@ class Room(Keeping):
         """A prompt: it runs when those before it are over; `done` hears how it ended."""
         waiting = Waiting(new_id(), desk.visitor.user, desk.id, blocks, done)
         self.queue.add(waiting)
+        self.house.tally.prompts += 1
         self.rouse()
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work(), name=f"dragoman room {self.id}")
