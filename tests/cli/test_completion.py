@@ -35,6 +35,14 @@ def test_a_script_names_every_command(shell: str) -> None:
         subprocess.run([checker, "-n"], input=ran.stdout, text=True, timeout=PATIENCE, check=True)
 
 
+def test_zsh_is_told_of_one_first_word_and_one_rest() -> None:
+    cases = [line for line in dragoman("completion", "zsh").stdout.splitlines() if "_arguments" in line]
+    assert len(cases) == len(COMMANDS)
+    for case in cases:
+        assert case.count(" '*:") <= 1, case
+        assert case.count(" '1:") <= 1, case
+
+
 @pytest.fixture(scope="module")
 def script() -> str:
     """The script for bash."""

@@ -134,14 +134,14 @@ def zsh(commands: dict[str, list[Taken]]) -> str:
     wants["sessions"] = "($(dragoman sessions list --names 2>/dev/null))"
     cases = []
     for name, takens in commands.items():
-        arguments = []
-        for taken in takens:
+        arguments, places = [], iter(("1", "*"))  # zsh takes one description of the first word, and one of the rest
+        for taken in sorted(takens, key=lambda each: not each.choices):
             value = f"({' '.join(taken.choices)})" if taken.choices else wants[taken.wants]
             purpose = _plain(taken.purpose)
-            if not taken.flag:
-                arguments.append(f"'*:{purpose}:{value}'")
-            else:
+            if taken.flag:
                 arguments.append(f"'*{taken.flag}[{purpose}]{f': :{value}' if taken.takes else ''}'")
+            elif place := next(places, ""):
+                arguments.append(f"'{place}:{purpose}:{value}'")
         cases.append(f"    {name}) _arguments -S : {' '.join(arguments)} ;;")
     listing = " ".join(f"'{name}:{_plain(COMMANDS[name].purpose)}'" for name in commands)
     lines = "\n"
@@ -187,7 +187,9 @@ def fish(commands: dict[str, list[Taken]]) -> str:
 
 def _plain(text: str) -> str:
     """Words that mean nothing to a shell or to its completion."""
-    return "".join(character for character in text if character not in "'\"`[]:\\$()")
+    return text.translate(_HARMLESS)
 
+
+_HARMLESS = str.maketrans({"'": "’", ":": ";", **dict.fromkeys('"`[]\\$')})
 
 _SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
