@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import EVERYTHING, dragoman
+from tests.cli.command import EVERYTHING, PATIENCE, dragoman
 
 
 @pytest.fixture
@@ -133,8 +134,17 @@ def test_choosing_a_found_agent_as_the_default_keeps_it(path: Path) -> None:
 def test_an_editor_can_be_given_an_agent_by_its_name(path: Path, tmp_path: Path) -> None:
     dragoman("agents", "add", "mine", "--dialect", "draft", "--", *EVERYTHING, "--dialect", "draft")
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
-    ran = dragoman("translate", "--agent", "mine", cwd=tmp_path, text=json.dumps(hello) + "\n")
-    assert json.loads(ran.stdout.splitlines()[0])["result"]["agentInfo"]["name"] == "everything"
+    command = [sys.executable, "-m", "dragoman", "translate", "--agent", "mine"]
+    # Like an editor it stays until it is answered: who hangs up is waited for only a moment, and agents start slowly.
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as editor:
+        assert editor.stdin is not None
+        assert editor.stdout is not None
+        editor.stdin.write(json.dumps(hello) + "\n")
+        editor.stdin.flush()
+        answer = json.loads(editor.stdout.readline())
+        editor.stdin.close()
+        assert editor.wait(PATIENCE) == 0
+    assert answer["result"]["agentInfo"]["name"] == "everything"
     assert dragoman("translate", "--agent", "mine", "--", "x", cwd=tmp_path).returncode == 2
 
 
