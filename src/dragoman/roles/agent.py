@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +31,15 @@ from dragoman.schema.update import AvailableCommand
 from dragoman.transport.contract import Transport
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from dragoman.roles.elicit import Elicited, Form
     from dragoman.roles.providers import Provider
     from dragoman.store.contract import Store
+    from dragoman.transport.remote.endpoint import Endpoint
+    from dragoman.transport.remote.limits import Limits
+    from dragoman.transport.remote.serving import Served
+    from dragoman.transport.remote.visitor import Admit
 
 Prompt = Callable[[Turn], Awaitable[str | None]]
 
@@ -144,13 +150,65 @@ class Agent(Hooks):
             if self.store is not None:
                 await self.store.close()
 
-    async def serve(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> None:
-        """Serve one client over this transport, until it leaves."""
+    async def serve(
+        self,
+        transport: Transport | str | None = None,
+        *,
+        bind: str | None = None,
+        report: Callable[[str], None] | None = None,
+        **remote: Any,
+    ) -> None:
+        """Serve one client over this transport, until it leaves.
+
+        An address instead (`"127.0.0.1:8000"`, or `bind=`) serves any number of remote clients until it is cancelled;
+        what else can be said there `serve_http` tells.
+        """
+        if transport is None or isinstance(transport, str):
+            async with self.serve_http(bind or transport or "127.0.0.1:0", report=report, **remote) as served:
+                (report or print)(f"{self.name} is at {served.url}")
+                await served.ended()
+            return
+        if bind is not None or remote:
+            raise TypeError("a transport needs no address: give one of the two")
         connection = self.attach(transport, report=report)
         try:
             await connection.ended.wait()
         finally:
             await connection.close()
+
+    def serve_http(
+        self,
+        bind: str = "127.0.0.1:0",
+        *,
+        tls: tuple[str, str] | None = None,
+        admit: Admit | None = None,
+        limits: Limits | None = None,
+        origins: Collection[str] = (),
+        hosts: Collection[str] = (),
+        report: Callable[[str], None] | None = None,
+    ) -> AbstractAsyncContextManager[Served]:
+        """Serve remote clients over HTTP and WebSocket while the block lasts; it gives the address as `url`.
+
+        By default only the owner of this process comes in, on loopback. Another address needs `tls` (a certificate and
+        its key) and an `admit` that says who comes.
+        """
+        from dragoman.roles.remote import served
+
+        return served(self, bind, tls=tls, admit=admit, limits=limits, origins=origins, hosts=hosts, report=report)
+
+    def asgi(
+        self,
+        *,
+        admit: Admit | None = None,
+        limits: Limits | None = None,
+        origins: Collection[str] = (),
+        hosts: Collection[str] = (),
+        report: Callable[[str], None] | None = None,
+    ) -> Endpoint:
+        """The agent as an ASGI app, to mount at any path of another; close it when that one ends."""
+        from dragoman.roles.remote import endpoint
+
+        return endpoint(self, admit=admit, limits=limits, origins=origins, hosts=hosts, report=report)
 
     def attach(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> Connection:
         """Begin to serve a client; the connection given back is the caller's to close."""

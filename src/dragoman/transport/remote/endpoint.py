@@ -83,6 +83,18 @@ class Endpoint:
         """Who is connected now, once for each connection."""
         return [link.visitor for link in self._links.values()]
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait for clients, or are not acknowledged by them."""
+        return sum(link.transport.buffered for link in self._links.values())
+
+    def expel(self, is_out: Callable[[Visitor], bool], why: str) -> int:
+        """End the connections of those who may not be here any more; how many."""
+        found = [link for link in self._links.values() if is_out(link.visitor)]
+        for link in found:
+            link.transport.fail(TransportClosed(why), EXPIRED, why)
+        return len(found)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, one WebSocket, or the lifespan of the server."""
         if scope["type"] == "lifespan":

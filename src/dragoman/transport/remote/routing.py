@@ -91,6 +91,7 @@ class Routing:
     def __init__(self) -> None:
         self.known: set[str] = set()  # sessions that this connection has
         self.nameless: set[str] = set()  # of these, the ones that no answer will name: load and the like
+        self.answered: str | None = None  # the session whose history ended with the last frame; the reader clears it
         self._theirs: dict[Id, tuple[str, str | None]] = {}  # the client's open requests: method and session
         self._ours: dict[Id, str | None] = {}
         self._head = b""  # how the last update began, and whose it was: most of a stream is alike
@@ -136,6 +137,7 @@ class Routing:
             return session
         if (opened := _opened(frame)) is not None:
             self.known.add(opened)
+        self.answered = opened or session
         return None
 
 

@@ -82,6 +82,7 @@ class Served:
         self.context = WorkerContext(None)
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._over = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -114,6 +115,10 @@ class Served:
                     door.transport.abort()
         self._sweeper = loop.call_later(1.0, self._sweep)
 
+    async def ended(self) -> None:
+        """Wait until the server was closed."""
+        await self._over.wait()
+
     async def close(self) -> None:
         """Stop listening, end the connections of the app and let go of every socket."""
         if self._server is None:
@@ -138,6 +143,7 @@ class Served:
         await asyncio.sleep(0)  # the loop closes an aborted socket in its next pass
         await self._server.wait_closed()
         self._server = None
+        self._over.set()
 
 
 class Door(asyncio.Protocol):

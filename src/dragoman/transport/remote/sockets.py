@@ -14,6 +14,7 @@ from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.transport.contract import CLOSE_PATIENCE, COALESCE, HIGH_WATER, Take
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.names import GONE, SLOW
 from dragoman.transport.remote.spool import ACK_DELAY, Receipt, Spool, read_ack
 from dragoman.wire.frames import Frame
 
@@ -22,7 +23,7 @@ FIRST_BLOCK = 4 * 1024
 
 # Why we close a socket (RFC 6455 section 7.4): ours begin where the protocol leaves them to applications.
 NORMAL, GOING_AWAY, POLICY, INTERNAL = 1000, 1001, 1008, 1011
-EXPIRED, GONE, TAKEN_OVER = 4401, 4404, 4409
+EXPIRED, TAKEN_OVER = 4401, 4409
 
 
 class Wire(Protocol):
@@ -103,6 +104,11 @@ class SocketTransport:
             self._flush()
         if spool.size > self._limits.buffered:
             self._overflow()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait for the client, or that it has not acknowledged."""
+        return self._spool.size + (self._wire.buffered if self._wire is not None else 0)
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
@@ -236,13 +242,13 @@ class SocketTransport:
             self._moved = now
         self._left = left
         if now - self._moved > limits.stall:
-            return WriteStalled(f"{self.peer} took no bytes for {limits.stall:g} seconds while {left} waited"), POLICY
+            return WriteStalled(f"{self.peer} took no bytes for {limits.stall:g} seconds while {left} waited"), SLOW
         return None
 
     def _overflow(self) -> None:
         size = self._spool.size
         error = WriteStalled(f"slow_consumer: {size} bytes wait for {self.peer}, which does not read or acknowledge")
-        self.fail(error, POLICY, "slow_consumer: read faster, or resume your sessions from a cursor")
+        self.fail(error, SLOW, "slow_consumer: read faster, or resume your sessions from a cursor")
 
     def fail(self, error: ConnectionFailed, code: int = NORMAL, reason: str = "") -> None:
         """End the connection for this reason; what waits is still sent where the socket takes it."""

@@ -6,6 +6,7 @@ has the log's number behind its own in the id: `N.SEQ`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dragoman.errors import Overloaded
@@ -17,6 +18,8 @@ CHUNK = 256 * 1024
 
 KEEPALIVE = b": keepalive\n\n"
 
+_NOTHING: Mapping[int, bytes] = {}
+
 # Where the host says which entry of the log an update is; no peer can say it, for what stands here is ours alone.
 _SEQ = b'"dragoman":{"seq":'
 _LONGEST = 20
@@ -25,11 +28,13 @@ _LONGEST = 20
 _ROOM = 64 * 1024
 
 
-def events(frames: list[bytes], number: int) -> bytes:
-    """The events of these frames, the first of which has this number in its stream."""
+def events(frames: list[bytes], first: int, after: Mapping[int, bytes] = _NOTHING) -> bytes:
+    """The events of these frames, the first of which has this number; `after` has what some must not overtake."""
     parts = []
-    for number, frame in enumerate(frames, number):  # noqa: B020 - it goes on counting where the caller began
+    for number, frame in enumerate(frames, first):
         place = frame.find(_SEQ)
+        if number in after:
+            parts.append(b"%b: %b\n" % (AFTER, after[number]))
         if place < 0 and frame.find(b"\n") < 0:
             parts.append(b"id: %d\ndata: %b\n\n" % (number, frame))
         else:

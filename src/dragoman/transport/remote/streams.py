@@ -14,8 +14,9 @@ from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, Take
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.names import GONE, SLOW
 from dragoman.transport.remote.routing import Gist, Routing, gist
-from dragoman.transport.remote.sockets import GOING_AWAY, GONE, POLICY
+from dragoman.transport.remote.sockets import GOING_AWAY
 from dragoman.transport.remote.spool import Spool
 from dragoman.transport.remote.sse import CHUNK, KEEPALIVE, events
 from dragoman.wire.frames import Frame
@@ -29,6 +30,7 @@ class Stream:
         self.reader: Reader | None = None
         self.opened = False  # whether a GET ever read it
         self.announced = False  # whether the client was told of the session by a message that names it
+        self.after: dict[int, bytes] = {}  # what some of its frames must not overtake, by their numbers
 
 
 class Reader:
@@ -109,12 +111,19 @@ class StreamsTransport:
             return
         stream = self._stream_of(self.routing.goes(data) if session is None else session)
         stream.spool.add(data)
+        if self.routing.answered is not None:
+            self._note(self.routing.answered)
         self._waiting += len(data)
         if stream.reader is not None:
             stream.reader.wake()
         if self._waiting > self._limits.buffered:
             error = WriteStalled(f"slow_consumer: {self._waiting} bytes wait for {self.peer}, which does not read")
             self.fail(error)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait for the client."""
+        return self._waiting
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
@@ -141,6 +150,13 @@ class StreamsTransport:
                     await waiter
         except TimeoutError:
             pass
+
+    def _note(self, session: str) -> None:
+        """The answer that was just queued ends the history of this session, which goes by another stream."""
+        self.routing.answered = None
+        history = self._streams.get(session)
+        if history is not None:
+            self._main.after[self._main.spool.last] = b"%d %b" % (history.spool.last, session.encode())
 
     # --- where a frame goes -----------------------------------------------------------------------------------
 
@@ -252,7 +268,7 @@ class StreamsTransport:
         frames = stream.spool.take(CHUNK)
         if frames:
             self._took(before - stream.spool.waiting_size)
-        return events(frames, first)
+        return events(frames, first, stream.after)
 
     def _took(self, size: int) -> None:
         self._waiting -= size
@@ -281,7 +297,7 @@ class StreamsTransport:
             self._moved = now
         if now - self._moved > limits.stall:
             waiting = f"took no bytes for {limits.stall:g} seconds while {self._waiting} waited"
-            return WriteStalled(f"{self.peer} {waiting}"), POLICY
+            return WriteStalled(f"{self.peer} {waiting}"), SLOW
         return None
 
     def fail(self, error: ConnectionFailed, code: int = GOING_AWAY, reason: str = "") -> None:
