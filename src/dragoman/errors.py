@@ -53,6 +53,10 @@ class DragomanError(Exception):
     """Everything Dragoman raises on purpose."""
 
 
+# As much of a peer's details as people are shown: a sentence or two, not a stack. Characters.
+DETAILS = 500
+
+
 class ProtocolError(DragomanError):
     """An error that one peer tells the other: a kind, a message that says what to do, and data."""
 
@@ -64,6 +68,14 @@ class ProtocolError(DragomanError):
         self.message = message or kind.replace("_", " ").capitalize()
         self.data = data
         self.code = code
+
+    @property
+    def explanation(self) -> str:
+        """The message, with the peer's details: many say "Internal error" and the reason beside it (peers.md 10)."""
+        details = self.data.get("details") if isinstance(self.data, dict) else None
+        if not isinstance(details, str) or not details.strip() or details in self.message:
+            return self.message
+        return f"{self.message}: {details.strip()[:DETAILS]}"
 
     def __repr__(self) -> str:
         return f"ProtocolError({self.kind!r}, {self.message!r}, {self.data!r})"

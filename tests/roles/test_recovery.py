@@ -340,3 +340,18 @@ def test_a_silent_turn_is_asked_again_with_more_patience() -> None:
             assert told == ["nothing was heard of the agent for 0.02 s"]
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("message", "data", "told"),
+    [
+        ("Internal error", {"details": "no such session"}, "Internal error: no such session"),
+        ("Internal error", {"details": ["deep"]}, "Internal error"),
+        ("no such session", {"details": "no such session"}, "no such session"),
+        ("Internal error", None, "Internal error"),
+    ],
+)
+def test_the_reason_that_stands_beside_a_message_is_told_with_it(
+    message: str, data: dict[str, Any] | None, told: str
+) -> None:
+    assert ProtocolError(Kind.INTERNAL_ERROR, message, data).explanation == told

@@ -233,7 +233,7 @@ def explained(error: ProtocolError | ConnectionFailed) -> str:
         return visible(str(error))
     if isinstance(error, StoreFault):
         return f"{visible(error.message)}; --no-store keeps nothing"
-    text = f"the agent answered with an error ({visible(error.kind)}): {visible(error.message)}"
+    text = f"the agent answered with an error ({visible(error.kind)}): {visible(error.explanation)}"
     if error.kind == Kind.AUTH_REQUIRED:
         text += "; log in with the agent's own command first"
     return text

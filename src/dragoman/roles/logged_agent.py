@@ -118,7 +118,7 @@ class LoggedAgent(RemoteAgent):
                 except ProtocolError as error:
                     if error.kind not in _GONE or isinstance(error, StoreFault):
                         raise
-                    why = error.message
+                    why = error.explanation
                 else:
                     return GoneOn(session, method)
         return GoneOn(await self._retell(summary, place, wanted, directories), "session/new", why)

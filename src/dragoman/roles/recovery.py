@@ -52,7 +52,7 @@ _NO_SESSION = re.compile(
 
 def strategy_of(error: ProtocolError) -> str | None:
     """What to do about an error; None when there is nothing to be done."""
-    if error.kind in _VAGUE and _NO_SESSION.search(f"{error.message} {(error.data or {}).get('details', '')}"):
+    if error.kind in _VAGUE and _NO_SESSION.search(error.explanation):
         return Strategy.NEW_SESSION
     return STRATEGIES.get(error.kind)
 
@@ -68,7 +68,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def explanation(self) -> str:
         """A sentence for the user."""
-        return f"{_SENTENCES[self.strategy]}: {self.error.message}"
+        return f"{_SENTENCES[self.strategy]}: {self.error.explanation}"
 
 
 _SENTENCES = {
