@@ -149,6 +149,11 @@ class House:
         known = self._agents.get(name)
         return known if known is not None else next(iter(self._agents.values()))
 
+    @property
+    def agent_names(self) -> list[str]:
+        """The names of its agents; the first is meant where none is named."""
+        return list(self._agents)
+
     def knows(self, name: str) -> bool:
         """Whether there is an agent of this name."""
         return not name or name in self._agents

@@ -73,7 +73,7 @@ class Metrics:
         return self._counts.get((name, label), 0.0)
 
     def watch(self, name: str, read: Callable[[], float]) -> None:
-        """Where a state is read from."""
+        """Where a state, or a count that somebody else keeps, is read from."""
         self._gauges[name] = read
 
     def took(self, seconds: float) -> None:
@@ -98,6 +98,9 @@ class Metrics:
         return "\n".join([*lines, "# EOF", ""])
 
     def _counter(self, name: str, full: str, family: Family) -> Iterable[str]:
+        if name in self._gauges:  # somebody else counts
+            yield f"{full}_total {_number(self._gauges[name]())}"
+            return
         for (known, label), value in sorted(self._counts.items()):
             if known == name:
                 labels = f'{{{family.label}="{_escaped(label)}"}}' if family.label else ""

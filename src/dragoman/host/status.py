@@ -1,0 +1,148 @@
+"""The status page: what a host has and who is there, as plain HTML that needs no script and fits on a phone.
+
+Takes values, gives the page. Shows only what its reader may see, and nothing of what was said: not even titles, which
+are made from prompts. Above is the app of the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from msgspec import Struct
+
+# No script, no picture, no other place: whatever got into the page could do nothing.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8886; --dim: #666; --awake: #176a2c; }
+@media (prefers-color-scheme: dark) { :root { --dim: #aaa; --awake: #7fd896; } }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 60rem; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+p { margin: .25rem 0; } .dim { color: var(--dim); }
+dl { display: flex; flex-wrap: wrap; gap: .5rem 2rem; margin: 1rem 0 0; }
+dl div { min-width: 6rem; } dt { color: var(--dim); font-size: .875rem; } dd { margin: 0; font-size: 1.25rem; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: left; color: var(--dim); font-weight: 600; font-size: .875rem; }
+th, td { padding: .5rem .75rem .5rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td { overflow-wrap: anywhere; } code { font-family: ui-monospace, monospace; font-size: .9375em; }
+.awake { color: var(--awake); font-weight: 600; }
+@media (max-width: 40rem) {
+  thead { position: absolute; clip-path: inset(50%); }
+  tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  td, tbody th { display: flex; gap: .75rem; border: 0; padding: .125rem 0; }
+  td::before, tbody th::before { content: attr(data-name); color: var(--dim); font-weight: 400; flex: 0 0 5.5rem; }
+}
+"""
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """One session, as far as the page tells of it."""
+
+    id: str
+    name: str
+    agent: str
+    is_awake: bool
+    is_working: bool
+    members: Sequence[Mapping[str, Any]]  # user, role, state, client
+    updated: str
+
+
+def page(
+    *,
+    version: str,
+    uptime: float,
+    user: str,
+    agents: Sequence[tuple[str, str]],
+    sessions: Sequence[Shown],
+    left_out: int = 0,
+    counts: Mapping[str, int],
+) -> str:
+    """The page; `agents` are names and where they are reached."""
+    figures = {"up for": lasted(uptime), **{name: str(number) for name, number in counts.items()}}
+    facts = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in figures.items())
+    more = f'<p class="dim">and {left_out} that did not change lately</p>' if left_out else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Dragoman host</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<header>
+<h1>Dragoman host</h1>
+<p class="dim">version {escape(version)}, for {escape(user)}</p>
+<dl>{facts}</dl>
+</header>
+<main>
+<section aria-labelledby="agents">
+<h2 id="agents">Agents</h2>
+{_table("Agents and where they are reached", ("name", "address"), (_agent(*each) for each in agents))}
+</section>
+<section aria-labelledby="sessions">
+<h2 id="sessions">Sessions</h2>
+{_sessions(sessions)}{more}
+</section>
+</main>
+</body>
+</html>
+"""
+
+
+def _sessions(sessions: Sequence[Shown]) -> str:
+    if not sessions:
+        return "<p>You have none yet.</p>"
+    names = ("session", "state", "agent", "people", "changed")
+    return _table("Sessions that you may see", names, map(_session, sessions))
+
+
+def _session(shown: Shown) -> list[str]:
+    state = "working" if shown.is_working else "awake" if shown.is_awake else "asleep"
+    people = ", ".join(
+        f"{member.get('user', '')} ({member.get('role', '')}{_state(member.get('state'))})" for member in shown.members
+    )
+    return [
+        f"<code>{escape(shown.name or shown.id[:8])}</code>",
+        f'<span class="{"awake" if shown.is_awake else "dim"}">{state}</span>',
+        escape(shown.agent) or "not known",
+        escape(people) or "nobody",
+        f'<time datetime="{escape(shown.updated)}">{escape(shown.updated[:16].replace("T", " "))}</time>',
+    ]
+
+
+def _state(state: Any) -> str:
+    return f", {state}" if state in ("typing", "idle", "away") else ""
+
+
+def _agent(name: str, address: str) -> list[str]:
+    return [escape(name), f"<code>{escape(address)}</code>"]
+
+
+def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose rows become cards on a phone; the first cell of a row is its heading."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row" data-name="{name}"><span>{cell}</span></th>'
+            if at == 0
+            else f'<td data-name="{name}"><span>{cell}</span></td>'
+            for at, (name, cell) in enumerate(zip(names, row, strict=True))
+        )
+        + "</tr>"
+        for row in rows
+    )
+    label = escape(caption)
+    return f'<table aria-label="{label}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def lasted(seconds: float) -> str:
+    """How long something has been, as people say it."""
+    for unit, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit:
+            number = int(seconds // unit)
+            return f"{number} {word}{'' if number == 1 else 's'}"
+    return "a moment"
