@@ -7,10 +7,12 @@ processes may use the file at once, so that `dragoman tokens` works while a host
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -135,6 +137,25 @@ class Register:
     async def _write(self, statement: str, *values: Any) -> None:
         # In a thread: a commit waits for the disk, and the loop serves everybody.
         await asyncio.to_thread(self.change, statement, *values)
+
+
+@contextmanager
+def claimed(path: str) -> Iterator[None]:
+    """Be the one host of this file: two would write into the same logs. StoreFault when another one is."""
+    fd = os.open(f"{path}.serving", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.read(fd, 32).decode("ascii", "replace").strip()
+            raise StoreFault(
+                "locked", f"another host serves these sessions already (process {who}); use that one, or --store"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(fd)  # which lets go of the lock
 
 
 def _opened(path: str) -> sqlite3.Connection:

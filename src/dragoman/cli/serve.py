@@ -1,0 +1,225 @@
+"""`dragoman serve`: one process that owns agents and sessions; people and programs come and go."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import Any, cast
+
+import msgspec
+
+from dragoman.cli import chosen, exits, servers
+from dragoman.cli.arguments import Parser
+from dragoman.cli.terminal import single, visible
+from dragoman.config.agents import NamedAgent, load
+from dragoman.config.hosting import BIND, SHARES, UNATTENDED, Hosting, register_place, store_place
+from dragoman.config.places import Places, places
+from dragoman.engine.loop import run as run_loop
+from dragoman.errors import ConfigFault, StartFailed, StoreFault
+from dragoman.policy.modes import MODES
+from dragoman.store.contract import Store
+
+EPILOG = f"""\
+Sessions live in the host: they go on when every editor is closed, and several people can be in one. Any client of the
+protocol reaches it over HTTP or WebSocket: /acp is the first agent, /acp/NAME each of them. An editor that starts its
+agents itself is given `dragoman attach`. Our own commands take --host. The status page is at /, and there are /healthz,
+/readyz and /metrics.
+
+On this machine you need no token. Any other address needs TLS and tokens, or it does not start: first make a token
+(dragoman tokens create USER) or configure an issuer. Sessions of remote users work in the folders you name with --root,
+and nowhere without. Whoever is let in can make an agent run commands as you: roles guard sessions, not the machine.
+
+All of it can stand in config.toml as [host]; a flag is stronger. docs/host.md tells the rest, and every limit.
+
+modes: {", ".join(MODES)}
+
+exit codes:
+  0  ended by Ctrl-C or SIGTERM       2  wrong usage, a file that cannot be used, or an address that is not safe
+  1  an error                        10  the sessions cannot be kept: the store is locked, full, newer or damaged
+
+examples:
+  dragoman serve
+  dragoman serve --agent opencode --agent claude --root ~/src
+  dragoman serve --bind 0.0.0.0:7437 --tls cert.pem key.pem --root /srv/projects
+  dragoman serve --unattended deny --mode plan -- my-agent --acp
+  dragoman serve --json -- dragoman agent everything"""
+
+USAGE = "[--agent NAME...] [--root DIR...] [--bind ADDRESS] [--tls CERT KEY] [OPTIONS] [-- CMD ARG...]"
+
+
+def main(arguments: list[str]) -> int:
+    """Read the arguments, then serve until somebody ends it."""
+    parser = Parser("serve", USAGE, "Keep sessions with agents, for everybody who may come.", EPILOG)
+    many: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; can be repeated", **many)
+    parser.add_argument("--root", metavar="DIR", help="where sessions may work; can be repeated", **many)
+    parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({BIND})")
+    parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="a certificate and its key, as PEM files")
+    parser.add_argument("--store", metavar="FILE", help="keep sessions there and not in your own store")
+    parser.add_argument("--share", choices=SHARES, help="one agent process for each session (the default) or user")
+    parser.add_argument(
+        "--unattended", choices=UNATTENDED, help="questions while nobody may answer: wait (24 h at most), or deny"
+    )
+    parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
+    parser.add_argument("--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode of all sessions")
+    parser.add_argument("--mcp", metavar="FILE", help='MCP servers that users may name: {"mcpServers": {...}}', **many)
+    parser.add_argument("--origin", metavar="URL", help="a web page that may use it; can be repeated", **many)
+    parser.add_argument("--name", metavar="HOST", help="what it is called besides its address", **many)
+    parser.add_argument("--no-local", action="store_true", help="you need a token on this machine too (behind a proxy)")
+    parser.add_argument("--verbose", action="store_true", help="say on stderr what happens to agents and clients")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON when it is there")
+    options, command = parser.read(arguments)
+    try:
+        here = places()
+        hosting = agreed(options, load(here.agents).host)
+        agents = meant(parser, options, command, hosting)
+        return run_loop(serve(agents, hosting, here, options))
+    except (ConfigFault, StartFailed) as fault:
+        for line in fault.faults if isinstance(fault, ConfigFault) else [str(fault)]:
+            print(f"{parser.prog}: {visible(line)}", file=sys.stderr)
+        return exits.USAGE
+    except StoreFault as fault:
+        print(f"{parser.prog}: {visible(fault.message)}", file=sys.stderr)
+        return exits.NO_STORE
+
+
+def agreed(options: argparse.Namespace, configured: Hosting) -> Hosting:
+    """What is configured, with the flags over it."""
+    said = {
+        "roots": tuple(options.root),
+        "bind": options.bind,
+        "tls": tuple(options.tls or ()),
+        "store": options.store,
+        "share": options.share,
+        "unattended": options.unattended,
+        "policy": options.policy,
+        "mode": options.mode,
+        "mcp": tuple(options.mcp),
+        "origins": tuple(options.origin),
+        "names": tuple(options.name),
+    }
+    hosting = msgspec.structs.replace(configured, **{name: value for name, value in said.items() if value})
+    return msgspec.structs.replace(hosting, local=False) if options.no_local else hosting
+
+
+def meant(parser: Parser, options: argparse.Namespace, command: list[str], hosting: Hosting) -> list[NamedAgent]:
+    """The agents: the command, those that are named, those that are configured, or the one that is meant anyway."""
+    if command:
+        return [chosen.which(parser, options.agent[0] if options.agent else None, command)]
+    names = list(dict.fromkeys(options.agent or hosting.agents))
+    return [chosen.which(parser, name, []) for name in names or [None]]
+
+
+async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, options: argparse.Namespace) -> int:
+    """Serve until a signal comes; the second one does not wait for anybody."""
+    from dragoman.host import settings
+    from dragoman.host.house import House
+    from dragoman.host.issuer import Issuer
+    from dragoman.host.metrics import Metrics, Timed
+    from dragoman.host.register import Register, claimed
+    from dragoman.host.serving import Host
+    from dragoman.host.tokens import Tokens
+    from dragoman.store.sqlite import SqliteStore
+    from dragoman.transport.remote.safety import is_loopback, local_only, located, own_name
+    from dragoman.transport.remote.serving import serving
+
+    def report(text: str) -> None:
+        if options.verbose:
+            print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True)
+
+    ending = _ending()
+    limits, bounds, trust = settings.limits(hosting), settings.bounds(hosting), settings.trust(hosting)
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        register = stack.enter_context(Register(register_place(hosting.store, here), own_name()))
+        stack.enter_context(claimed(register.path))
+        tokens = Tokens(register)
+        issuer = None if trust is None else Issuer(trust, own_name())
+        is_near = is_loopback(located(hosting.bind)[0])
+        has_leave = issuer is not None or tokens.has_any()
+        check(hosting, is_near=is_near, has_leave=has_leave)
+        store = await SqliteStore.open(store_place(hosting.store, here))
+        stack.push_async_callback(store.close)
+        house = await stack.enter_async_context(
+            House(
+                agents,
+                store=cast(Store, Timed(store, metrics)),
+                directory=register,
+                guard=settings.guard(hosting, here),
+                roots=settings.roots(hosting),
+                servers={each.name: each for file in hosting.mcp for each in servers.load(os.path.expanduser(file))},
+                bounds=bounds,
+                report=report,
+            )
+        )
+        host = Host(
+            house,
+            tokens=tokens,
+            issuer=issuer,
+            local=local_only if hosting.local and is_near else None,
+            limits=limits,
+            origins=hosting.origins,
+            hosts=hosting.names,
+            metrics=metrics,
+        )
+        tls = (os.path.expanduser(hosting.tls[0]), os.path.expanduser(hosting.tls[1])) if hosting.tls else None
+        served = await stack.enter_async_context(
+            serving(host, hosting.bind, tls=tls, limits=limits, has_leave=has_leave)
+        )
+        told(agents, served.url, options)
+        await ending.wait()
+        if not options.json:
+            print("dragoman: ending; once more ends it at once", file=sys.stderr, flush=True)
+    return exits.OK
+
+
+def check(hosting: Hosting, *, is_near: bool, has_leave: bool) -> None:
+    """Say in our words why an address is not opened, and what to do."""
+    if is_near:
+        return
+    if not hosting.tls:
+        raise StartFailed(
+            f"{hosting.bind}: other machines can reach this address, so it needs TLS: --tls cert.pem key.pem; "
+            "or stay on this machine and forward the port: ssh -L 7437:127.0.0.1:7437 THIS-MACHINE"
+        )
+    if not has_leave:
+        raise StartFailed(
+            f"{hosting.bind}: other machines can reach this address, so everybody must show who they are; "
+            "make a token first: dragoman tokens create USER (or configure [host.issuer])"
+        )
+
+
+def told(agents: list[NamedAgent], url: str, options: argparse.Namespace) -> None:
+    """Say where it is: one line."""
+    addresses = {agent.name: url if at == 0 else f"{url}/{agent.name}" for at, agent in enumerate(agents)}
+    if options.json:
+        line = {"url": url, "agents": addresses, "status": f"{url.removesuffix('/acp')}/", "pid": os.getpid()}
+        print(msgspec.json.encode(line).decode(), flush=True)
+        return
+    listed = ", ".join(f"{single(name)} at {address}" for name, address in addresses.items())
+    print(f"{listed}; status at {url.removesuffix('/acp')}/; Ctrl-C ends it", flush=True)
+
+
+def _ending() -> asyncio.Event:
+    """Set by the first signal; the second one cancels, the third one does not ask."""
+    ending = asyncio.Event()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    seen = 0
+
+    def heard(number: int) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            ending.set()
+        elif seen == 2 and task is not None:
+            task.cancel()
+        else:
+            os._exit(128 + number)
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, heard, each)
+    return ending
