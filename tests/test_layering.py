@@ -37,7 +37,10 @@ EFFECTS = {
 # opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
 # pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
 # httpx and websockets only for remote agents, in transport/remote.
-DEPENDENCIES = {"httpx", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvloop", "websockets"}
+DEPENDENCIES = {
+    "h11", "httpx", "hypercorn", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn", "uvloop",
+    "websockets",
+}  # fmt: skip
 
 
 def imported(source: str, module: str) -> Iterator[tuple[int, str]]:
