@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.beside import noted
 from dragoman.dialect.chunk import Chunk
 from dragoman.dialect.faults import spelled
 from dragoman.dialect.registry import Dialect
@@ -30,8 +31,8 @@ from dragoman.wire.envelope import WireError
 _SPELLED_IN_V1: frozenset[str] = frozenset(
     {"session/new", "session/load", "session/resume", "session/fork", "session/set_config_option"}
 )
-_CHUNKS = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
-_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in _CHUNKS}
+CHUNKS = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
+_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in CHUNKS}
 _WIDENED_STATUS = frozenset({"awaiting_permission", "denied", "cancelled"})
 
 
@@ -81,9 +82,13 @@ class Speech:
         if self.plain and not tainted and method not in _SPELLED_IN_V1:
             return result
         source = values(result)
+        hosted = _hosted(source) if tainted and method == "initialize" else {}
         if tainted:
             source = untainted(source, "")
-        return self.dialect.lift_result(self.we.other, method, source)
+        lifted = self.dialect.lift_result(self.we.other, method, source)
+        if hosted and isinstance(lifted, dict):
+            lifted["agentCapabilities"] = noted(lifted.get("agentCapabilities") or {}, **hosted)
+        return lifted
 
     def lower_result(self, method: str, result: Any) -> bytes:
         """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
@@ -152,7 +157,7 @@ def may_name_side(frame: bytes) -> bool:
 def is_bare(params: Any) -> bool:
     """Whether an update is a chunk of text with nothing beside it: most of every stream, and nothing to look for."""
     update = params.update
-    if type(update) not in _CHUNKS or params.meta is not UNSET or update.meta is not UNSET:
+    if type(update) not in CHUNKS or params.meta is not UNSET or update.meta is not UNSET:
         return False
     content = update.content
     return type(content) is TextContent and content.meta is UNSET
@@ -172,6 +177,21 @@ def chunk_of(params: Any) -> Chunk | None:
 def update_of(chunk: Chunk) -> UpdateParams:
     """The typed update that a bare piece of text is."""
     return UpdateParams(session_id=chunk.session, update=_BY_KIND[chunk.kind](content=TextContent(text=chunk.text)))
+
+
+# What a host tells of itself among the agent's capabilities, in any dialect (reference 5.17): it is no side data.
+_HOSTED = ("attach", "host")
+
+
+def _hosted(source: Any) -> dict[str, Any]:
+    """What the answer to initialize says that a host adds."""
+    for name in ("agentCapabilities", "agent_capabilities", "capabilities"):
+        told = source.get(name) if isinstance(source, dict) else None
+        meta = told.get("_meta") if isinstance(told, dict) else None
+        beside = meta.get(SIDE) if isinstance(meta, dict) else None
+        if isinstance(beside, dict):
+            return {key: beside[key] for key in _HOSTED if key in beside}
+    return {}
 
 
 def untainted(value: Any, method: str) -> Any:

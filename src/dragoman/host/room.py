@@ -260,7 +260,9 @@ class Room(Keeping):
         self.house.tally.prompts += 1
         self.rouse()
         if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work(), name=f"dragoman room {self.id}")
+            self._worker = asyncio.get_running_loop().create_task(
+                self._work(self.queue.next()), name=f"dragoman room {self.id}"
+            )
         else:
             self.broadcast(self._queued())
         return waiting
@@ -276,11 +278,9 @@ class Room(Keeping):
             running.is_cancelled = True
             self.cancel_turn()
 
-    async def _work(self) -> None:
+    async def _work(self, waiting: Waiting | None) -> None:
         try:
-            while (waiting := self.queue.next()) is not None:
-                if self.queue.waiting:
-                    self.broadcast(self._queued())
+            while waiting is not None:
                 try:
                     waiting.done(await self._turn(waiting), None)
                 except ProtocolError as error:
@@ -295,6 +295,11 @@ class Room(Keeping):
                     waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, f"the host failed: {error!r}"))
                 finally:
                     self.queue.over()
+                if self.queue.waiting:
+                    waiting = self.queue.next()
+                    self.broadcast(self._queued())
+                else:
+                    waiting = None
         finally:
             self._worker = None
             self.rest()

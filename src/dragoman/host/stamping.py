@@ -1,0 +1,30 @@
+"""The way out to a client that does not speak official v1: its updates carry their numbers too.
+
+A dialect's spelling and ledger make the frames, one or several for an update; what leaves while an entry is being told
+gets the number of that entry put in. Official clients share frames that have it already. Below is the outbox.
+"""
+
+from __future__ import annotations
+
+from dragoman.engine.outbox import Outbox
+from dragoman.host.telling import stamp
+from dragoman.transport.contract import Transport
+
+_HEAD = b'{"jsonrpc":"2.0","method":"session/update","params":{'
+_TAIL = b"}}"
+
+
+class StampedOutbox(Outbox):
+    """An outbox that puts the number of the entry that is being told into what it says of it."""
+
+    __slots__ = ("seq",)
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self.seq: int | None = None
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame, stamped while an entry is being told."""
+        if self.seq is not None and frame.startswith(_HEAD) and frame.endswith(_TAIL):
+            frame = frame[: -len(_TAIL)] + stamp(self.seq) + _TAIL
+        super().write(frame)

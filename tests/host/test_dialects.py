@@ -1,0 +1,97 @@
+"""Clients of several dialects in one room, with an agent of another behind it: after lowering all saw the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.config.agents import NamedAgent
+from tests.host.houses import hosting, opened, said, talker, until
+
+
+def named(dialect: str) -> NamedAgent:
+    return NamedAgent(name="talker", command="talker", dialect=dialect)
+
+
+@pytest.mark.item("004-76")
+@pytest.mark.parametrize("behind", ["2025.1", "draft", "crow"])
+def test_three_dialects_see_one_transcript(behind: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            hosting(lambda: talker(dialect=behind), agents=(named(behind),)) as hosted,
+            hosted.client("ann", dialect="v1") as ann,
+            hosted.client("ann", dialect="draft") as ben,
+            hosted.client("ann", dialect="crow") as cem,
+        ):
+            one = await opened(ann, tmp_path)
+            await one.ask("first")
+            two = await ben.load(one.id, str(tmp_path))
+            three = await cem.load(one.id, str(tmp_path))
+            await two.ask("second")
+            await three.ask("third")
+            for session in (one, two, three):
+                await until(lambda session=session: said(session)[-1:] == [("agent", "heard third")])  # type: ignore[misc]
+            expected = [
+                (who, text)
+                for word in ("first", "second", "third")
+                for who, text in (("user", word), ("agent", f"heard {word}"))
+            ]
+            assert said(one) == said(two) == said(three) == expected
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
+def test_every_dialect_opens_prompts_and_is_asked(spoken: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            hosting() as hosted,
+            hosted.client("ann", dialect=spoken, permission="allow", cwd=str(tmp_path)) as ann,
+        ):
+            session = await opened(ann, tmp_path)
+            assert await session.ask("hello") == "heard hello"
+            answer = await session.ask("ask")
+            assert answer == ("no" if spoken == "2025.1" else "yes")  # who lends nothing there, allows nothing
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
+def test_every_update_says_its_number_in_every_dialect(spoken: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        frames: list[bytes] = []
+        async with hosting() as hosted:
+            options: dict[str, Any] = {
+                "dialect": spoken,
+                "cwd": str(tmp_path),
+                "trace": lambda transport: Overhearing(transport, frames),
+            }
+            async with hosted.client("ann", **options) as ann:
+                session = await opened(ann, tmp_path)
+                await session.ask("many 3")
+            log = await hosted.house.store.read((await hosted.house.store.sessions())[0].session_id)
+        updates = [json.loads(frame) for frame in frames if b'"session/update"' in frame]
+        numbers = [frame["params"]["_meta"]["dragoman"]["seq"] for frame in updates]
+        assert numbers == [entry.seq for entry in log if entry.kind == "update"]
+
+    asyncio.run(scene())
+
+
+class Overhearing:
+    """A transport that notes what it is sent."""
+
+    def __init__(self, transport: Any, frames: list[bytes]) -> None:
+        self._transport = transport
+        self._frames = frames
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    async def receive(self) -> list[Any]:
+        came: list[Any] = await self._transport.receive()
+        self._frames.extend(came)
+        return came
