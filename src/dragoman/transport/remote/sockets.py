@@ -144,13 +144,13 @@ class SocketTransport:
         """The client comes back and has this many frames; raises Gone when the next ones are no longer kept."""
         self._spool.rewind(cursor)
 
-    def part(self, wire: Wire, why: str) -> None:
-        """This socket is gone; the connection too, unless its client may come back."""
+    def part(self, wire: Wire, why: str, is_goodbye: bool = False) -> None:
+        """This socket is gone; the connection too, unless its client may come back and did not say goodbye."""
         if wire is not self._wire:
             return
         self._wire = None
         self._parted = self._loop.time()
-        if not self.resumable:
+        if not self.resumable or is_goodbye:
             self.fail(TransportClosed(f"{self.peer} closed the connection{f': {why}' if why else ''}"))
 
     def arrived(self, frames: list[Frame]) -> None:

@@ -139,15 +139,15 @@ async def _serve_direct(request: Request, transport: SocketTransport, socket: An
     """A socket of our own server: frames pass by without a task for either direction."""
     socket.begin(pace.arrived, transport.flow)
     transport.attach(socket)
-    why = ""
+    why, is_goodbye = "", False
     try:
         while True:
             message = await request.receive()
             if message["type"] == "websocket.disconnect":
-                why = message.get("reason") or ""
+                why, is_goodbye = message.get("reason") or "", message.get("code") == 1000
                 return
     finally:
-        transport.part(socket, why)
+        transport.part(socket, why, is_goodbye)
 
 
 async def _serve_asgi(request: Request, transport: SocketTransport, pace: _Pace, limit: int) -> None:
@@ -155,12 +155,12 @@ async def _serve_asgi(request: Request, transport: SocketTransport, pace: _Pace,
     wire = AsgiWire(transport, request.send)
     pump = asyncio.get_running_loop().create_task(wire.pump())
     transport.attach(wire)
-    why = ""
+    why, is_goodbye = "", False
     try:
         while not wire.gone:
             message = await request.receive()
             if message["type"] == "websocket.disconnect":
-                why = message.get("reason") or ""
+                why, is_goodbye = message.get("reason") or "", message.get("code") == 1000
                 return
             text = message.get("text")
             if text is not None:
@@ -168,7 +168,7 @@ async def _serve_asgi(request: Request, transport: SocketTransport, pace: _Pace,
                 pace.arrived([data if len(data) <= limit else Oversize(len(data), data[:EXCERPT], data[-EXCERPT:])])
             await wire.room()
     finally:
-        transport.part(wire, why)
+        transport.part(wire, why, is_goodbye)
         pump.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await pump
