@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
 from dragoman.transport.remote.faults import failed, refused
 from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retrying import Retrying
+from dragoman.transport.remote.retrying import Retrying, Trouble
 from dragoman.transport.remote.sse import Event, Parser, cursor
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Feed:
         *,
         session: str | None,
         patience: Patience,
-        report: Callable[[str], None],
+        trouble: Trouble,
         max_frame: int,
     ) -> None:
         self.session = session
@@ -52,7 +52,7 @@ class Feed:
         self._open = open_stream
         self._take = take
         self._patience = patience
-        self._report = report
+        self._trouble = trouble
         self._max_frame = max_frame
         self._last = ""
         self._empty = 0
@@ -62,7 +62,7 @@ class Feed:
         """Read until there is nothing more to read; raises ConnectionFailed when the connection is over."""
         reason = ""
         while True:
-            retrying = Retrying(self._name, self._patience, self._report, reason)
+            retrying = Retrying(self._name, self._patience, self._trouble, reason)
             response = await retrying.run(self._ask)
             if response is None:
                 return

@@ -24,7 +24,7 @@ from dragoman.transport.remote.faults import failed, refused
 from dragoman.transport.remote.feed import Feed
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.messages import on_one_line
-from dragoman.transport.remote.retrying import Retrying
+from dragoman.transport.remote.retrying import Retrying, Trouble
 from dragoman.transport.remote.routing import OPENING, Gist, gist
 from dragoman.transport.remote.sse import Event
 from dragoman.transport.remote.visitor import STATUS_KINDS
@@ -69,6 +69,7 @@ class HttpTransport:
         self._address = address
         self._patience = remote.patience
         self._say = report or (lambda _: None)
+        self._trouble = Trouble(self._say)
         self._max_frame = max_frame
         self._loop = asyncio.get_running_loop()
         self._client = httpx.AsyncClient(
@@ -119,7 +120,7 @@ class HttpTransport:
             self._arrived,
             session=session,
             patience=self._patience,
-            report=self._say,
+            trouble=self._trouble,
             max_frame=self._max_frame,
         )
         feed.is_numbered = self.is_resumable
@@ -281,8 +282,8 @@ class HttpTransport:
                 raise error
             return answer
 
-        patience = self._patience
-        return await Retrying(self.peer, patience, self._say, "a message could not be sent").run(attempt)
+        retrying = Retrying(self.peer, self._patience, self._trouble, "a message could not be sent")
+        return await retrying.run(attempt)
 
     async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
         try:

@@ -18,6 +18,26 @@ from dragoman.transport.remote.patience import Patience
 T = TypeVar("T")
 
 
+class Trouble:
+    """Says once that a connection is in trouble and once that it is over, whatever number of its parts find out."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._parts = 0
+
+    def begins(self, text: str) -> None:
+        """One part is in trouble."""
+        self._parts += 1
+        if self._parts == 1:
+            self._report(text)
+
+    def ends(self, text: str) -> None:
+        """One part is well again."""
+        self._parts -= 1
+        if self._parts == 0 and text:
+            self._report(text)
+
+
 class Retrying:
     """One interruption, from the cut to the end of it."""
 
@@ -25,7 +45,7 @@ class Retrying:
         self,
         peer: str,
         patience: Patience,
-        report: Callable[[str], None],
+        trouble: Trouble,
         reason: str = "",
         *,
         chance: Callable[[], float] = random.random,
@@ -34,7 +54,7 @@ class Retrying:
     ) -> None:
         self._peer = peer
         self._patience = patience
-        self._report = report
+        self._trouble = trouble
         self._reason = reason
         self._chance = chance
         self._clock = clock
@@ -42,26 +62,30 @@ class Retrying:
 
     async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it works; raises what the last try raised."""
-        begun, tries, said = self._clock(), 0, False
-        while True:
-            try:
-                result = await attempt()
-            except ConnectionFailed as error:
-                tries += 1
-                left = begun + self._patience.whole - self._clock()
-                if not (isinstance(error, Unreachable) and error.is_passing) or left <= 0:
-                    raise
-                if not said:
-                    said = True
-                    because = f" ({self._reason})" if self._reason else ""
-                    self._report(f"{self._peer}: the connection was cut{because}; trying again for {_spell(left)}")
-                pause = self._patience.pause(tries, self._chance)
-                await self._sleep(min(max(pause, error.wait or 0.0), max(left, 0.0)))
-                continue
-            took = self._clock() - begun
-            if said or took >= 1.0:
-                self._report(f"{self._peer}: connected again after {_spell(took)}")
-            return result
+        begun, tries = self._clock(), 0
+        try:
+            while True:
+                try:
+                    result = await attempt()
+                    break
+                except ConnectionFailed as error:
+                    left = begun + self._patience.whole - self._clock()
+                    if not (isinstance(error, Unreachable) and error.is_passing) or left <= 0:
+                        raise
+                    tries += 1
+                    if tries == 1:
+                        because = f" ({self._reason})" if self._reason else ""
+                        text = f"{self._peer}: the connection was cut{because}; trying again for {_spell(left)}"
+                        self._trouble.begins(text)
+                    pause = self._patience.pause(tries, self._chance)
+                    await self._sleep(min(max(pause, error.wait or 0.0), left))
+        except BaseException:
+            if tries:
+                self._trouble.ends("")
+            raise
+        if tries:
+            self._trouble.ends(f"{self._peer}: connected again after {_spell(self._clock() - begun)}")
+        return result
 
 
 def _spell(seconds: float) -> str:
