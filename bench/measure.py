@@ -34,7 +34,7 @@ INITIALIZE = {
     },
 }
 
-PROGRAMS = {"guard": "guarding", "store": "storing"}
+PROGRAMS = {"guard": "guarding", "store": "storing", "host": "hosting"}
 
 Figures = dict[str, float]
 
@@ -50,7 +50,7 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             return {"time_ms": median(_start(kind) for _ in range(STARTS)) * 1e3}
         case "import":
             return _imports(kind)
-        case "guard" | "store":
+        case "guard" | "store" | "host":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _ours(job, kind, Path(folder).resolve())
         case "command":
@@ -113,7 +113,7 @@ def _converse(job: Job, client: tuple[str, ...], agent: tuple[str, ...], folder:
 
 
 def _ours(job: Job, kind: Kind, folder: Path) -> Figures:
-    """What guarding and keeping cost; only ours has them."""
+    """What guarding, keeping and hosting cost; only ours has them."""
     python = kind.client[0]
     work = json.dumps(job.work | {"cwd": str(folder)})
     figures: Figures = json.loads(_run((python, "-m", f"bench.peers.{PROGRAMS[job.way]}", work), ROOT).splitlines()[-1])

@@ -22,6 +22,7 @@ Way = Literal[
     "opening",
     "store",
     "command",
+    "host",
 ]
 
 
@@ -74,6 +75,12 @@ JOBS = (
     Job("stream", "peers", STREAM),
     Job("remote-ws", "remote", STREAM | {"over": "ws"}),
     Job("remote-http", "remote", STREAM | {"over": "http"}),
+    *(
+        Job(f"host-{clients}", "host", {"work": "fan-out", "clients": clients, "count": count}, kinds=("ours",))
+        for clients, count in ((1, 50_000), (10, 100_000), (100, 200_000), (1_000, 400_000))
+    ),
+    Job("host-idle", "host", {"work": "idle", "count": 1_000}, kinds=("ours",)),
+    Job("host-latency", "host", {"work": "latency", "count": 1_000}, kinds=("ours",)),
     Job("translate", "translate", STREAM, kinds=("ours",)),
     Job("interpret", "interpret", STREAM | {"metered": False}, kinds=("ours",)),
     Job("inspect", "inspect", STREAM, kinds=("ours",)),
@@ -122,6 +129,19 @@ ROWS = (
     Row("50,000 over HTTP and SSE", "remote-http", "messages_per_second", "messages/s", _least(12, 6)),
     Row("… server CPU per message", "remote-http", "agent_cpu_us", "µs"),
     Row("… client CPU per message", "remote-http", "client_cpu_us", "µs"),
+    *(
+        Row(f"host, one session told to {clients:,}", f"host-{clients}", "delivered_per_second", "messages/s")
+        for clients in (1, 10, 100, 1_000)
+    ),
+    Row("… host CPU per message, of 1,000", "host-1000", "host_cpu_us", "µs"),
+    Row("… host memory for an idle client", "host-1000", "client_kb", "KiB"),
+    Row("… for an idle session, of 1,000", "host-idle", "session_kb", "KiB"),
+    Row("a short turn on stdio, p50", "host-latency", "direct_p50_us", "µs"),
+    Row("… p99", "host-latency", "direct_p99_us", "µs"),
+    Row("… the host adds, kept on the disk, p50", "host-latency", "full_p50_us", "µs"),
+    Row("… p99", "host-latency", "full_p99_us", "µs"),
+    Row("… the host adds, kept in memory, p50", "host-latency", "memory_p50_us", "µs"),
+    Row("… p99", "host-latency", "memory_p99_us", "µs"),
     Row(
         "50,000 through translate, one dialect",
         "translate",

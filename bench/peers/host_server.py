@@ -1,0 +1,38 @@
+"""The measured host: `host_server full|memory FILE` serves a house with the measured agent until its input ends.
+
+The same parts as `dragoman serve`, with limits that let one user open a thousand connections.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from dragoman.config.agents import NamedAgent
+from dragoman.host.directory import MemoryDirectory
+from dragoman.host.house import House
+from dragoman.store.memory import MemoryStore
+from dragoman.store.sqlite import SqliteStore
+from dragoman.transport.remote.endpoint import Endpoint
+from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.safety import own_name
+from dragoman.transport.remote.serving import serving
+
+MANY = 1_000_000
+LIMITS = Limits(connections=MANY, rate=float(MANY), burst=MANY, keepalive=600.0)
+
+
+async def main(durability: str, path: str) -> None:
+    """Serve until the standard input ends."""
+    store = MemoryStore() if durability == "memory" else await SqliteStore.open(path, durability=durability)
+    # It works in the session's folder, where this package is not.
+    here = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    agent = NamedAgent(name="bench", command=sys.executable, args=("-m", "bench.peers.ours_agent"), env=here)
+    async with House([agent], store=store, directory=MemoryDirectory(own_name()), report=lambda _: None) as house:
+        async with serving(Endpoint(house.receive, limits=LIMITS)) as served:
+            print(served.url, flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
