@@ -27,6 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("run PROMPT [--agent NAME | -- CMD ARG...]", "give an agent one prompt and watch it work"),
     "sessions": Entry("sessions [list|show|search|...]", "what was said, kept: read it, search it, take it elsewhere"),
     "serve": Entry("serve [--agent NAME...] [--root DIR...]", "be a host: sessions that outlive the editor, shared"),
+    "attach": Entry("attach [HOST] [--session SESSION]", "give an editor an agent of a host"),
     "hosts": Entry("hosts [add|remove|default]", "hosts by name: list them, add one, choose the default"),
     "tokens": Entry("tokens create|list|revoke", "who may use your host"),
     "translate": Entry("translate [OPTIONS] -- CMD ARG...", "let an editor and an agent of different dialects talk"),

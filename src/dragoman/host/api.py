@@ -1,5 +1,6 @@
 """What the protocol has no words for, as a small JSON API under the same door: logs, search, names, share links.
 
+    GET    /api/host                            who the caller is here, which agents there are, where sessions may work
     GET    /api/sessions                        those the caller may see, with role, awake, members
     GET    /api/sessions/ID                     one of them; ID may be a name or the beginning of an id
     GET    /api/sessions/ID/log?after=&limit=   entries of its log, a line each
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.calls import not_found
 from dragoman.host.directory import ADMIN, EDITOR, VIEWER, may
@@ -77,6 +79,21 @@ class Api:
         raise ProtocolError(Kind.METHOD_NOT_FOUND, f"there is no {method} {path}; docs/host.md lists what there is")
 
     # --- reading ------------------------------------------------------------------------------------------------
+
+    async def host(self, call: Call) -> Answer:
+        """What a client wants to know before it opens a session."""
+        visitor, house = call.visitor, self._house
+        roots = house.roots(visitor)
+        return Answer(
+            {
+                "dragoman": __version__,
+                "user": visitor.user,
+                "role": visitor.role,
+                "session": visitor.session,
+                "agents": house.agent_names,
+                "roots": None if roots is None else list(roots),
+            }
+        )
 
     async def sessions(self, call: Call) -> Answer:
         """Those that the caller may see."""
@@ -234,17 +251,19 @@ def _number(query: Mapping[str, str], name: str, otherwise: int) -> int:
     return int(text)
 
 
-_ID = r"/api/sessions/([^/]+)"
+# An id is whatever an agent or a store made it, also with slashes; so what follows it is looked for first.
+_ID = r"/api/sessions/(.+)"
 _ROUTES: dict[tuple[str, str], Callable[..., Awaitable[Answer]]] = {
-    ("GET", r"/api/sessions"): Api.sessions,
-    ("GET", _ID): Api.session,
-    ("GET", _ID + "/log"): Api.log,
+    ("GET", r"/api/host"): Api.host,
     ("GET", r"/api/search"): Api.search,
+    ("GET", r"/api/sessions"): Api.sessions,
+    ("GET", _ID + "/log"): Api.log,
+    ("GET", _ID + "/shares"): Api.shares,
+    ("GET", _ID): Api.session,
     ("POST", _ID + "/name"): Api.name,
     ("POST", _ID + "/fork"): Api.fork,
     ("POST", _ID + "/members"): Api.members,
     ("POST", _ID + "/shares"): Api.share,
-    ("GET", _ID + "/shares"): Api.shares,
-    ("DELETE", _ID): Api.delete,
     ("DELETE", _ID + "/shares/([^/]+)"): Api.unshare,
+    ("DELETE", _ID): Api.delete,
 }

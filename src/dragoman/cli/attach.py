@@ -1,0 +1,94 @@
+"""`dragoman attach`: be an agent on stdio for an editor, with a host behind it where the sessions stay."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from dragoman.cli import afar, exits
+from dragoman.cli.arguments import Parser
+from dragoman.cli.borrowed import Borrowed
+from dragoman.cli.terminal import visible
+from dragoman.engine.loop import run as run_loop
+from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError, TransportClosed, Unreachable
+from dragoman.transport.contract import Transport
+
+EPILOG = """\
+Put it where the editor starts its agent. What the editor says goes to the host as it is, in whatever dialect; sessions
+stay there when the editor is closed, and others can be in them. A cut connection is mended, a host that was restarted
+is joined again where it was left, and stderr says so.
+
+HOST is a name of `dragoman hosts` or an URL; without it the default host is meant, else the one on this machine. The
+token comes from the file that `dragoman hosts` keeps, from --token-file, or from DRAGOMAN_TOKEN.
+
+With --session, the first session that the editor opens is not a new one but this one (a name, an id, or the beginning
+of one): what was said is told, and then everybody in it sees the same. Editors need not know of it.
+
+exit codes:
+  0  the editor has left      2  wrong usage, or a file that cannot be used      7  the host cannot be reached
+
+examples:
+  dragoman attach
+  dragoman attach office
+  dragoman attach office --agent claude
+  dragoman attach https://office.example:7437 --token-file ~/.office-token
+  dragoman attach office --session roof"""
+
+
+def main(arguments: list[str]) -> int:
+    """Read the arguments, then pass frames until the editor leaves."""
+    parser = Parser("attach", "[HOST] [--agent NAME] [--session SESSION]", "Give an editor an agent of a host.", EPILOG)
+    parser.add_argument("host", nargs="?", metavar="HOST", help="a name of `dragoman hosts`, or an URL")
+    parser.add_argument("--agent", metavar="NAME", default="", help="which agent of the host (its first)")
+    parser.add_argument("--session", metavar="SESSION", help="land in this session instead of a new one")
+    parser.add_argument("--token-file", metavar="FILE", help="where the token is (or DRAGOMAN_TOKEN)")
+    options, rest = parser.read(arguments)
+    if rest:
+        parser.error("it takes no command; the host starts the agents")
+    try:
+        return run_loop(attach(afar.meant(options.host, options.token_file), options))
+    except ConfigFault as fault:
+        _say(str(fault))
+        return exits.USAGE
+    except (ConnectionFailed, ProtocolError) as error:
+        _say(str(error))
+        return exits.DIED
+
+
+async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
+    """Dial, then pass frames."""
+    from dragoman.roles.attached import Landing, attached
+    from dragoman.roles.rejoin import rejoining
+    from dragoman.transport.remote.dialling import dial_remote
+    from dragoman.transport.stdio import stdio
+
+    landing = None
+    if options.session is not None:
+        landing = Landing((await Borrowed(host).find(options.session)).session_id)
+
+    async def dial() -> Transport:
+        url = host.agent(options.agent)
+        try:
+            return await dial_remote(url, host.remote, report=_say)
+        except Unreachable as error:
+            if error.status not in _NO_UPGRADE:
+                raise
+        return await dial_remote(url, msgspec.structs.replace(host.remote, upgrade=False), report=_say)
+
+    remote = await rejoining(dial, patience=host.remote.patience, report=_say)
+    editor = stdio(peer="the editor")
+    reason = await attached(editor, remote, landing)
+    if isinstance(reason, TransportClosed) and "the editor" in str(reason):
+        return exits.OK
+    _say(str(reason))
+    return exits.DIED
+
+
+# Answers of servers, and of proxies before them, that speak no WebSocket: then there are two streams.
+_NO_UPGRADE = frozenset({200, 400, 405, 406, 415, 426, 501})
+
+
+def _say(text: str) -> None:
+    print(f"dragoman attach: {visible(text)}", file=sys.stderr, flush=True)
