@@ -1,4 +1,4 @@
-"""Both ends of a remote connection, real: our server with every transport it accepts, and our client's transport to it."""
+"""Both ends of a remote connection, real: our server with the transports it accepts, and our client's to it."""
 
 from __future__ import annotations
 

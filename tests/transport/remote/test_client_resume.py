@@ -67,13 +67,18 @@ def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_over(ove
 
     async def main() -> None:
         async with meeting() as there, relaying(there.port) as relay:
-            ours, theirs = await there.meet(over, relay.port, said.append)
+            told = asyncio.Event()
+
+            def report(line: str) -> None:
+                said.append(line)
+                told.set()
+
+            ours, theirs = await there.meet(over, relay.port, report)
             relay.is_down = True
             relay.drop()
             receiver = asyncio.create_task(take(ours, 1))
             ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
-            while not said:
-                await asyncio.sleep(0.01)
+            await told.wait()
             relay.is_down = False
             theirs.send(b'{"jsonrpc":"2.0","method":"_down"}')
             assert await receiver == [b'{"jsonrpc":"2.0","method":"_down"}']

@@ -91,7 +91,7 @@ class Feed:
                 self.opened.set_result(False)
             return None
         if response.status_code in (404, 410):
-            raise TransportClosed(f"{self._name}: it closed the connection, or does not know it any more")
+            raise TransportClosed(f"{self._name} closed the connection, or does not know it any more")
         raise error
 
     async def _read(self, response: httpx.Response) -> str:

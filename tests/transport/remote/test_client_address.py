@@ -1,0 +1,73 @@
+"""An URL is taken apart, and what is secret in it is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import StartFailed
+from dragoman.transport.remote.address import Remote, parse, shown, trust
+
+
+@pytest.mark.parametrize(
+    ("url", "secure", "socket", "port"),
+    [
+        ("https://host.example/acp", True, False, 443),
+        ("wss://host.example:8443/acp/coder", True, True, 8443),
+        ("http://127.0.0.1:7000/acp", False, False, 7000),
+        ("ws://[::1]:7000/acp", False, True, 7000),
+        ("http://localhost", False, False, 80),
+    ],
+)
+def test_an_url_says_how_and_where(url: str, secure: bool, socket: bool, port: int) -> None:
+    address = parse(url)
+    assert (address.is_secure, address.is_socket, address.port) == (secure, socket, port)
+    assert address.url.rstrip("/") == url
+
+
+def test_an_http_address_is_reached_by_websocket_when_that_is_asked_for() -> None:
+    assert parse("https://host.example/acp", Remote(upgrade=True)).url == "wss://host.example/acp"
+
+
+def test_a_token_and_a_password_are_sent_in_headers_and_shown_nowhere() -> None:
+    address = parse("https://ann:s3cret@host.example/acp?token=t0ken&room=5")
+    assert dict(address.headers)["Authorization"].startswith("Basic ")
+    assert "t0ken" in address.url
+    assert address.shown == "https://host.example/acp?token=...&room=5"
+    bearer = parse("https://host.example/acp", Remote(token="t0ken"))
+    assert dict(bearer.headers) == {"Authorization": "Bearer t0ken"}
+    for name in (address.shown, bearer.shown, shown("https://a:s3cret@[bad/?token=t0ken")):
+        assert "s3cret" not in name
+        assert "t0ken" not in name
+
+
+@pytest.mark.parametrize(
+    ("url", "remote", "says"),
+    [
+        ("http://", Remote(), "https://host.example/acp"),
+        ("https://host.example:99999/acp", Remote(), "this is no address"),
+        ("https://host.example/a b", Remote(), "this is no address"),
+        ("http://host.example/acp", Remote(), "without TLS only this machine"),
+        ("ws://192.0.2.7/acp", Remote(token="s3cret"), "use wss://"),
+        ("https://host.example/acp", Remote(token="two\nlines"), "the token has characters"),
+        ("https://host.example/acp", Remote(headers={"X-A": "ü"}), "the header 'X-A'"),
+    ],
+)
+def test_what_is_no_usable_address_says_what_to_do(url: str, remote: Remote, says: str) -> None:
+    with pytest.raises(StartFailed, match=says) as told:
+        parse(url, remote)
+    assert "s3cret" not in str(told.value)
+
+
+def test_plain_http_to_another_machine_is_for_those_who_say_so() -> None:
+    assert parse("http://192.0.2.7/acp", Remote(tls=False)).host == "192.0.2.7"
+
+
+def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "ca.pem"
+    for content in (None, "no certificate"):
+        if content is not None:
+            place.write_text(content)
+        with pytest.raises(StartFailed, match=r"ca\.pem cannot be used"):
+            trust(place, "https://host.example")

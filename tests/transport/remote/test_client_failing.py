@@ -1,0 +1,160 @@
+"""Whatever goes wrong on the way to a remote agent is told in one line that says what to do, and tells no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman import Agent, StartFailed, Turn, connect
+from dragoman.errors import Unreachable
+from dragoman.transport.remote.endpoint import Endpoint
+from dragoman.transport.remote.serving import serving
+from dragoman.transport.remote.visitor import Knock, Visitor, bearer, unauthorized
+from tests.transport.remote.certificate import certificate
+
+WITHIN = 20.0
+SECRET = "s3cret-t0ken"
+
+PAGE = b"<!DOCTYPE html><html><body>Welcome to the hotel</body></html>"
+
+
+def answer(status: str, body: bytes = b"", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@asynccontextmanager
+async def answering(said: bytes, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server that says this to everybody, whatever they want; gives its port."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def failure(url: str, **options: object) -> StartFailed:
+    options.setdefault("token", SECRET)
+    with pytest.raises(StartFailed) as told:
+        async with connect(url, **options):  # type: ignore[arg-type]
+            pass
+    text = str(told.value)
+    assert SECRET not in text
+    assert "\n" not in text
+    assert url.partition("?")[0] in text
+    return told.value
+
+
+ways = pytest.mark.parametrize("over", ["ws", "http"])
+
+
+@ways
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (answer("401 Unauthorized", b'{"error":{"kind":"auth_required","message":"bring a token"}}'), "give a token"),
+        (answer("403 Forbidden"), "does not let you in"),
+        (answer("404 Not Found", b"nothing here"), "no ACP server at this path.*nothing here"),
+        (answer("421 Misdirected Request"), "the name it was started with"),
+        (answer("429 Too Many Requests", b"", "Retry-After: 9"), "asked too often; try again in 9 s"),
+        (answer("502 Bad Gateway", PAGE), "does not reach it.*a web page"),
+        (answer("503 Service Unavailable"), "try again in a moment"),
+        (answer("301 Moved", b"", "Location: https://u:pass@other.example/acp"), "moved to https://other.example/acp"),
+        (answer("200 OK", PAGE, "Content-Type: text/html"), "check the path"),
+        (answer("418 Teapot", b"\x1b[31mshort and stout"), r"418.*short and stout"),
+    ],
+)
+def test_an_answer_that_is_not_the_one_we_hoped_for(over: str, said: bytes, says: str) -> None:
+    async def main() -> None:
+        async with answering(said) as port:
+            error = await failure(f"{over}://127.0.0.1:{port}/acp?token={SECRET}")
+            assert "\x1b" not in str(error)
+            assert "pass" not in str(error)
+            assert re.search(says, str(error)), str(error)
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+@ways
+def test_what_does_not_speak_http_is_told(over: str) -> None:
+    async def main() -> None:
+        async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
+            assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+@ways
+def test_nobody_listens(over: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        error = asyncio.run(failure(f"{over}://127.0.0.1:{unused.getsockname()[1]}/acp"))
+    assert "is the server running?" in str(error)
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_a_host_name_that_nobody_knows(over: str) -> None:
+    error = asyncio.run(failure(f"{over}://nobody.invalid/acp"))
+    assert "nobody knows this host name" in str(error)
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_tls_where_none_is_spoken(over: str) -> None:
+    async def main() -> str:
+        async with answering(answer("400 Bad Request")) as port:
+            return str(await failure(f"{over}://127.0.0.1:{port}/acp"))
+
+    assert "TLS cannot be spoken there" in asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for this machine that nobody has signed, and its key."""
+    return certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[Path, Path]) -> None:
+    agent = Agent("parrot")
+
+    @agent.prompt
+    async def say(turn: Turn) -> None:
+        await turn.say(f"You said: {turn.text}")
+
+    async def admit(knock: Knock) -> Visitor:
+        if bearer(knock) != SECRET:
+            raise unauthorized("bring the token")
+        return Visitor(user="ann")
+
+    async def main() -> None:
+        async def accept(transport: object, visitor: Visitor) -> None:
+            await agent.serve(transport)  # type: ignore[arg-type]
+
+        async with serving(Endpoint(accept, admit=admit), tls=(str(keys[0]), str(keys[1]))) as served:
+            url = served.url.replace("https", over, 1)
+            assert "certificate is not trusted" in str(await failure(url))
+            assert "give a token" in str(await failure(url, tls=keys[0], token="wrong"))
+            for tls in (keys[0], False):
+                async with connect(url, token=SECRET, tls=tls) as remote:
+                    session = await remote.open("/")
+                    assert await session.ask("hello") == "You said: hello"
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+def test_what_belongs_to_an_url_is_refused_for_a_command() -> None:
+    with pytest.raises(ValueError, match="agents at an URL"):
+        connect(["agent"], token=SECRET)
