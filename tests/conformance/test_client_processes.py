@@ -98,6 +98,16 @@ def test_our_command_passes_and_the_report_says_so(tmp_path: Path) -> None:
     assert rows == dict.fromkeys(only, "pass")
 
 
+def test_a_client_that_is_told_to_choose_is_offered_choices(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = ["--agent-mode", "check-code", "--option", "check-model=large"]
+    only = ["client.choice.01", "client.choice.03"]
+    ran = check("--only", *only, "--json", str(report), "--", *DRAGOMAN, "run", *words, *RUN[4:])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = {row["id"]: row["outcome"] for row in json.loads(report.read_text())["rows"]}
+    assert rows == dict.fromkeys(only, "pass")
+
+
 def test_a_broken_client_is_found_with_evidence(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     ran = check("--only", "client.rpc.04", "client.rpc.05", "--json", str(report), "--", *twin("client.rpc.05"))

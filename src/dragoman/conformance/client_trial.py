@@ -5,8 +5,11 @@ Takes the subject, gives a Trial; raises StartFailed, with what to do, when ther
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from dragoman.conformance.client_offer import offer_choices, offer_sessions
 from dragoman.conformance.client_process import CommandClient
 from dragoman.conformance.client_stage import ClientStage
 from dragoman.conformance.requirement import Level, Requirement
@@ -30,10 +33,16 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 async def tried(client: CommandClient, dialect: str = "") -> Trial:
-    """Meet the client once for its dialect, if that is not known, and once for a whole turn."""
+    """Meet the client once for its dialect, if that is not known, and once for a whole turn.
+
+    One that comes to no prompt may want a mode, an option or an older session: it is then offered them.
+    """
     try:
         client.dialect = dialect or await _spoken(client)
-        return await _turn(client)
+        try:
+            return await _turn(client)
+        except Found:
+            return await _turn(client, offer_choices, offer_sessions)
     except Found as found:
         raise StartFailed(f"{found}; {ADVICE}") from None
 
@@ -46,9 +55,11 @@ async def _spoken(client: CommandClient) -> str:
         return of_client("initialize", heard.message.get("params")) or "v1"
 
 
-async def _turn(client: CommandClient) -> Trial:
+async def _turn(client: CommandClient, *offers: Callable[[ClientStage], None]) -> Trial:
     async with client.stage(LOOK) as stage:
         assert isinstance(stage, ClientStage)
+        for offer in offers:
+            offer(stage)
         prompt = await stage.begun()
         stage.end(prompt)
         ending = await stage.over()

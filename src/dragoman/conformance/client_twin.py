@@ -1,8 +1,8 @@
 """A sound client on our own library, and its broken twins: the same with one fault.
 
-`converse` is the client: it opens a session, prompts once, shows the text, answers what it is asked, cancels on Ctrl-C.
-A fault changes its messages (`twin.Fault`), the bytes it reads, or how it treats its agent's process (traits). As a
-command, for trying the whole of `dragoman check client` on it:
+`converse` is the client: it opens a session or takes one up, prompts once, shows the text, answers what it is asked,
+cancels on Ctrl-C. A fault changes its messages (`twin.Fault`), the bytes it reads, or how it treats its agent's process
+(traits). As a command, for trying the whole of `dragoman check client` on it:
 
     dragoman check client -- python -m dragoman.conformance.client_twin --fault client.rpc.04 -- {agent}
 """
@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from dragoman import AgentExited, ClientTurn, ConnectionFailed, Lending, ProtocolError, connect
+from dragoman.conformance.client_choosing import taken_up
 from dragoman.conformance.client_memory import MemoryClient, Surroundings
 from dragoman.conformance.pace import MEMORY, Pace
 from dragoman.conformance.twin import Fault, Faulty, faults
@@ -90,7 +91,7 @@ async def converse(target: Transport | list[str], fault: Fault, dialect: str, li
             trace=faulty,
         ) as agent:
             is_met = True
-            session = await agent.open(cwd=life.cwd)
+            session = await taken_up(agent, life.cwd, life.say)
             async with session.prompt("Hello") as turn, leaving.by(turn):
                 async for update in turn:
                     if "prints a trace" in traits and "vendor_tides" in repr(update):

@@ -39,7 +39,10 @@ def dies_when(meant: Callable[[Tape, Json], bool]) -> ClientFault:
 
 
 def _early(name: str) -> ClientFault:
-    return dies_when(lambda tape, message: kind(message) == name and "opened" not in tape.notes)
+    """At an update of the session that is being opened."""
+    return dies_when(
+        lambda tape, message: kind(message) == name and asked(tape, "session/new") and "opened" not in tape.notes
+    )
 
 
 def _before_prompt(tape: Tape, message: Json) -> bool:

@@ -56,7 +56,7 @@ AT: dict[str, Sees] = {
     "14": lambda update: any("priority" not in each for each in update.get("entries") or []),
     "15": lambda update: any("input" in each and not each["input"] for each in update.get("availableCommands") or []),
     "16": kind("config_option_update"),
-    "17": kind("user_message_chunk"),
+    "17": lambda update: update.get("sessionUpdate") == "user_message_chunk" and block(update).get("text") == "Hello",
     "18": lambda update: block(update).get("type") == "hologram",
     "19": lambda update: update.get("kind") == "teleport",
     "20": lambda update: block(update).get("type") in ("image", "audio"),
