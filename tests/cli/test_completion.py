@@ -93,7 +93,7 @@ def test_bash_completes_commands_options_values_and_agents(script: str, tmp_path
 def test_bash_completes_sessions_where_one_is_wanted(script: str, tmp_path: Path) -> None:
     for name in ("roof", "loft"):
         dragoman("run", "--session", name, "--prompt", "/echo hi", "--", *EVERYTHING, cwd=tmp_path)
-    assert completed(script, "dragoman sessions sh", tmp_path) == {"show"}
+    assert completed(script, "dragoman sessions sho", tmp_path) == {"show"}
     assert completed(script, "dragoman sessions show ro", tmp_path) == {"roof"}
     assert completed(script, "dragoman run --session ", tmp_path) == {"roof", "loft"}
     assert "--thoughts" in completed(script, "dragoman sessions show --th", tmp_path)

@@ -1,6 +1,6 @@
 """Hosts from the command line: which one is meant, how it is reached, and its JSON API.
 
-`offer` gives commands their flags, `meant` finds the host by name, URL or default; `ask` calls its API. Tokens come
+`meant` finds the host by name, URL or default; `ask` calls its API. Tokens come
 from files and the environment. Above are attach, run, chat and sessions; below are config and the remote transports.
 """
 
@@ -15,7 +15,6 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from dragoman.cli.arguments import Parser
 from dragoman.config import agents as config
 from dragoman.config import hosts
 from dragoman.config.hosting import BIND, NamedHost
@@ -55,12 +54,6 @@ class Afar(NamedTuple):
     def remote(self) -> Remote:
         """How transports come to it: by WebSocket, which needs one socket and no second stream."""
         return Remote(token=self.token, tls=self.ca or None, upgrade=True)
-
-
-def offer(parser: Parser) -> None:
-    """The flags of commands that can use a host."""
-    parser.add_argument("--host", metavar="HOST", help="work in this host (dragoman hosts): a name or an URL")
-    parser.add_argument("--token-file", metavar="FILE", help="with --host: where the token is (or DRAGOMAN_TOKEN)")
 
 
 def meant(word: str | None, token_file: str | None = None, environ: Mapping[str, str] = os.environ) -> Afar:

@@ -55,6 +55,12 @@ class Parser(argparse.ArgumentParser):
         return options, command
 
 
+def offer_host(parser: Parser) -> None:
+    """The flags of commands that can use a host."""
+    parser.add_argument("--host", metavar="HOST", help="in this host: a name of `dragoman hosts`, or an URL")
+    parser.add_argument("--token-file", metavar="FILE", help="with --host: where its token is (or DRAGOMAN_TOKEN)")
+
+
 def described(main: Callable[[list[str]], int], start: Sequence[str] = ()) -> Parser | None:
     """The parser that a command reads its arguments with, after these; None for one that reads them by hand."""
     token = _describing.set(True)

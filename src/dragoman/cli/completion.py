@@ -22,7 +22,7 @@ examples:
   dragoman completion fish > ~/.config/fish/completions/dragoman.fish"""
 
 # What an argument wants, by the word that stands for it in the help: files, folders, a session of the user's.
-_WANTED = {"DIR": "dirs", "FILE": "files", "PATH": "files", "SESSION": "sessions"}
+_WANTED = {"DIR": "dirs", "FILE": "files", "PATH": "files", "SESSION": "sessions", "HOST": "hosts"}
 
 
 class Taken(NamedTuple):
@@ -76,6 +76,9 @@ def _of(parser: Parser) -> Iterable[Taken]:
             yield Taken(flag, takes, choices, wants, (action.help or "").replace("%%", "%"))
 
 
+# Words that are names of ours, and after how many words they stand.
+_NAMED = {"sessions": 2, "hosts": 1}
+
 # --- the shells -----------------------------------------------------------------------------------------------
 
 _BASH_WANTS = {
@@ -83,6 +86,7 @@ _BASH_WANTS = {
     "dirs": 'COMPREPLY=($(compgen -d -- "$cur")); compopt -o filenames 2>/dev/null',
     "agents": 'COMPREPLY=($(compgen -W "$(dragoman agents --names 2>/dev/null)" -- "$cur"))',
     "sessions": 'COMPREPLY=($(compgen -W "$(dragoman sessions list --names 2>/dev/null)" -- "$cur"))',
+    "hosts": 'COMPREPLY=($(compgen -W "$(dragoman hosts --names 2>/dev/null)" -- "$cur"))',
     "": "COMPREPLY=()",
 }
 
@@ -96,9 +100,9 @@ def bash(commands: dict[str, list[Taken]]) -> str:
                 reply = _bash_words(taken.choices) if taken.choices else _BASH_WANTS[taken.wants]
                 values.append(f"    '{name} {taken.flag}') {reply}; return ;;")
         known = [taken.flag for taken in takens if taken.flag] + [c for t in takens if not t.flag for c in t.choices]
-        for wanted in sorted({taken.wants for taken in takens if not taken.flag and taken.wants == "sessions"}):
-            # The word after the action; a flag is completed there like everywhere.
-            words.append(f'    {name}) if [ "$COMP_CWORD" -gt 2 ] && [ "${{cur#-}}" = "$cur" ]; then')
+        for wanted in sorted({taken.wants for taken in takens if not taken.flag and taken.wants in _NAMED}):
+            # The word after the action, if there are such; a flag is completed there like everywhere.
+            words.append(f'    {name}) if [ "$COMP_CWORD" -gt {_NAMED[wanted]} ] && [ "${{cur#-}}" = "$cur" ]; then')
             words.append(f"      {_BASH_WANTS[wanted]}; return; fi; {_bash_words(known)} ;;")
             break
         else:
@@ -132,6 +136,7 @@ def zsh(commands: dict[str, list[Taken]]) -> str:
     """For zsh: what the commands are for stands beside them."""
     wants = {"files": "_files", "dirs": "_files -/", "agents": "($(dragoman agents --names 2>/dev/null))", "": " "}
     wants["sessions"] = "($(dragoman sessions list --names 2>/dev/null))"
+    wants["hosts"] = "($(dragoman hosts --names 2>/dev/null))"
     cases = []
     for name, takens in commands.items():
         arguments, places = [], iter(("1", "*"))  # zsh takes one description of the first word, and one of the rest
@@ -166,6 +171,7 @@ def fish(commands: dict[str, list[Taken]]) -> str:
     """For fish."""
     wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'", "agents": "-a '(dragoman agents --names)'"}
     wants["sessions"] = "-a '(dragoman sessions list --names)'"
+    wants["hosts"] = "-a '(dragoman hosts --names)'"
     lines = ["complete -c dragoman -f"]
     for name, takens in commands.items():
         purpose = _plain(COMMANDS[name].purpose)

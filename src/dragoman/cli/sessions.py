@@ -15,6 +15,7 @@ ACTIONS: dict[str, Action] = {
     "rename": Action("sessions_change", "rename SESSION [NAME]", "give it a name, or take it away"),
     "export": Action("sessions_file", "export SESSION [FILE]", "one file to take elsewhere"),
     "import": Action("sessions_file", "import FILE", "keep a session that was exported"),
+    "share": Action("sessions_share", "share SESSION", "a link to a session in a host, or another member of it"),
     "delete": Action("sessions_change", "delete SESSION...", "forget them"),
     "expire": Action("sessions_change", "expire --older 90d", "forget the old ones"),
     "repair": Action("sessions_mend", "repair [SESSION]", "make a damaged store readable again"),
@@ -35,6 +36,8 @@ examples:
   dragoman sessions show roof | less
   dragoman run --session roof 'Where were we?'
   dragoman sessions export roof roof.session
+  dragoman sessions --host office
+  dragoman sessions share roof --role editor --for 2h
 
 `dragoman sessions ACTION --help` tells the rest; docs/store.md, how it is kept.""",
     default="list",

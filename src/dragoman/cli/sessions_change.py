@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from dragoman.cli import amounts, exits, shelf
-from dragoman.cli.arguments import Parser
+from dragoman.cli.arguments import Parser, offer_host
 from dragoman.cli.shelf import called, counted, put
 from dragoman.cli.terminal import single
 from dragoman.errors import Kind, ProtocolError
@@ -67,6 +67,7 @@ def forking(arguments: list[str]) -> int:
     parser.add_argument("session", metavar="SESSION", help="its name or id")
     parser.add_argument("name", nargs="?", metavar="NAME", help="what the copy is called")
     parser.add_argument("--upto", metavar="N", type=int, help="only the entries up to this number")
+    offer_host(parser)
     options = _read(parser, arguments)
     if options.upto is not None and options.upto < 1:
         parser.error("--upto: at least 1")
@@ -103,6 +104,7 @@ def renaming(arguments: list[str]) -> int:
     parser = Parser("sessions rename", "SESSION [NAME] [--json]", "Give a session a name, or take it away.", RENAME)
     parser.add_argument("session", metavar="SESSION", help="its name or id")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the new one; without it, it has none any more")
+    offer_host(parser)
     options = _read(parser, arguments)
     return shelf.work(parser, options, partial(_rename, options))
 
@@ -121,6 +123,7 @@ def deleting(arguments: list[str]) -> int:
     """Forget them."""
     parser = Parser("sessions delete", "SESSION... [--json]", "Forget sessions.", DELETE)
     parser.add_argument("sessions", nargs="+", metavar="SESSION", help="names or ids")
+    offer_host(parser)
     options = _read(parser, arguments)
     return shelf.work(parser, options, partial(_delete, options))
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from dragoman.cli import exits, shelf
-from dragoman.cli.arguments import Parser
+from dragoman.cli.arguments import Parser, offer_host
 from dragoman.cli.shelf import called, counted, put
 from dragoman.cli.terminal import single
 from dragoman.errors import Kind, ProtocolError
@@ -58,6 +58,7 @@ def exporting(arguments: list[str]) -> int:
     parser.add_argument("session", metavar="SESSION", help="its name or id")
     parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="where to; - is standard output")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    offer_host(parser)
     options, rest = parser.read(arguments)
     if rest:
         parser.error("it takes no command")

@@ -11,7 +11,7 @@ from itertools import groupby
 import msgspec
 
 from dragoman.cli import entries, exits, shelf
-from dragoman.cli.arguments import Parser
+from dragoman.cli.arguments import Parser, offer_host
 from dragoman.cli.shelf import ago, called, counted, put
 from dragoman.cli.telling import Telling
 from dragoman.cli.terminal import Sheet, clip, single, visible
@@ -71,6 +71,7 @@ def listing(arguments: list[str]) -> int:
     parser.add_argument("--last", metavar="N", type=int, help="only so many")
     parser.add_argument("--names", action="store_true", help="only what --session takes")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    offer_host(parser)
     options, rest = parser.read(arguments)
     if rest or (options.last is not None and options.last < 1):
         parser.error("it takes no command" if rest else "--last: at least 1")
@@ -123,6 +124,7 @@ def showing(arguments: list[str]) -> int:
     parser.add_argument("session", metavar="SESSION", help="its name or id")
     parser.add_argument("--thoughts", action="store_true", help="also what the agent thought")
     parser.add_argument("--json", action="store_true", help="print the log, an entry a line")
+    offer_host(parser)
     options, rest = parser.read(arguments)
     if rest:
         parser.error("it takes no command")
@@ -161,6 +163,7 @@ def searching(arguments: list[str]) -> int:
     parser.add_argument("--session", metavar="SESSION", help="only in this one")
     parser.add_argument("--limit", metavar="N", type=int, default=SHOWN, help=f"so many passages ({SHOWN})")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    offer_host(parser)
     options, rest = parser.read(arguments)
     options.words += rest
     if options.limit < 1:

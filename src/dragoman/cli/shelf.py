@@ -11,14 +11,14 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from dragoman.cli import exits, keeping
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single, visible
 from dragoman.config.places import places
 from dragoman.engine.loop import run
-from dragoman.errors import ProtocolError, StoreFault
+from dragoman.errors import ConnectionFailed, ProtocolError, StoreFault
 from dragoman.store.contract import Store, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.store.summary import missing
@@ -28,6 +28,7 @@ exit codes:
    0  done
    1  there is no such session, nothing was found, or a file cannot be used
    2  wrong usage
+   7  the host cannot be reached
   10  the store cannot be used: locked, full, read-only, newer or damaged"""
 
 # How long ago something was: below this many seconds, counted in that many, called so.
@@ -35,13 +36,35 @@ _UNITS = ((3600, 60, "minute"), (86400, 3600, "hour"), (30 * 86400, 86400, "day"
 
 
 def work(
-    parser: Parser, options: argparse.Namespace, act: Callable[[Store], Awaitable[int]], *, makes: bool = False
+    parser: Parser,
+    options: argparse.Namespace,
+    act: Callable[[Store], Awaitable[int]],
+    *,
+    makes: bool = False,
+    afar: bool = False,
 ) -> int:
-    """Do something with the user's store; where there is none yet, with an empty one, unless it `makes` one."""
+    """Do something with the user's store; where there is none yet, with an empty one, unless it `makes` one.
+
+    With --host, or where it can only be done `afar`, with what a host keeps.
+    """
     try:
+        if afar or getattr(options, "host", None) or getattr(options, "token_file", None):
+            return run(_borrow(options, act))
         return run(_work(act, makes))
     except ProtocolError as error:
         return failed(parser, options, error)
+    except ConnectionFailed as error:
+        if getattr(options, "json", False):
+            put({"error": {"kind": "connection_failed", "message": str(error)}})
+        print(f"{parser.prog}: {visible(str(error))}", file=sys.stderr)
+        return exits.DIED
+
+
+async def _borrow(options: argparse.Namespace, act: Callable[[Store], Awaitable[int]]) -> int:
+    from dragoman.cli.afar import meant as host
+    from dragoman.cli.borrowed import Borrowed
+
+    return await act(cast(Store, Borrowed(host(options.host, options.token_file))))
 
 
 async def _work(act: Callable[[Store], Awaitable[int]], makes: bool) -> int:
@@ -100,6 +123,11 @@ def ago(time: str, now: datetime | None = None) -> str:
         if seconds < below:
             return counted(int(seconds // unit), word) + " ago"
     return f"{then:%Y-%m-%d}"
+
+
+def until(time: float | None) -> str:
+    """How long something holds, as people say it."""
+    return "for ever" if time is None else f"until {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def counted(number: int, what: str) -> str:
