@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman import Agent, Turn, connect
 from dragoman.config.agents import NamedAgent
+from dragoman.engine.connection import Connection
 from dragoman.host.bounds import Bounds
 from dragoman.host.directory import MemoryDirectory
 from dragoman.host.house import House
@@ -22,7 +23,7 @@ from dragoman.transport.contract import Transport
 from dragoman.transport.memory import MemoryTransport, pair
 from dragoman.transport.remote.visitor import Visitor
 
-PATIENCE = 20.0
+PATIENCE = 5.0
 
 TALKER = NamedAgent(name="talker", command="talker")
 
@@ -40,7 +41,8 @@ def talker(**options: Any) -> Agent:
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        word, _, rest = turn.text.partition(" ")
+        text = getattr(turn.prompt[-1], "text", "")  # before it, an agent may be told what was said before
+        word, _, rest = text.partition(" ")
         if word == "many":
             for number in range(int(rest)):
                 await turn.say(f"{number} ")
@@ -61,7 +63,7 @@ def talker(**options: Any) -> Agent:
             await turn.session.connection.transport.close("dying")
             await asyncio.Event().wait()
         else:
-            await turn.say(f"heard {turn.text}")
+            await turn.say(f"heard {text}")
 
     return agent
 
@@ -69,10 +71,10 @@ def talker(**options: Any) -> Agent:
 class Hosted:
     """A house for one test, and what is reached through it."""
 
-    def __init__(self, house: House, agents: list[Agent], started: list[MemoryTransport]) -> None:
+    def __init__(self, house: House, agents: list[Agent], started: list[Connection]) -> None:
         self.house = house
         self.agents = agents
-        self.started = started  # a transport for each agent that was started
+        self.started = started  # the agent's end of each that was started
         self.tasks: list[asyncio.Task[None]] = []
 
     def visit(self, user: str = "ann", *, limit: int | None = None, **more: Any) -> MemoryTransport:
@@ -105,14 +107,13 @@ async def hosting(
 ) -> AsyncIterator[Hosted]:
     """A house whose agents run in memory, a fresh one for each process there would be."""
     made: list[Agent] = []
-    started: list[MemoryTransport] = []
+    started: list[Connection] = []
 
     def reach(_: NamedAgent) -> Transport:
         ours, theirs = pair()
         agent = make()
         made.append(agent)
-        started.append(theirs)
-        agent.attach(theirs)
+        started.append(agent.attach(theirs))
         return ours
 
     options.setdefault("directory", MemoryDirectory())
@@ -125,8 +126,8 @@ async def hosting(
     finally:
         await house.close()
         await asyncio.wait_for(asyncio.gather(*hosted.tasks, return_exceptions=True), PATIENCE)
-        for transport in started:
-            await transport.close()
+        for connection in started:
+            await connection.close()
 
 
 def said(session: Conversation) -> list[tuple[str, str]]:

@@ -289,6 +289,14 @@ class Keeping(ABC):
         """The agent is gone, by itself."""
         if not session.is_closing:
             self._died()
+            self._do(self._bury(session))
+
+    async def _bury(self, session: RoomConversation) -> None:
+        """Let go of what is left of an agent that died, pipes and all; the next prompt may come much later."""
+        async with self._moving:
+            if self._session is session:
+                await self._let_go()
+        self.rest()
 
     def _died(self) -> None:
         self.crashes.died(asyncio.get_running_loop().time())
@@ -296,6 +304,8 @@ class Keeping(ABC):
 
     def explained(self, error: ConnectionFailed) -> ProtocolError:
         """What a prompter is told when the agent died in the middle."""
+        if self.is_over:
+            return ProtocolError(Kind.INTERNAL_ERROR, self.why_closing, {"interrupted": True})
         data: dict[str, Any] = {"agent": "exited"}
         if isinstance(error, AgentExited):
             data |= {"status": error.status, "stderr": error.stderr[-2000:]}
