@@ -169,7 +169,12 @@ class Endpoint:
         if not id:
             raise Refused(400, "the header Acp-Connection-Id is missing; initialize first, and send what it answers")
         link = self._links.get(id)
-        if link is None or link.visitor.user != visitor.user or link.visitor.session != visitor.session:
+        if (
+            link is None
+            or link.transport.closed.done()
+            or link.visitor.user != visitor.user
+            or link.visitor.session != visitor.session
+        ):
             raise Refused(404, "there is no such connection any more; initialize a new one and load your sessions")
         return link
 
