@@ -28,7 +28,7 @@ PATIENCE := 300
 SUITE := $(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE)
 
 .DEFAULT_GOAL := help
-.PHONY: run test check suite test-all fuzz kill-run interop bench docs clean help
+.PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -58,6 +58,10 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 
 kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
 	$(BIN)/python -m tests.store.killing.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+fault-run: $(VENV)/.dev ## 50 clients on a host; cut and stall lines, kill agents and the host with -9: every view equals the log
+	$(BIN)/python -m tests.host.faults.run --seconds $(or $(SECONDS),120) --cuts $(or $(CUTS),400) \
+		--kills $(or $(KILLS),10) $(if $(SEED),--seed $(SEED))
 
 interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop

@@ -1,0 +1,172 @@
+"""The host of a fault run: `dragoman serve` as users start it, killed with -9 and started again on the same store.
+
+Starts and ends processes; knows their descriptors and their agents. Above is the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tests.store.killing.places import MARK, ROOT, processes
+
+# Nothing here takes longer, on a machine that is busy with other things too. Seconds.
+PATIENCE = 60.0
+
+AGENTS = ("forgets", "keeps")  # the first is at /acp
+_AGENT = "tests.host.faults.agent"
+
+# A client that reads nothing is dropped after this many bytes, so that some are in every run.
+BUFFERED = 96 * 1024
+
+
+class Host:
+    """One store, and the process that serves it now."""
+
+    def __init__(self, folder: Path, limits: dict[str, float] | None = None) -> None:
+        self.folder = folder
+        self.store = str(folder / "sessions.db")
+        self.mark = uuid.uuid4().hex
+        self.port = 0
+        self.starts = 0
+        self.idle_descriptors = 0  # of a host that has nothing to do
+        self._limits = {"buffered": BUFFERED, "connections": 1000, **(limits or {})}
+        self._process: asyncio.subprocess.Process | None = None
+        self._log = folder / "host.err"
+
+    def configure(self) -> None:
+        """Write down which agents there are."""
+        lines = []
+        for name in AGENTS:
+            words = ["-m", _AGENT, *([str(self.folder / "agent.db")] if name == "keeps" else [])]
+            lines += [f"[agents.{name}]", f"command = {_quoted(sys.executable)}"]
+            lines += [f"args = [{', '.join(map(_quoted, words))}]", f"env = {{ PYTHONPATH = {_quoted(str(ROOT))} }}"]
+        lines += ["[host]", f"agents = [{', '.join(map(_quoted, AGENTS))}]", "[host.limits]"]
+        lines += [f"{name} = {value}" for name, value in self._limits.items()]
+        place = self.folder / "config" / "dragoman"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "config.toml").write_text("\n".join(lines) + "\n")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of the run has in its environment."""
+        places = {f"XDG_{name.upper()}_HOME": str(self.folder / name) for name in ("config", "state", "data")}
+        return {**os.environ, **places, "HOME": str(self.folder), MARK: self.mark}
+
+    async def start(self) -> None:
+        """Serve the store."""
+        self.configure()
+        self.starts += 1
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "dragoman", "serve"),
+                *("--json", "--bind", "127.0.0.1:0", "--store", self.store),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=self.environment,
+                cwd=self.folder,
+            )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            line = await self._process.stdout.readline()
+        assert line, f"the host did not start: {self.said()}"
+        self.port = urlsplit(msgspec.json.decode(line)["url"]).port or 0
+        self.idle_descriptors = self.descriptors
+
+    def said(self) -> str:
+        """The last lines of its stderr."""
+        return self._log.read_text(errors="replace")[-2000:]
+
+    @property
+    def descriptors(self) -> int:
+        """How many it has open."""
+        assert self._process is not None
+        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+
+    @property
+    def agents(self) -> list[int]:
+        """The agents that run now."""
+        return sorted(pid for pid, words in processes(self.mark).items() if _AGENT in words.split()[:3])
+
+    def kill_agent(self, dice: random.Random) -> bool:
+        """Kill one of them with -9."""
+        agents = self.agents
+        if not agents:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(dice.choice(agents), signal.SIGKILL)
+            return True
+        return False
+
+    async def kill(self) -> None:
+        """Kill the host with -9."""
+        assert self._process is not None
+        self._process.kill()
+        async with asyncio.timeout(PATIENCE):
+            await self._process.wait()
+
+    async def end(self) -> list[str]:
+        """Let go of the agents, and end it as its owner would; gives what is left behind that should not be."""
+        assert self._process is not None
+        faults = []
+        if self._process.returncode is not None:
+            return [f"the host ended by itself, with {self._process.returncode}: {self.said()}"]
+        for pid in self.agents:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not await _soon(lambda: self.descriptors <= self.idle_descriptors + WARDEN):
+            left = [os.readlink(each) for each in Path(f"/proc/{self._process.pid}/fd").iterdir() if each.is_symlink()]
+            faults.append(f"the host has {self.descriptors} descriptors, and had {self.idle_descriptors}: {left}")
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                status = await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            return [*faults, "the host does not end by SIGTERM"]
+        if status != 0:
+            faults.append(f"the host ended with {status}: {self.said()}")
+        if os.path.exists(f"{self.store}-wal"):
+            faults.append("the store was not closed: its -wal is left")
+        await _soon(lambda: not processes(self.mark))
+        faults += [f"process {pid} is left: {words}" for pid, words in processes(self.mark).items()]
+        return faults
+
+    async def abandon(self) -> None:
+        """Leave nothing running, whatever happened."""
+        if self._process is not None and self._process.returncode is None:
+            await self.kill()
+        for pid in processes(self.mark):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+# A host that started an agent has a line to the warden, which outlives it and ends what it leaves (transport/warden).
+WARDEN = 1
+
+# What a process that is done lets go of, it lets go of by then. Seconds.
+SOON = 10.0
+
+
+async def _soon(is_so: object) -> bool:
+    assert callable(is_so)
+    deadline = asyncio.get_running_loop().time() + SOON
+    while not is_so():
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()

@@ -1,0 +1,217 @@
+"""The fault run: clients on sessions of one host; lines cut and stalled, agents and the host killed with -9.
+
+    python -m tests.host.faults.run --seconds 120 --cuts 400 --kills 10
+
+Afterwards every client's view equals the log, nothing acknowledged is lost or came twice, and nothing is left behind:
+no process, no descriptor. Prints the counts; exits 1 when anything is wrong. `make fault-run` runs the long form, the
+tests a short one. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.host.faults.comparison import Findings, Log, compare, logs
+from tests.host.faults.guest import Guest
+from tests.host.faults.host import AGENTS, PATIENCE, Host
+from tests.host.faults.relay import Relay
+from tests.host.faults.view import USER, View
+
+# How long everybody may take to come, and at the end to have seen everything. Seconds.
+ARRIVAL = 120.0
+SETTLING = 90.0
+
+# The longest that a line is stalled, and that a host is away after it was killed. Seconds.
+STALL = 4.0
+AWAY = 1.0
+
+
+class Plan(NamedTuple):
+    """What is done, and to whom."""
+
+    seconds: float = 120.0
+    cuts: int = 400
+    stalls: int = 100
+    agent_kills: int = 40
+    kills: int = 10  # of the host
+    clients: int = 50
+    sessions: int = 10
+    prompters: int = 2  # in each session
+
+
+async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
+    """Do it, and compare."""
+    findings = Findings(done=dict.fromkeys(("cut", "stalled", "agent killed", "host killed"), 0))
+    before = len(os.listdir("/proc/self/fd"))
+    host = Host(folder)
+    try:
+        await host.start()
+        async with Relay() as relay:
+            relay.target = host.port
+            guests = crowd(plan, relay.port, str(folder))
+            tasks = [asyncio.create_task(guest.run()) for guest in guests]
+            try:
+                async with asyncio.timeout(ARRIVAL):
+                    await asyncio.gather(*(guest.here.wait() for guest in guests))
+                await make_faults(plan, random.Random(seed), host, relay, findings)
+                await settle(guests, host, findings)
+                async with asyncio.timeout(PATIENCE):
+                    await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            findings.lines = relay.carried
+        findings.faults += await host.end()
+    finally:
+        await host.abandon()
+    after = len(os.listdir("/proc/self/fd"))
+    if after > before:
+        findings.fault("", f"the clients left {after - before} descriptors open")
+    for guest in guests:
+        findings.faults += guest.faults
+    told = [f"{view.name}: {report}\n" for guest in guests for view in guest.views for report in view.reports]
+    (folder / "reports").write_text("".join(told))
+    return compare([view for guest in guests for view in guest.views], await logs(host.store, findings), findings)
+
+
+def crowd(plan: Plan, port: int, folder: str) -> list[Guest]:
+    """Everybody: the first of each session opens it, every second one comes over HTTP."""
+    loop = asyncio.get_running_loop()
+    sessions: list[asyncio.Future[str]] = [loop.create_future() for _ in range(plan.sessions)]
+    guests = []
+    for number in range(plan.clients):
+        place, turn = number % plan.sessions, number // plan.sessions
+        path = "/acp" if place % 2 == 0 else f"/acp/{AGENTS[1]}"
+        scheme = "ws" if (place + turn) % 2 == 0 else "http"
+        url = f"{scheme}://127.0.0.1:{port}{path}"
+        guests.append(Guest(f"c{number}", url, folder, sessions[place], opens=turn == 0, prompts=turn < plan.prompters))
+    return guests
+
+
+async def make_faults(plan: Plan, dice: random.Random, host: Host, relay: Relay, findings: Findings) -> None:
+    """Every fault of the plan, at moments by chance."""
+    kinds = ["cut"] * plan.cuts + ["stalled"] * plan.stalls
+    kinds += ["agent killed"] * plan.agent_kills + ["host killed"] * plan.kills
+    dice.shuffle(kinds)
+    pause = plan.seconds / max(len(kinds), 1)
+    stalled: set[asyncio.Task[None]] = set()
+    for kind in kinds:
+        await asyncio.sleep(dice.expovariate(1.0) * pause)
+        chance = dice.random()
+        if kind == "host killed":
+            await host.kill()
+            await asyncio.sleep(chance * AWAY)
+            await host.start()
+            relay.target = host.port
+        elif kind == "agent killed":
+            await until(lambda: host.kill_agent(dice), "an agent to be killed")
+        else:
+            await until(lambda: relay.lines, "a line to be cut")
+            line = relay.pick(dice)
+            assert line is not None
+            if kind == "cut":
+                line.cut()
+            else:
+                task = asyncio.create_task(line.stall(chance * min(STALL, plan.seconds / 4)))
+                stalled.add(task)
+                task.add_done_callback(stalled.discard)
+        findings.done[kind] += 1
+    if stalled:
+        await asyncio.wait(stalled)
+
+
+async def until(is_so: Callable[[], object], what: str) -> None:
+    """Wait for something that nobody tells of."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not is_so():
+        assert asyncio.get_running_loop().time() < deadline, f"in {PATIENCE:.0f} s there was not {what}"
+        await asyncio.sleep(0.02)
+
+
+async def settle(guests: list[Guest], host: Host, findings: Findings) -> None:
+    """Let turns end, and everybody see everything; who does not in time is found by the comparison."""
+    for guest in guests:
+        guest.ending.set()
+    deadline = asyncio.get_running_loop().time() + SETTLING
+    try:
+        async with asyncio.timeout_at(deadline):
+            await asyncio.gather(*(guest.quiet.wait() for guest in guests))
+            known: dict[str, Log] = {}
+            while True:
+                before, known = known, await logs(host.store, Findings())
+                is_still = {id: len(log.entries) for id, log in before.items()} == {
+                    id: len(log.entries) for id, log in known.items()
+                }
+                if is_still and all(has_all(guest.views[-1], known) for guest in guests):
+                    break
+                await asyncio.sleep(0.3)
+    except TimeoutError:
+        late = [guest.name for guest in guests if not guest.quiet.is_set()]
+        findings.fault("", f"after {SETTLING:.0f} s not everything was seen; still at work: {late}")
+    for guest in guests:
+        guest.leaving.set()
+
+
+def has_all(view: View, known: dict[str, Log]) -> bool:
+    """Whether a client has seen the last of what its log has to show."""
+    log = known.get(view.session)
+    if log is None:
+        return False
+    shown = [seq for seq, (kind, text) in log.shown.items() if not (kind == USER and text in view.begun)]
+    return not shown or view.last >= shown[-1]
+
+
+def table(findings: Findings) -> str:
+    """The counts, one on a line."""
+    lines: dict[str, object] = {
+        "clients": findings.clients,
+        "sessions": findings.sessions,
+        "lines between them": findings.lines,
+        **{f"  {what}": count for what, count in findings.done.items()},
+        "prompts": findings.prompts,
+        "  answered": findings.answered,
+        **{f"  {why}": count for why, count in sorted(findings.refused.items())},
+        "questions": findings.questions,
+        "entries": findings.entries,
+        "acknowledged": findings.acknowledged,
+        "lost": findings.lost,
+        "doubled": findings.doubled,
+        "out of order": findings.disordered,
+        "other faults": max(len(findings.faults) - findings.lost - findings.doubled - findings.disordered, 0),
+    }
+    width = max(map(len, lines))
+    return "\n".join(f"{name.ljust(width)}  {value!s:>8}" for name, value in lines.items())
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in Plan()._asdict().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, metavar="N")
+    parser.add_argument("--seed", default=os.urandom(4).hex())
+    parser.add_argument("--keep", metavar="FOLDER", help="work there, and leave it, with what each client was told")
+    options = parser.parse_args()
+    plan = Plan(**{name: getattr(options, name) for name in Plan._fields})
+    began = time.monotonic()
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="faults-") as made:
+        folder = Path(options.keep or made)
+        folder.mkdir(exist_ok=True)
+        findings = asyncio.run(fault_run(folder, plan, options.seed))
+    print(table(findings))
+    print("\n".join(findings.faults) or f"no faults, in {time.monotonic() - began:.0f} seconds")
+    return 1 if findings.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
