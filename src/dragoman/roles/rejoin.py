@@ -113,6 +113,9 @@ class Rejoining:
         self._inner = None
         self._back.clear()
         self._inlet_tell(memory.part())
+        unsent: list[bytes] = getattr(gone, "unsent", list)()
+        self._waiting = memory.unsaid(unsent)
+        self._waiting_size = sum(map(len, self._waiting))
         grace = self._loop.call_later(GRACE, lambda: self._inlet_tell(memory.lost()))
         try:
             await gone.close()

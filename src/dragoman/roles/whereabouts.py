@@ -160,6 +160,16 @@ class Whereabouts:
         self._head = b""
         return [_call("$/cancel_request", {"requestId": id}) for id in gone]
 
+    def unsaid(self, frames: list[bytes]) -> list[bytes]:
+        """Of frames that never left: the calls, which can be made over another connection; answers have lost theirs."""
+        calls = []
+        for frame in frames:
+            said = _read(frame)
+            if said is not None and said.get("method") is not None:
+                self.open.pop(said.get("id"), None)
+                calls.append(frame)
+        return calls
+
     def lost(self) -> list[bytes]:
         """Answers in the agent's place to all that is open, for its own will not come any more."""
         waiting, self.open = self.open, {}

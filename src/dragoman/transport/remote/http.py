@@ -86,6 +86,7 @@ class HttpTransport:
         self._gate = Gate(stall, lambda: None)
         self._posting: asyncio.Task[None] | None = None
         self._posted = 0
+        self._left = False  # whether the first of the queue may have reached the server
         self._main: Feed | None = None
         self._feeds: dict[str, Feed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -222,11 +223,20 @@ class HttpTransport:
         """Wait until little is left to post."""
         await self._gate.drain()
 
+    def unsent(self) -> list[bytes]:
+        """After the end: the frames that no socket has ever been given."""
+        return list(self._queue)
+
     async def _post_all(self) -> None:
         try:
             while self._queue and self._ended is None:
-                data = self._queue.popleft()
-                await self._post(data)
+                data = self._queue[0]
+                self._left = False
+                try:
+                    await self._post(data)
+                finally:
+                    if self._left:
+                        self._queue.popleft()
                 self._gate.took(len(data))
         except ConnectionFailed as error:
             self._end(error)
@@ -287,12 +297,16 @@ class HttpTransport:
 
     async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
         try:
-            return await self._client.post(
+            answer = await self._client.post(
                 self._address.url, content=data, headers={"Content-Type": "application/json", **headers}
             )
+            # A server that does not know the connection has not taken the message either.
+            self._left = self._left or answer.status_code not in (404, 410)
+            return answer
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise failed(self._address.shown, error) from None
         except (httpx.HTTPError, OSError) as error:
+            self._left = True
             fault = failed(self._address.shown, error)
             if self.connection_id and not self.is_resumable:
                 raise TransportClosed(

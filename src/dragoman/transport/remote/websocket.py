@@ -182,6 +182,10 @@ class WebSocketTransport:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def unsent(self) -> list[bytes]:
+        """After the end: the frames that no socket has ever been given."""
+        return [] if self._link is not None else self._spool.take()
+
     # --- resuming ---------------------------------------------------------------------------------------------
 
     def _lost(self, link: Link, code: int, reason: str) -> None:

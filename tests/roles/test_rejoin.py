@@ -1,0 +1,301 @@
+"""A client whose connection is gone for good comes back by itself: same introduction, same sessions, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Turn, connect
+from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
+from dragoman.roles.rejoin import Rejoining, rejoining
+from dragoman.transport.contract import Transport
+from dragoman.transport.memory import MemoryTransport, pair
+from dragoman.transport.remote.endpoint import Endpoint
+from dragoman.transport.remote.faults import Farewell
+from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.serving import serving
+from dragoman.transport.remote.visitor import Visitor
+
+WITHIN = 20.0
+EAGER = Patience(first=0.001, longest=0.01, whole=5.0)
+
+ATTACHES = {"_meta": {"dragoman": {"attach": True}}}
+LOADS = {"loadSession": True}
+
+
+def say(**members: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}, separators=(",", ":")).encode()
+
+
+def update(text: str, seq: int | None = None) -> bytes:
+    params: dict[str, Any] = {"sessionId": "s", "update": {"sessionUpdate": "agent_message_chunk", "text": text}}
+    if seq is not None:
+        params["_meta"] = {"dragoman": {"seq": seq}}
+    return say(method="session/update", params=params)
+
+
+class Host:
+    """The other end of every connection that is dialled, played by the test."""
+
+    def __init__(self, capabilities: dict[str, Any]) -> None:
+        self.capabilities = capabilities
+        self.lines: asyncio.Queue[MemoryTransport] = asyncio.Queue()
+        self.said: list[str] = []
+        self.told = asyncio.Event()
+        self.refusal: ConnectionFailed | None = None
+
+    def report(self, line: str) -> None:
+        self.said.append(line)
+        self.told.set()
+
+    async def dial(self) -> Transport:
+        if self.refusal is not None:
+            raise self.refusal
+        ours, theirs = pair()
+        self.lines.put_nowait(theirs)
+        return ours
+
+    async def hear(self, line: Transport) -> dict[str, Any]:
+        """The next message; exactly one has been sent."""
+        frames = await line.receive()
+        assert len(frames) == 1, frames
+        assert isinstance(frames[0], bytes)
+        message: dict[str, Any] = json.loads(frames[0])
+        return message
+
+    async def greet(self, line: Transport) -> dict[str, Any]:
+        """Answer initialize."""
+        asked = await self.hear(line)
+        assert asked["method"] == "initialize"
+        line.send(say(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": self.capabilities}))
+        return asked
+
+    async def open(self) -> tuple[Rejoining, MemoryTransport]:
+        """A client that has introduced itself and opened session s."""
+        client = await rejoining(self.dial, patience=EAGER, report=self.report)
+        line = await self.lines.get()
+        client.send(say(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "x"}}))
+        await self.greet(line)
+        client.send(say(id=1, method="session/new", params={"cwd": "/w", "mcpServers": []}))
+        await self.hear(line)
+        line.send(say(id=1, result={"sessionId": "s"}))
+        assert len(await heard(client, 2)) == 2
+        return client, line
+
+
+async def heard(client: Transport, count: int) -> list[dict[str, Any]]:
+    frames: list[Any] = []
+    while len(frames) < count:
+        frames += await client.receive()
+    return [json.loads(frame) for frame in frames]
+
+
+def play(work: Callable[[Host], Awaitable[None]], capabilities: dict[str, Any] = ATTACHES) -> Host:
+    async def main() -> Host:
+        host = Host(capabilities)
+        await work(host)
+        return host
+
+    return asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+def test_a_session_is_joined_after_the_last_entry_that_was_told() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        for seq in (4, 5):
+            line.send(update("old", seq))
+        await heard(client, 2)
+        await line.close("the host was restarted")
+        line = await host.lines.get()
+        introduced = await host.greet(line)
+        assert introduced["params"] == {"protocolVersion": 1, "clientInfo": {"name": "x"}}
+        joined = await host.hear(line)
+        assert (joined["method"], joined["params"]) == ("session/attach", {"sessionId": "s", "cursor": 5})
+        for frame in (update("again", 5), update("new", 6), say(id=joined["id"], result={})):
+            line.send(frame)
+        line.send(update("newer", 7))
+        got = await heard(client, 2)
+        assert [message["params"]["update"]["text"] for message in got] == ["new", "newer"]
+        await client.close()
+
+    assert [line.partition(": ")[2] for line in play(work).said] == ["a new connection; 1 session joined again"]
+
+
+def test_what_was_open_is_answered_after_the_history_that_was_missed() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        client.send(say(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        await host.hear(line)
+        line.send(update("one", 1))
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        joined = await host.hear(line)
+        line.send(update("two", 2))
+        line.send(say(id=joined["id"], result={}))
+        two, lost = await heard(client, 2)
+        assert two["params"]["update"]["text"] == "two"
+        assert (lost["id"], lost["error"]["data"]["kind"]) == (2, "connection_lost")
+        assert "prompt again" in lost["error"]["message"]
+        await client.close()
+
+    play(work)
+
+
+def test_a_question_of_the_last_connection_is_taken_back_and_asked_anew() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        question = say(id=0, method="session/request_permission", params={"sessionId": "s"})
+        line.send(question)
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        joined = await host.hear(line)
+        line.send(question)
+        line.send(say(id=joined["id"], result={}))
+        back, again = await heard(client, 2)
+        assert (back["method"], back["params"]) == ("$/cancel_request", {"requestId": 0})
+        assert again["method"] == "session/request_permission"
+        assert again["id"] != 0
+        client.send(say(id=0, result={"outcome": {"outcome": "cancelled"}}))  # the answer to the one taken back
+        client.send(say(id=again["id"], result={"outcome": {"outcome": "selected", "optionId": "yes"}}))
+        answer = await host.hear(line)
+        assert (answer["id"], answer["result"]["outcome"]["outcome"]) == (0, "selected")
+        await client.close()
+
+    play(work)
+
+
+def test_what_is_said_meanwhile_is_sent_when_there_is_a_connection_again() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        host.refusal = Unreachable("nobody listens", is_passing=True)
+        await line.close()
+        await host.told.wait()
+        client.send(say(id=7, method="session/list", params={}))
+        assert not client.congested()
+        host.refusal = None
+        line = await host.lines.get()
+        await host.greet(line)
+        joined = await host.hear(line)
+        line.send(say(id=joined["id"], result={}))
+        assert (await host.hear(line))["method"] == "session/list"
+        line.send(say(id=7, result={"sessions": []}))
+        assert (await heard(client, 1))[0]["id"] == 7
+        await client.close()
+
+    said = play(work).said
+    assert "trying again" in said[0]
+    assert "connected again" in said[1]
+
+
+def test_an_agent_that_tells_all_again_on_load_is_not_heard_twice() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        line.send(update("one"))
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        joined = await host.hear(line)
+        assert joined["method"] == "session/load"
+        assert joined["params"] == {"sessionId": "s", "cwd": "/w", "mcpServers": []}
+        line.send(update("one"))
+        line.send(say(id=joined["id"], result={}))
+        line.send(update("two"))
+        (two,) = await heard(client, 1)
+        assert two["params"]["update"]["text"] == "two"
+        await client.close()
+
+    play(work, LOADS)
+
+
+def test_a_session_that_is_no_longer_there_is_told_and_left() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        joined = await host.hear(line)
+        line.send(say(id=joined["id"], error={"code": -32002, "message": "no such session"}))
+        line.send(say(method="_after"))
+        assert (await heard(client, 1))[0]["method"] == "_after"
+        await client.close()
+
+    assert "no such session" in play(work).said[0]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "refusal", "says"),
+    [
+        ({}, None, "closed the connection"),  # it could not load the session
+        (ATTACHES, Unreachable("the token is not valid any more", status=401), "not valid any more"),
+    ],
+)
+def test_there_is_an_end_where_coming_back_makes_no_sense(
+    capabilities: dict[str, Any], refusal: ConnectionFailed | None, says: str
+) -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        host.refusal = refusal
+        await line.close()
+        with pytest.raises(ConnectionFailed, match=says):
+            await client.receive()
+        with pytest.raises(ConnectionFailed):
+            client.send(b"{}")
+        await client.close()
+
+    play(work, capabilities)
+
+
+def test_a_server_that_said_goodbye_is_left_alone() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        line._other._fail(Farewell("the host removed you"))
+        with pytest.raises(TransportClosed, match="removed you"):
+            await client.receive()
+        await client.close()
+
+    play(work)
+
+
+def test_what_fails_before_anything_began_is_simply_told() -> None:
+    host = Host({})
+    host.refusal = Unreachable("nobody listens", is_passing=True)
+    with pytest.raises(Unreachable, match="nobody listens"):
+        asyncio.run(rejoining(host.dial, patience=EAGER))
+
+
+@pytest.mark.parametrize("over", ["ws", "http"])
+def test_a_conversation_goes_on_after_its_server_was_restarted(over: str) -> None:
+    agent = Agent("parrot")
+    said: list[str] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say(f"You said: {turn.text}")
+
+    async def accept(transport: Transport, visitor: Visitor) -> None:
+        await agent.serve(transport)
+
+    async def main() -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            place = f"127.0.0.1:{free.getsockname()[1]}"
+        async with serving(Endpoint(accept), bind=place):
+            remote = await (connecting := connect(f"{over}://{place}/acp", report=said.append)).__aenter__()
+            session = await remote.open("/")
+            assert await session.ask("one") == "You said: one"
+        async with serving(Endpoint(accept), bind=place):
+            assert await session.ask("two") == "You said: two"
+            await connecting.__aexit__(None, None, None)
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    assert "1 session joined again" in said[-1]
