@@ -129,6 +129,7 @@ class Chat:
         self._met: Met
         self.session: Conversation
         self._is_playing = False
+        self._state = "here"  # what the others see of us
         self._log: str | None = None  # where the session is kept
         self._is_told = False  # whether the person knows what was said before
         self._unshown: deque[Any] = deque()
@@ -150,13 +151,24 @@ class Chat:
                     return code_of(error)
 
     async def _meet(self, interrupts: Interrupts) -> None:
-        met = meeting.meet(self._agent, self._options, self._terminal, self._person, keeps=self._keeps, discreet=True)
+        met = meeting.meet(
+            self._agent,
+            self._options,
+            self._terminal,
+            self._person,
+            keeps=self._keeps,
+            tell=self._mention,
+            discreet=True,
+        )
         async with met as self._met:
             self.leave = self._met.leave
             self._enter(self._met.session)
             history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
             self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
             self._person.reader = self._reader
+            if self._met.company is not None and isinstance(self._reader, editing.Editor):
+                self._reader.on_change = self._typing
+                self._met.company.changed = self._reader.refresh
             self._greet(advice)
             await self._recall()
             # Between two lines too: a terminal that turns Enter into Ctrl-J would have the editor begin a second line.
@@ -189,6 +201,10 @@ class Chat:
     def say(self, text: str, style: str = "dim") -> None:
         """One line of our own."""
         self._sheet.line(single(text), style)
+
+    def others(self) -> str:
+        """Who is here, in a session of a host; nothing elsewhere."""
+        return self._met.company.present() if self._met.company is not None else ""
 
     def lines(self, lines: Iterable[Line]) -> None:
         """Several."""
@@ -288,6 +304,23 @@ class Chat:
             if not self._met.leave.is_asking:
                 self._sheet.footer(f"{loop.time() - begun:.0f} s · Ctrl-C stops it · what you type waits")
 
+    # --- the others, in a host --------------------------------------------------------------------------------
+
+    def _mention(self, text: str, style: str) -> None:
+        """Say what others do, above the line on which the person writes."""
+        if self._is_playing:
+            self._sheet.line(text, style)
+            return
+        self._unshown.append(Line(text, style))
+        self._heard.set()
+
+    def _typing(self, text: str) -> None:
+        """Let the others see that the person writes, and when not any more."""
+        state = "typing" if text.strip() else "here"
+        if state != self._state:
+            self._state = state
+            self._met.agent.notify("_dragoman/presence", {"sessionId": self.session.id, "state": state})
+
     # --- what is said unasked ---------------------------------------------------------------------------------
 
     def _overhear(self, update: Any) -> None:
@@ -307,7 +340,12 @@ class Chat:
                 continue
             async with self._reader.aside():
                 while self._unshown:
-                    self._screen.show(self._unshown.popleft())
+                    unshown = self._unshown.popleft()
+                    if isinstance(unshown, Line):
+                        self._screen.end()
+                        self._sheet.lines([unshown])
+                    else:
+                        self._screen.show(unshown)
                     if not self._unshown:
                         self._heard.clear()
                         try:
@@ -350,6 +388,7 @@ class Chat:
             f"policy: {policy}" if policy != "default" else "",
             _usage(session),
             session.title or "",
+            self._met.company.status if self._met.company is not None else "",
         ]
         return single(" · ".join(part for part in parts if part))[: self._sheet.width - 1] or " "
 

@@ -125,6 +125,7 @@ class Editor:
         self._history = history
         self._status = status
         self._hint = ""
+        self.on_change: Callable[[str], None] = lambda _: None  # hears what stands on the line
         self._session: PromptSession[str | None] = PromptSession(
             [("class:prompt", PROMPT)],
             multiline=True,  # a paste of several lines is one text; Enter sends, see the keys
@@ -141,6 +142,7 @@ class Editor:
             input=input,
             output=output,
         )
+        self._session.default_buffer.on_text_changed += lambda buffer: self.on_change(buffer.text)
 
     async def read(self, typed: str = "") -> str | None:
         """One text; None when the person wants to leave."""
@@ -168,6 +170,11 @@ class Editor:
             async with in_terminal():
                 with key_by_key(app.input.fileno()):  # an Enter that is typed now is still one when the line is back
                     yield
+
+    def refresh(self) -> None:
+        """Draw the status line anew."""
+        if self._session.app.is_running:
+            self._session.app.invalidate()
 
     def _keys(self) -> Any:
         from prompt_toolkit.filters import completion_is_selected

@@ -21,10 +21,12 @@ from dragoman.cli.keys import keys
 from dragoman.cli.questions import Person
 from dragoman.cli.terminal import Line, Sheet, single
 from dragoman.config.places import Places
-from dragoman.policy.decision import ALLOW, DENY, Decision, Source
+from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import SCOPES, Scope
+from dragoman.policy.guard import Policy
 from dragoman.policy.options import choose
 from dragoman.policy.question import ON_FILES, Operation, Question
+from dragoman.policy.rules import Rule, RuleFile
 from dragoman.policy.secrets import from_environment
 from dragoman.roles.asking import UNREMEMBERED, Asked, Choice, thing
 from dragoman.roles.guard import NOBODY, Guard
@@ -49,6 +51,9 @@ WORDS: dict[str, str] = {
 # The use of something lent, as one says it.
 USES = {**WORDS, Operation.TERMINAL_EXECUTE: "execute"}
 
+# What a host asks, it asks because its policy says so.
+EVERYTHING = RuleFile(name="the host", rules=(Rule(verdict=ASK, reason="the host asks those who are here"),))
+
 UNCONFINED = "  once it runs, it can do whatever you can"
 
 
@@ -57,7 +62,8 @@ class Leave:
 
     With `places`, by the user's own policy, grants and audit (ConfigFault when they cannot be used); without, by the
     table of modes alone, and nothing is kept. `policy` is a file in place of the user's own, `yes` answers whatever
-    would be asked. `options` are those of Lending.
+    would be asked; `asks`: a host has decided by its policy already, and whatever it asks is for the person. `options`
+    are those of Lending.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class Leave:
         policy: str | None = None,
         mode: str | None = None,
         sandboxed: bool = False,
+        asks: bool = False,
         **options: Any,
     ) -> None:
         self.turn: ClientTurn | None = None
@@ -90,7 +97,8 @@ class Leave:
         if places is not None:
             self.guard = Guard.of_user(places, policy=policy, roots=[cwd], **told)
         else:
-            self.guard = Guard(secrets=from_environment(os.environ), **told)
+            policy_here = Policy(files=(EVERYTHING,)) if asks else Policy()
+            self.guard = Guard(policy_here, secrets=from_environment(os.environ), **told)
         sheet.clean = self.guard.redaction.known
         self.permission = self.guard.ask
         self.lending = self.guard.lend(**options)

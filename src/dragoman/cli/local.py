@@ -91,6 +91,11 @@ Keys:
 Commands of the conversation:"""
 
 
+async def who(chat: Chat, _: str) -> None:
+    """Who is here."""
+    chat.say(f"here: {chat.others()}" if chat.others() else "nobody but you")
+
+
 async def mode(chat: Chat, word: str) -> None:
     """Show or change the agent's mode."""
     if word:
@@ -185,6 +190,7 @@ COMMANDS: dict[str, Local] = {
     "set": Local("[OPTION VALUE]", "the agent's options: show or set them", _of_options, set_),
     "policy": Local("[MODE]", "what is allowed, asked or denied", lambda *_: [(each, "") for each in MODES], policy),
     "plan": Local("", "the plan as it stands", _nothing, plan),
+    "who": Local("", "who else is here, in a session of a host", _nothing, who),
     "new": Local("", "begin a new session", _nothing, new),
     "quit": Local("", "leave (also Ctrl-D)", _nothing, quit_),
 }

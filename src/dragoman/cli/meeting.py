@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from dragoman import Conversation, Kind, ProtocolError, RemoteAgent, connect, in_this_terminal
 from dragoman.cli import chosen, keeping, sandbox, servers, settings
-from dragoman.cli.arguments import Parser
+from dragoman.cli.arguments import Parser, offer_host
+from dragoman.cli.company import Company
 from dragoman.cli.facts import Facts
 from dragoman.cli.keeping import Record
 from dragoman.cli.leave import Leave
@@ -45,6 +46,7 @@ class Met(NamedTuple):
     leave: Leave
     shown: Callable[[Conversation], Screen]
     record: Record | None = None
+    company: Company | None = None  # the others, in a host
 
     @property
     def log(self) -> str:
@@ -81,6 +83,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
     keeping.add(parser)
     sandbox.add(parser)
+    offer_host(parser)
 
 
 def usual(cwd: str) -> argparse.Namespace:
@@ -94,6 +97,10 @@ def usual(cwd: str) -> argparse.Namespace:
 
 def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> NamedAgent:
     """Which agent is meant; the flags are completed with what is configured for it, and checked."""
+    if options.host or options.token_file:
+        from dragoman.cli import visiting
+
+        return visiting.agreed(parser, options, command)
     agent = chosen.which(parser, options.agent, command)
     if options.sandbox is None and agent.sandbox:
         options.sandbox = AUTO
@@ -106,12 +113,17 @@ def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> N
     if not os.path.isdir(options.cwd):
         parser.error(f"--cwd: there is no folder {options.cwd}")
     options.cwd = os.path.abspath(options.cwd)
+    settled(parser, options)
+    return agent
+
+
+def settled(parser: Parser, options: argparse.Namespace) -> None:
+    """The flags that hold wherever the agent is."""
     pairs = [pair.partition("=") for pair in options.option]
     if not all(id and equals for id, equals, _ in pairs):
         parser.error("--option takes ID=VALUE")
     options.option = [(id, value) for id, _, value in pairs]
     options.servers = [server for file in options.mcp for server in servers.load(file)]
-    return agent
 
 
 @asynccontextmanager
@@ -124,9 +136,17 @@ async def meet(
     keeps: bool = True,
     timeout: float | None = None,
     on_entry: Callable[[str, Entry], None] | None = None,
+    tell: Callable[[str, str], None] | None = None,
     **screening: Any,
 ) -> AsyncIterator[Met]:
     """Start the agent and open a session; `keeps`: in the user's store, by the user's policy, grants and audit."""
+    if getattr(options, "afar", None) is not None:
+        from dragoman.cli import visiting
+
+        visit = visiting.meet(options, terminal, person, timeout=timeout, on_entry=on_entry, tell=tell, **screening)
+        async with visit as met:
+            yield met
+        return
     async with AsyncExitStack() as stack:
         record = None
         if keeps:

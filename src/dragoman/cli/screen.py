@@ -70,6 +70,7 @@ class Screen:
         verbose: bool = False,
         discreet: bool = False,
         quiet: bool = False,
+        who: Callable[[], str] | None = None,
     ) -> None:
         self._answer = terminal.answer
         self._aside = terminal.aside
@@ -78,6 +79,7 @@ class Screen:
         self._known = known
         self._verbose = verbose
         self._quiet = quiet  # nothing but the answer
+        self._who = who  # who asked, where it may have been somebody else
         self._discreet = discreet  # somebody else shows mode, title and usage
         self._texts = {
             "message": Markdown(self._answer.pieces, lambda: self._answer.width),
@@ -144,7 +146,10 @@ class Screen:
             text.rest()
 
     def _echo(self, update: UserMessageChunk) -> None:
-        if self._verbose:
+        if self._who is not None:
+            self._enter(self._aside, "asked")
+            self._aside.line(f"{single(self._who()) or 'somebody'} asks: {describe(update.content)}", "bold")
+        elif self._verbose:
             self._note(f"(you: {describe(update.content)})")
 
     # --- work -------------------------------------------------------------------------------------------------

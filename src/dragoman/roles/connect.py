@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.dialect.shape import SIDE
 from dragoman.roles.answers import Answers, AskFacts, AskUser
 from dragoman.roles.client import RemoteAgent
 from dragoman.roles.conversation import Terms
@@ -80,13 +81,14 @@ def connect(
     tls: TLS = None,
     upgrade: bool = False,
     reconnect: float = RECONNECT,
+    announce: Mapping[str, Any] | None = None,
 ) -> Connecting:
     """Connect to an agent: a command, its words, an address, or a transport. Use it with `async with`.
 
     Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` is WebSocket, `https://` Streamable HTTP, or
     WebSocket with `upgrade`. For URLs, `token` is sent as a bearer token and `headers` with every request; `tls` is a
     file of certificate authorities to trust, an SSLContext, or False to believe anybody. A cut connection is mended for
-    up to `reconnect` seconds, and `report` hears of it.
+    up to `reconnect` seconds, and `report` hears of it. What a host should know of us is said with `announce`.
     A command gets our environment, or only the names in `inherit_env`, or nothing (False); `env` is put on top.
     `permission` answers questions for leave: "allow", "deny", or a function (or policy object) that gives the id of an
     option. `elicit` answers forms and links, all of them or, as a mapping, those of one mode ("form", "url"). `sign_in`
@@ -116,6 +118,8 @@ def connect(
     answers = Answers(permission, elicit)
     if capabilities is None:
         capabilities = _offered(lend, on or {}, answers, signs_in=sign_in is not None and dial.can_restart)
+    if announce is not None:
+        capabilities = msgspec.structs.replace(capabilities, meta={SIDE: dict(announce)})
     info = Implementation(name=name, version=version)
     return Connecting(
         dial,

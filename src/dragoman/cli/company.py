@@ -1,0 +1,155 @@
+"""Who else is in a session of a host, as one chat shows it: people who come and go, type, ask and decide; the queue.
+
+Takes the host's notifications (`_dragoman/...`), gives lines for the person and words for the status line. What is said
+in the session goes another way. Above is chat; knows no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.cli.terminal import single
+
+# What the host is told that we want to hear of.
+ANNOUNCED: Mapping[str, Any] = {"host": {"presence": True, "queue": True, "turns": True, "permissions": True}}
+
+# Names on the status line; more are counted.
+NAMED = 4
+
+# A preview of a prompt that waits; characters.
+PREVIEW = 40
+
+Tell = Callable[[str, str], None]  # a line of ours, and its style
+
+
+class Company:
+    """The others in one session."""
+
+    def __init__(self, user: str, tell: Tell) -> None:
+        self.user = user
+        self.session = ""
+        self.asker = ""  # who asked last
+        self._tell = tell
+        self._members: list[dict[str, Any]] = []
+        self._waiting: list[dict[str, Any]] = []
+        self._is_known = False  # whether somebody told us who is here
+        self.changed: Callable[[], None] = lambda: None  # the status line is another one now
+
+    def handlers(self) -> dict[str, Callable[[Any], None]]:
+        """What a connection does with the host's notifications."""
+        return {
+            "_dragoman/presence": self._about(self._presence),
+            "_dragoman/queue": self._about(self._queue),
+            "_dragoman/turn": self._about(self._turn),
+            "_dragoman/permission_resolved": self._about(self._resolved),
+            "_dragoman/workspace": lambda _: None,
+            "_dragoman/agent": lambda _: None,
+            "_dragoman/closed": self._about(self._closed),
+        }
+
+    def _about(self, hear: Callable[[dict[str, Any]], None]) -> Callable[[Any], None]:
+        def heard(params: Any) -> None:
+            if isinstance(params, dict) and params.get("sessionId") == self.session:
+                hear(params)
+                self.changed()
+
+        return heard
+
+    # --- who is here --------------------------------------------------------------------------------------------
+
+    def _presence(self, params: dict[str, Any]) -> None:
+        given = params.get("members")
+        members = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+        before, now = _names(self._members), _names(members)
+        self._members = members
+        if not self._is_known:
+            self._is_known = True
+            if len(members) > 1:
+                self._tell(f"here: {self.present()}", "dim")
+            return
+        for name in now:
+            if now.count(name) > before.count(name) and (name != self.user or now.count(name) > 1):
+                self._tell(f"{single(name)} came ({single(_role(members, name))})", "dim")
+                break
+        for name in dict.fromkeys(before):
+            if before.count(name) > now.count(name):
+                self._tell(f"{single(name)} left", "dim")
+
+    def present(self) -> str:
+        """Everybody who is here, with what they are and do."""
+        return ", ".join(_shown(member) for member in self._members)
+
+    @property
+    def status(self) -> str:
+        """For the line at the bottom: the others, and how many prompts wait."""
+        others = list(self._members)
+        for member in others:
+            if member.get("user") == self.user:
+                others.remove(member)  # one of them is we
+                break
+        parts = [_shown(member) for member in others[:NAMED]]
+        if len(others) > NAMED:
+            parts.append(f"{len(others) - NAMED} more")
+        words = f"with {', '.join(parts)}" if parts else ""
+        if self._waiting:
+            words += f"{'; ' if words else ''}{len(self._waiting)} waiting"
+        return words
+
+    # --- what they do -------------------------------------------------------------------------------------------
+
+    def _queue(self, params: dict[str, Any]) -> None:
+        given = params.get("waiting")
+        waiting = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+        known = {each.get("promptId") for each in self._waiting}
+        for place, each in enumerate(waiting, 1):
+            if each.get("promptId") not in known:
+                preview = single(str(each.get("preview", "")))
+                short = preview if len(preview) <= PREVIEW else f"{preview[:PREVIEW]}…"
+                self._tell(f"waiting, number {place}: {single(str(each.get('user', '')))}: {short}", "dim")
+        self._waiting = waiting
+
+    def _turn(self, params: dict[str, Any]) -> None:
+        if params.get("state") == "started":
+            self.asker = str(params.get("by", ""))
+        elif isinstance(params.get("error"), dict) and self.asker != self.user:
+            self._tell(f"the turn failed: {single(str(params['error'].get('message', '')))}", "yellow")
+
+    def _resolved(self, params: dict[str, Any]) -> None:
+        by = str(params.get("by", ""))
+        if not by or by == self.user:
+            return
+        self._tell(f"{single(by)} {_decision(params)}", "dim")
+
+    def _closed(self, params: dict[str, Any]) -> None:
+        self._tell(single(str(params.get("reason", "the session was closed"))), "yellow")
+
+
+def _decision(params: dict[str, Any]) -> str:
+    """What somebody answered, as far as it is told."""
+    outcome = params.get("outcome")
+    said = outcome.get("outcome") if isinstance(outcome, dict) else outcome
+    verdict = params.get("verdict") or params.get("decision")
+    option = outcome.get("optionId") if isinstance(outcome, dict) else params.get("optionId")
+    if said == "cancelled":
+        words = "closed the question"
+    elif isinstance(verdict, str) and verdict:
+        words = {"allow": "allowed it", "deny": "refused it"}.get(verdict, verdict)
+    else:
+        words = f"answered {single(str(option or said or ''))}".rstrip()
+    title = params.get("title")
+    return f"{words}: {single(title)}" if isinstance(title, str) and title else words
+
+
+def _names(members: list[dict[str, Any]]) -> list[str]:
+    return [str(member.get("user", "")) for member in members]
+
+
+def _role(members: list[dict[str, Any]], name: str) -> str:
+    return next((str(member.get("role", "")) for member in members if member.get("user") == name), "")
+
+
+def _shown(member: dict[str, Any]) -> str:
+    state = member.get("state")
+    doing = f", {state}" if state in ("typing", "idle", "away") else ""
+    return f"{single(str(member.get('user', '')))} ({single(str(member.get('role', '')))}{doing})"
