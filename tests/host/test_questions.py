@@ -1,4 +1,4 @@
-"""Questions in a room: to all who may answer, to those who come later, and what becomes of them when nobody is there."""
+"""Questions in a room: to all who may answer, to those who come later, and what becomes of them with nobody there."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_who_closes_the_question_leaves_it_to_the_others_and_the_last_closes_it(
 def test_cancelling_the_turn_takes_the_question_back(tmp_path: Path) -> None:
     async def scene() -> None:
         ann = Person()
-        async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client() as two:
+        async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=Person()) as two:
             session = await opened(one, tmp_path)
             other = await two.resume(session.id, "/")
             await ask(hosted, one, session)
