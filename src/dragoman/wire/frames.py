@@ -50,6 +50,9 @@ class Splitter:
                     frames.append(first)
                 del lines[0]
             limit = self._limit
+            if len(data) <= limit and data.find(b"\r") < 0:  # nearly always: nothing to look for but blank lines
+                frames += [line for line in lines if line and not line.isspace()]
+                lines = []
             for line in lines:
                 if line.endswith(b"\r"):
                     line = line[:-1]
