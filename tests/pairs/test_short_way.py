@@ -184,7 +184,7 @@ def test_what_we_hear_ourselves_comes_to_the_same_on_either_way(name: str, texts
             speaks=dialect(name),
         )
         if is_short:
-            connection.on_update = got.append
+            connection.on_update = lambda session, update: got.append(UpdateParams(session_id=session, update=update))
         connection.start()
         for kind, text in texts:
             update = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}

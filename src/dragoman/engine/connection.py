@@ -28,6 +28,7 @@ from dragoman.engine.inbox import Inbox
 from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES
 from dragoman.engine.message import Incoming
 from dragoman.engine.reading import NOT_STRICT, strictly, values
+from dragoman.engine.run import Run, run_at
 from dragoman.engine.speech import Speech, is_bare, may_name_side, update_of
 from dragoman.engine.voice import Voice, closed, inside
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed
@@ -44,8 +45,11 @@ from dragoman.wire.frames import Frame
 # Sees calls before they are translated; says whether it took the call, and what must be awaited before the next.
 Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 
-# Takes the typed params of session/update, without anything around them: the hot path of every stream.
-Sink = Callable[[Any], Awaitable[None] | None]
+# Takes a bare piece of text as session and typed update, without anything around them: the hot path of every stream.
+Sink = Callable[[str, Any], Awaitable[None] | None]
+
+# Takes a whole run of them; says whether it did, else each goes to the Sink, which may have to be awaited in between.
+RunSink = Callable[[Run], bool]
 
 UPDATE = "session/update"
 _NONE = Raw(b"{}")
@@ -71,6 +75,7 @@ class Connection(Voice):
         self.on_close: Callable[[BaseException], None] | None = None
         self.tap: Tap | None = None
         self.on_update: Sink | None = None
+        self.on_run: RunSink = lambda run: False
         self._inbox = Inbox(self._dispatch, lambda error: self.note_fault("a notification handler", error))
         self.make_room = self._inbox.room.set
         self.ended: asyncio.Event = asyncio.Event()
@@ -161,11 +166,9 @@ class Connection(Voice):
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        receive, accept = self.transport.receive, self._accept
         self.transport.listen(self._take)
         while True:
-            for frame in await receive():
-                accept(frame)
+            self._accept_all(await self.transport.receive())
             if self._inbox.is_full:
                 await self._await_room()
 
@@ -173,8 +176,7 @@ class Connection(Voice):
         """Frames straight from the transport; refused when the reader has to wait before it reads on."""
         if self._inbox.is_full or self._ended is not None:
             return False
-        for frame in frames:
-            self._accept(frame)
+        self._accept_all(frames)
         return True
 
     async def _await_room(self) -> None:
@@ -186,6 +188,46 @@ class Connection(Voice):
             error = Overloaded(f"{self.transport.peer} sent {inbox.size} bytes that nobody has read yet")
             await self.transport.close(str(error))
             raise error
+
+    def _accept_all(self, frames: list[Frame]) -> None:
+        """The frames of one block, in wire order; bare pieces of text that follow each other go together."""
+        start, end = 0, len(frames)
+        while start < end:
+            run = run_at(frames, start) if self._hears_runs() else None
+            if run is None:
+                self._accept(frames[start])
+                start += 1
+            else:
+                start += self._deliver(run)
+
+    def _hears_runs(self) -> bool:
+        """Whether a bare piece of text could go to its sink now, with nothing and nobody in between."""
+        return (
+            self.on_update is not None
+            and not self._inbox.busy
+            and self.tap is None
+            and self.speech is not None
+            and self.speech.plain
+            and not (self.emulation and UPDATE in self.emulation.ledger.incoming)
+        )
+
+    def _deliver(self, run: Run) -> int:
+        """Give a run to its sink, as one or piece by piece until one has to be awaited; how many were given."""
+        session, updates = run
+        sink = self.on_update
+        assert sink is not None
+        given = len(updates)
+        try:
+            if self.on_run(run):
+                return given
+            for given, update in enumerate(updates, 1):
+                waiting = sink(session, update)
+                if waiting is not None:
+                    self._inbox.attend(waiting)
+                    return given
+        except Exception as error:  # of a hook: costs this one update
+            self.note_fault(UPDATE, error)
+        return given
 
     def _accept(self, frame: Frame) -> None:
         """One frame, in wire order: dispatched now if nothing is under way, queued otherwise."""
@@ -232,11 +274,11 @@ class Connection(Voice):
                     pass  # odd: read it the long way
                 else:
                     if is_bare(params):
-                        return sink(params)
+                        return sink(params.session_id, params.update)
             elif sink is not None and not speech.plain:
                 bare = self._hear_chunk(speech, envelope)
                 if bare is not None:
-                    return sink(bare)
+                    return sink(bare.session_id, bare.update)
             name, row, source = speech.lift_call(method, envelope.params, may_name_side(frame))
             incoming = Incoming(envelope.id, name, row, source, speech)
             if self.emulation is not None:

@@ -20,6 +20,7 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
 from dragoman.engine.handler import Handler, answering
 from dragoman.engine.message import Incoming
+from dragoman.engine.run import Run
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.answers import Answers
 from dragoman.roles.answers import choose as choose
@@ -39,7 +40,6 @@ from dragoman.schema.session import (
     SystemPrompt,
     SystemPromptMode,
 )
-from dragoman.schema.update import UpdateParams
 
 # Dialects whose session/new names the mode; in the others it is set afterwards.
 _OPENS_IN_MODE = frozenset({"2025.1", "draft"})
@@ -74,7 +74,7 @@ class RemoteAgent(Archive):
         self._closing = False
         self._dialled: Dialled
         self._handlers: dict[str, Handler] = {
-            "session/update": lambda incoming, _: self._update(incoming.params),
+            "session/update": lambda incoming, _: self._update(incoming.params.session_id, incoming.params.update),
             **answers.handlers(self._conversations.get),
         }
         if self._loan is not None:
@@ -92,6 +92,7 @@ class RemoteAgent(Archive):
         connection = dialled.connection
         connection.on_close = lambda error: self._lost(connection, error)
         connection.on_update = self._update
+        connection.on_run = self._update_run
         if connection.failure is not None:
             self._lost(connection, connection.failure)
 
@@ -291,13 +292,17 @@ class RemoteAgent(Archive):
         for update in self._early.pop(session.id, ()):
             session.receive(update)
 
-    def _update(self, params: UpdateParams) -> Awaitable[None] | None:
-        conversation = self._conversations.get(params.session_id)
+    def _update(self, session_id: str, update: Any) -> Awaitable[None] | None:
+        conversation = self._conversations.get(session_id)
         if conversation is not None:
-            return conversation.receive(params.update)
+            return conversation.receive(update)
         if len(self._early) < EARLY:
-            self._early.setdefault(params.session_id, deque(maxlen=EARLY)).append(params.update)
+            self._early.setdefault(session_id, deque(maxlen=EARLY)).append(update)
         return None
+
+    def _update_run(self, run: Run) -> bool:
+        conversation = self._conversations.get(run.session)
+        return conversation is not None and conversation.receive_run(run.updates)
 
     def _roots(self, session_id: str) -> list[str]:
         conversation = self._conversations.get(session_id)

@@ -44,7 +44,7 @@ class ClientTurn:
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         self._iterating = False
-        self._taken = 0
+        self._heard = 0  # updates so far
         self._error: BaseException | None = None
         self._timeout = timeout
         self._idle_timeout = idle_timeout
@@ -108,10 +108,15 @@ class ClientTurn:
 
     async def caught_up(self) -> None:
         """Wait until whoever iterates has dealt with all that arrived: then a question stands where it belongs."""
-        last = self._taken + len(self._unread)
+        last = self._heard
         # The reader runs meanwhile; an event would cost it something for each update.
         while self._iterating and self._taken <= last and not self._is_read:  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+    @property
+    def _taken(self) -> int:
+        """How many updates whoever iterates has got."""
+        return self._heard - len(self._unread)
 
     @property
     def _is_read(self) -> bool:
@@ -138,7 +143,6 @@ class ClientTurn:
         unread = self._unread
         while True:
             while unread:
-                self._taken += 1
                 yield unread.popleft()
                 if self._room is not None and len(unread) < UNREAD // 2:
                     self._room.set()
@@ -163,6 +167,7 @@ class ClientTurn:
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update of this turn."""
         self._unread.append(update)
+        self._heard += 1
         if self._waiter is not None:
             self._wake()
         if len(self._unread) > UNREAD and self._iterating:
@@ -170,6 +175,16 @@ class ClientTurn:
             self._room.clear()
             return self._make_room()
         return None
+
+    def receive_run(self, updates: list[Any]) -> bool:
+        """Updates of this turn in a row; false, and nothing happens, when they are more than may be left unread."""
+        if len(self._unread) + len(updates) > UNREAD:
+            return False
+        self._unread.extend(updates)
+        self._heard += len(updates)
+        if self._waiter is not None:
+            self._wake()
+        return True
 
     async def _make_room(self) -> None:
         """Hold the connection until the reader caught up; requests it makes meanwhile must still be answered."""
@@ -191,9 +206,8 @@ class ClientTurn:
         """Look at the watch; nothing is done for each update, so a stream costs nothing."""
         assert self._watch is not None
         loop = asyncio.get_running_loop()
-        heard = self._taken + len(self._unread)
         is_waiting = self.session.keeps_agent_waiting or (self._iterating and bool(self._unread))
-        late = self._watch.look(loop.time(), heard, is_waiting)
+        late = self._watch.look(loop.time(), self._heard, is_waiting)
         if late is None:
             self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
             return

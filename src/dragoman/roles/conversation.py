@@ -284,6 +284,14 @@ class Conversation:
             return None
         return turn.receive(update)
 
+    def receive_run(self, updates: list[Any]) -> bool:
+        """Bare pieces of one message, taken as one; false, and nothing happens, when each must be heard by itself."""
+        turn = self.turn
+        if self.on_update is not None or turn is None or turn.is_over or not turn.receive_run(updates):
+            return False
+        self._minutes.note_run(updates)
+        return True
+
     async def _told(self, told: Awaitable[Any], update: Any) -> None:
         await told
         turn = self.turn

@@ -121,6 +121,17 @@ class Minutes:
         elif kind is not Notice:  # which is no history
             self.unmerged.append(update)
 
+    def note_run(self, updates: list[Any]) -> None:
+        """Bare pieces of one message: the text is all that is kept of them, so it is joined at once."""
+        update = updates[0]
+        if len(updates) > 1 and type(update) is not UserMessageChunk:  # whose first piece may be an echo
+            text = "".join([piece.content.text for piece in updates])
+            update = type(update)(content=TextContent(text=text), message_id=update.message_id)
+            updates = [update]
+        self.unmerged.extend(updates)
+        if len(self.unmerged) >= GATHERED:
+            self.gather()
+
     def asked(self, call: Any) -> None:
         """A question names a tool call, announced or not (peers.md 18)."""
         self._merge_call(self.tool_calls.get(call.tool_call_id), call)
