@@ -25,6 +25,7 @@ from acp import (
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
     WriteTextFileResponse,
+    connect_to_agent,
     spawn_agent_process,
     text_block,
 )
@@ -183,13 +184,18 @@ class Player:
         # The SDK's protocol classes are meant to be filled in part, which a type checker cannot know.
         self.client = PythonClient()  # type: ignore[abstract]
 
-    async def start(self, command: list[str], cwd: str, lends: bool = True) -> Any:
-        """Start an agent and initialize it."""
-        # Left to itself, the SDK trims the environment and leaves a pipe for stderr unread.
-        spawned = spawn_agent_process(
-            self.client, *command, env=os.environ, cwd=cwd, transport_kwargs={"stderr": None, "limit": LIMIT}
-        )
-        self._agent, _ = await self._stack.enter_async_context(spawned)
+    async def start(
+        self, cwd: str, command: list[str] | None = None, url: str = "", lends: bool = True, headers: Any = None
+    ) -> Any:
+        """Start an agent, or dial one, and initialize it."""
+        if command is None:
+            self._agent = await self._stack.enter_async_context(await self._dialled(url, headers))
+        else:
+            # Left to itself, the SDK trims the environment and leaves a pipe for stderr unread.
+            spawned = spawn_agent_process(
+                self.client, *command, env=os.environ, cwd=cwd, transport_kwargs={"stderr": None, "limit": LIMIT}
+            )
+            self._agent, _ = await self._stack.enter_async_context(spawned)
         self.client.cancel = self._agent.cancel
         switches = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
         offered = ClientCapabilities(
@@ -199,6 +205,15 @@ class Player:
         )
         info = Implementation(name="python", version="1.0")
         return await self._agent.initialize(PROTOCOL_VERSION, client_capabilities=offered, client_info=info)
+
+    async def _dialled(self, url: str, headers: Any) -> ClientSideConnection:
+        """A remote agent, over the way that the address names."""
+        from acp.http.client import create_http_stream
+        from acp.ws.client import create_websocket_stream
+
+        if url.startswith("ws"):
+            return connect_to_agent(self.client, await create_websocket_stream(url, headers=headers))
+        return connect_to_agent(self.client, create_http_stream(url, headers=headers))
 
     async def stop(self) -> None:
         """Leave the agent."""

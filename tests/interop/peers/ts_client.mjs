@@ -11,6 +11,9 @@ import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
 import { client, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
+import { createHttpStream } from "@agentclientprotocol/sdk/experimental/http-client";
+import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
+import { WebSocket } from "ws";
 
 class Terminal {
   output = "";
@@ -38,6 +41,7 @@ let answer = null;
 let cancelOn = null;
 let child = null;
 let connection = null;
+let remote = null;
 const terminals = new Map();
 
 async function cancelIf(what, sessionId) {
@@ -100,10 +104,18 @@ const app = client({ name: "typescript" })
   });
 
 const steps = {
-  start({ command: [program, ...args], cwd, lends = true }) {
-    child = spawn(program, args, { cwd, stdio: ["pipe", "pipe", "inherit"] });
-    child.gone = new Promise((resolve) => child.on("close", resolve));
-    connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)));
+  start({ command, cwd, url, headers = {}, lends = true }) {
+    if (command) {
+      const [program, ...args] = command;
+      child = spawn(program, args, { cwd, stdio: ["pipe", "pipe", "inherit"] });
+      child.gone = new Promise((resolve) => child.on("close", resolve));
+      connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)));
+    } else {
+      remote = url.startsWith("ws")
+        ? createWebSocketStream(url, { headers, WebSocket })
+        : createHttpStream(url, { headers });
+      connection = app.connect(remote);
+    }
     return connection.agent.request(methods.agent.initialize, {
       protocolVersion: PROTOCOL_VERSION,
       clientCapabilities: {
@@ -115,6 +127,10 @@ const steps = {
     });
   },
   async stop() {
+    if (remote) {
+      connection.close();
+      remote = null;
+    }
     if (!child) return null;
     child.stdin.end();
     await child.gone;

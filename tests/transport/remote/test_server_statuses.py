@@ -16,6 +16,7 @@ from dragoman.transport.remote.visitor import Knock, Visitor, bearer, unauthoriz
 from tests.transport.remote.standing import INITIALIZE, NEW, Standing, prompt, standing
 
 JSON = {"content-type": "application/json"}
+HELLO, OPEN = json.dumps(INITIALIZE).encode(), json.dumps(NEW).encode()
 EVENTS = {"accept": "text/event-stream"}
 
 
@@ -45,19 +46,19 @@ def fault(answer: httpx.Response) -> tuple[int, str]:
 
 
 POSTS: list[tuple[str, bytes, dict[str, str], int, str]] = [
-    ("no type", json.dumps(NEW).encode(), {}, 415, Kind.INVALID_REQUEST),
+    ("no type", OPEN, {}, 415, Kind.INVALID_REQUEST),
     ("another type", b"{}", {"content-type": "text/plain"}, 415, Kind.INVALID_REQUEST),
     ("no JSON", b"{", JSON, 400, Kind.PARSE_ERROR),
     ("an empty body", b"", JSON, 400, Kind.PARSE_ERROR),
     ("no object", b"5", JSON, 400, Kind.INVALID_REQUEST),
     ("a batch", json.dumps([NEW]).encode(), JSON, 501, Kind.CAPABILITY_UNSUPPORTED),
     ("too large", b'"' + b"x" * 200_000 + b'"', JSON, 413, Kind.TOO_LARGE),
-    ("no connection", json.dumps(NEW).encode(), JSON, 400, Kind.INVALID_REQUEST),
-    ("another connection", json.dumps(NEW).encode(), {**JSON, "acp-connection-id": "x"}, 404, Kind.RESOURCE_NOT_FOUND),
-    ("a foreign page", json.dumps(INITIALIZE).encode(), {**JSON, "origin": "https://evil.example"}, 403, Kind.ACCESS_DENIED),
-    ("a page without a place", json.dumps(INITIALIZE).encode(), {**JSON, "origin": "null"}, 403, Kind.ACCESS_DENIED),
-    ("a name of somebody's own", json.dumps(INITIALIZE).encode(), {**JSON, "host": "evil.example"}, 421, Kind.ACCESS_DENIED),
-    ("through a proxy", json.dumps(INITIALIZE).encode(), {**JSON, "x-forwarded-for": "192.0.2.1"}, 403, Kind.ACCESS_DENIED),
+    ("no connection", OPEN, JSON, 400, Kind.INVALID_REQUEST),
+    ("another connection", OPEN, {**JSON, "acp-connection-id": "x"}, 404, Kind.RESOURCE_NOT_FOUND),
+    ("a foreign page", HELLO, {**JSON, "origin": "https://evil.example"}, 403, Kind.ACCESS_DENIED),
+    ("a page without a place", HELLO, {**JSON, "origin": "null"}, 403, Kind.ACCESS_DENIED),
+    ("a name of somebody's own", HELLO, {**JSON, "host": "evil.example"}, 421, Kind.ACCESS_DENIED),
+    ("through a proxy", HELLO, {**JSON, "x-forwarded-for": "192.0.2.1"}, 403, Kind.ACCESS_DENIED),
 ]  # fmt: skip
 
 
