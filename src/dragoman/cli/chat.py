@@ -256,6 +256,7 @@ class Chat:
                     gone.result()
                 text = reading.result()
                 typed = ""
+                self._typing("")
                 if text is None:
                     return
                 if local.is_local(text):
@@ -308,6 +309,9 @@ class Chat:
 
     def _mention(self, text: str, style: str) -> None:
         """Say what others do, above the line on which the person writes."""
+        if self._met.leave.is_asking:  # a question that somebody else answered is about to go
+            asyncio.get_running_loop().call_later(SILENCE, self._mention, text, style)
+            return
         if self._is_playing:
             self._sheet.line(text, style)
             return
@@ -317,7 +321,7 @@ class Chat:
     def _typing(self, text: str) -> None:
         """Let the others see that the person writes, and when not any more."""
         state = "typing" if text.strip() else "here"
-        if state != self._state:
+        if state != self._state and self._met.company is not None:
             self._state = state
             self._met.agent.notify("_dragoman/presence", {"sessionId": self.session.id, "state": state})
 
@@ -346,7 +350,7 @@ class Chat:
                         self._sheet.lines([unshown])
                     else:
                         self._screen.show(unshown)
-                    if not self._unshown:
+                    if not self._unshown and not isinstance(unshown, Line):
                         self._heard.clear()
                         try:
                             async with asyncio.timeout(SILENCE):

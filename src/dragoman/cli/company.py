@@ -33,6 +33,7 @@ class Company:
         self._tell = tell
         self._members: list[dict[str, Any]] = []
         self._waiting: list[dict[str, Any]] = []
+        self._asked: dict[str, tuple[str, dict[str, str]]] = {}  # the last question: its title, and names of answers
         self._is_known = False  # whether somebody told us who is here
         self.changed: Callable[[], None] = lambda: None  # the status line is another one now
 
@@ -55,6 +56,12 @@ class Company:
                 self.changed()
 
         return heard
+
+    def asked(self, params: Any) -> None:
+        """A question came: what it is about, and what its answers are called."""
+        call = params.tool_call
+        title = call.title if isinstance(call.title, str) else ""
+        self._asked = {call.tool_call_id: (title, {option.option_id: option.name for option in params.options})}
 
     # --- who is here --------------------------------------------------------------------------------------------
 
@@ -119,26 +126,20 @@ class Company:
         by = str(params.get("by", ""))
         if not by or by == self.user:
             return
-        self._tell(f"{single(by)} {_decision(params)}", "dim")
+        title, names = self._asked.get(str(params.get("toolCallId")), ("", {}))
+        about = f" ({single(title)})" if title else ""
+        self._tell(f"{single(by)} decided: {_decision(params, names)}{about}", "dim")
 
     def _closed(self, params: dict[str, Any]) -> None:
         self._tell(single(str(params.get("reason", "the session was closed"))), "yellow")
 
 
-def _decision(params: dict[str, Any]) -> str:
+def _decision(params: dict[str, Any], names: Mapping[str, str]) -> str:
     """What somebody answered, as far as it is told."""
     outcome = params.get("outcome")
     said = outcome.get("outcome") if isinstance(outcome, dict) else outcome
-    verdict = params.get("verdict") or params.get("decision")
-    option = outcome.get("optionId") if isinstance(outcome, dict) else params.get("optionId")
-    if said == "cancelled":
-        words = "closed the question"
-    elif isinstance(verdict, str) and verdict:
-        words = {"allow": "allowed it", "deny": "refused it"}.get(verdict, verdict)
-    else:
-        words = f"answered {single(str(option or said or ''))}".rstrip()
-    title = params.get("title")
-    return f"{words}: {single(title)}" if isinstance(title, str) and title else words
+    option = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
+    return single(names.get(option) or option or str(said or "something"))
 
 
 def _names(members: list[dict[str, Any]]) -> list[str]:

@@ -125,6 +125,7 @@ class Editor:
         self._history = history
         self._status = status
         self._hint = ""
+        self._is_aside = False
         self.on_change: Callable[[str], None] = lambda _: None  # hears what stands on the line
         self._session: PromptSession[str | None] = PromptSession(
             [("class:prompt", PROMPT)],
@@ -166,14 +167,18 @@ class Editor:
         if not app.is_running:
             yield
             return
-        with set_app(app):
-            async with in_terminal():
-                with key_by_key(app.input.fileno()):  # an Enter that is typed now is still one when the line is back
-                    yield
+        self._is_aside = True
+        try:
+            with set_app(app):
+                async with in_terminal():
+                    with key_by_key(app.input.fileno()):  # an Enter that is typed now is one when the line is back
+                        yield
+        finally:
+            self._is_aside = False
 
     def refresh(self) -> None:
-        """Draw the status line anew."""
-        if self._session.app.is_running:
+        """Draw the status line anew; while something is said above, that is done after it anyway."""
+        if self._session.app.is_running and not self._is_aside:
             self._session.app.invalidate()
 
     def _keys(self) -> Any:

@@ -88,6 +88,7 @@ class Leave:
         self._cwd = cwd
         self._yes = yes
         self._sandboxed = sandboxed
+        self._asks = asks
         self._scopes = SCOPES if places is not None else SCOPES[:2]
         self._one_at_a_time = asyncio.Lock()
         self._settled = asyncio.Event()
@@ -236,7 +237,7 @@ class Leave:
         lines = []
         if not self._sandboxed and any(each.operation == Operation.TERMINAL_EXECUTE for each in asked.questions):
             lines.append(Line(UNCONFINED, "dim"))
-        if asked.decision.source != Source.MODE:
+        if asked.decision.source != Source.MODE and not self._asks:
             lines.append(Line(f"  asked because: {single(asked.decision.reason)}", "dim"))
         return lines
 

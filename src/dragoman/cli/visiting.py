@@ -27,6 +27,7 @@ from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Terminal, single
 from dragoman.config.agents import NamedAgent
 from dragoman.errors import ProtocolError
+from dragoman.schema.permission import RequestPermissionParams
 from dragoman.store.contract import Entry, Store
 
 # Flags about things that are the host's to decide.
@@ -84,11 +85,16 @@ async def meet(
     async with AsyncExitStack() as stack:
         leave = Leave(terminal.aside, person, cwd=options.cwd, yes=options.yes, asks=True, sandboxed=True)
         stack.push_async_callback(leave.close)
+
+        async def permission(params: RequestPermissionParams) -> str | None:
+            company.asked(params)
+            return await leave.permission(params)
+
         remote = await stack.enter_async_context(
             connect(
                 host.agent(options.agent or ""),
                 cwd=options.cwd,
-                permission=leave.permission,
+                permission=permission,
                 elicit=None if person is None else Facts(leave, person, terminal.aside),
                 on=company.handlers(),
                 report=lambda words: terminal.aside.line(leave.clean(words), "dim"),
