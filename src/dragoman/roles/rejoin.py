@@ -28,6 +28,9 @@ ANSWER_PATIENCE = 60.0
 # Who waits for an answer that is lost is told when the sessions are joined again, or after this. Seconds.
 GRACE = 10.0
 
+# What JSON-RPC calls a fault of whoever answers.
+INTERNAL_ERROR = -32603
+
 Dialling = Callable[[], Awaitable[Transport]]
 
 
@@ -157,7 +160,10 @@ class Rejoining:
         answer = await self._ask(inner, msgspec.json.encode(said), id)
         result = answer.get("result")
         if not isinstance(result, dict):
-            raise StartFailed(f"{self.peer} does not take the same introduction again: {_message(answer)}")
+            why = f"{self.peer} does not take the same introduction again: {_message(answer)}"
+            if _is_failure(answer):  # the host's agent died meanwhile, say; the next one may live
+                raise Unreachable(why, is_passing=True)
+            raise StartFailed(why)
         self._memory.introduced = result
 
     def _next_id(self) -> str:
@@ -275,6 +281,12 @@ def _answer(frame: Frame, id: str) -> dict[str, object] | None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return said if isinstance(said, dict) and said.get("id") == id and "method" not in said else None
+
+
+def _is_failure(answer: dict[str, object]) -> bool:
+    """Whether the other end failed, rather than refused."""
+    error = answer.get("error")
+    return isinstance(error, dict) and error.get("code") == INTERNAL_ERROR
 
 
 def _is_history(frame: Frame, session: str) -> bool:
