@@ -24,7 +24,7 @@ p { margin: .25rem 0; } .dim { color: var(--dim); }
 dl { display: flex; flex-wrap: wrap; gap: .5rem 2rem; margin: 1rem 0 0; }
 dl div { min-width: 6rem; } dt { color: var(--dim); font-size: .875rem; } dd { margin: 0; font-size: 1.25rem; }
 table { border-collapse: collapse; width: 100%; }
-th { text-align: left; color: var(--dim); font-weight: 600; font-size: .875rem; }
+th { text-align: left; font-weight: 600; } thead th { color: var(--dim); font-size: .875rem; }
 th, td { padding: .5rem .75rem .5rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td { overflow-wrap: anywhere; } code { font-family: ui-monospace, monospace; font-size: .9375em; }
 .awake { color: var(--awake); font-weight: 600; }
@@ -109,7 +109,7 @@ def _session(shown: Shown) -> list[str]:
         f'<span class="{"awake" if shown.is_awake else "dim"}">{state}</span>',
         escape(shown.agent) or "not known",
         escape(people) or "nobody",
-        f'<time datetime="{escape(shown.updated)}">{escape(shown.updated[:16].replace("T", " "))}</time>',
+        f'<time datetime="{escape(shown.updated)}">{escape(shown.updated[:16].replace("T", " "))} UTC</time>',
     ]
 
 
@@ -123,20 +123,24 @@ def _agent(name: str, address: str) -> list[str]:
 
 def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table whose rows become cards on a phone; the first cell of a row is its heading."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    head = "".join(f'<th scope="col" role="columnheader">{escape(name)}</th>' for name in names)
     body = "".join(
-        "<tr>"
+        '<tr role="row">'
         + "".join(
-            f'<th scope="row" data-name="{name}"><span>{cell}</span></th>'
+            f'<th scope="row" role="rowheader" data-name="{name}"><span>{cell}</span></th>'
             if at == 0
-            else f'<td data-name="{name}"><span>{cell}</span></td>'
+            else f'<td role="cell" data-name="{name}"><span>{cell}</span></td>'
             for at, (name, cell) in enumerate(zip(names, row, strict=True))
         )
         + "</tr>"
         for row in rows
     )
     label = escape(caption)
-    return f'<table aria-label="{label}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    # On a phone the rows are no rows to the browser any more: the roles say that they still are.
+    return (
+        f'<table role="table" aria-label="{label}"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{body}</tbody></table>'
+    )
 
 
 def lasted(seconds: float) -> str:
