@@ -15,11 +15,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.conformance.client_process import CommandClient, filled
+from dragoman.conformance.client_process import CommandClient
 from dragoman.conformance.pace import PROCESS
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.run import try_one
 from dragoman.conformance.verdict import Outcome
+from dragoman.testing.stage import filled_in
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 RUN = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--", "{agent}"]
@@ -83,10 +84,10 @@ def command_lines() -> list[bytes]:
 
 def test_the_agent_takes_its_place_in_the_command() -> None:
     agent = ["python", "a b.py"]
-    assert filled(["client", "--", "{agent}"], agent, "/w") == ["client", "--", "python", "a b.py"]
-    assert filled(["client", "--agent", "{agent}"], agent, "/w") == ["client", "--agent", shlex.join(agent)]
-    assert filled(["client", "--agent={agent}"], agent, "/w") == ["client", f"--agent={shlex.join(agent)}"]
-    assert filled(["client", "{cwd}"], agent, "/w") == ["client", "/w", "python", "a b.py"]
+    assert filled_in(["client", "--", "{agent}"], agent, "/w") == ["client", "--", "python", "a b.py"]
+    assert filled_in(["client", "--agent", "{agent}"], agent, "/w") == ["client", "--agent", shlex.join(agent)]
+    assert filled_in(["client", "--agent={agent}"], agent, "/w") == ["client", f"--agent={shlex.join(agent)}"]
+    assert filled_in(["client", "{cwd}"], agent, "/w") == ["client", "/w", "python", "a b.py"]
 
 
 def test_our_command_passes_and_the_report_says_so(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_an_editor_is_served_and_sees_verdicts_as_they_come() -> None:
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as serving:
         assert serving.stdout is not None
         lines = iter(serving.stdout.readline, "")
-        agent = next(line.split() for line in lines if "tester.py" in line)
+        agent = next(line.split() for line in lines if "doorway.py" in line)
         assert "client.life.01: open a new thread" in next(line for line in lines if "new thread" in line)
         editor = [*DRAGOMAN, "run", "--prompt", "hello", "--", *agent]
         subprocess.run(editor, capture_output=True, timeout=PATIENCE, check=False)

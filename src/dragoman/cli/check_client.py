@@ -84,7 +84,7 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
 async def _serve(parser: Parser, options: argparse.Namespace) -> int:
     from dragoman.cli.check_live import served
     from dragoman.cli.checking import chosen
-    from dragoman.conformance.client_visit import Reception
+    from dragoman.testing.reception import Reception
 
     reception = Reception()
     try:

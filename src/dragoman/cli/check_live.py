@@ -20,12 +20,12 @@ from dragoman.cli import exits
 from dragoman.cli.checking import show, write
 from dragoman.cli.terminal import Sheet, visible
 from dragoman.conformance.client_serving import ServedClient, command
-from dragoman.conformance.client_visit import Reception
 from dragoman.conformance.report import facts
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.run import try_one
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.policy.secrets import from_environment
+from dragoman.testing.reception import Reception
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.NOT_APPLICABLE: "dim"}
 

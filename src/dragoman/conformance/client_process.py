@@ -1,15 +1,14 @@
 """A command under test that starts our stand-in as its agent: one run of it, watched from outside.
 
-Each run has a folder and a private socket of its own; the stand-in (`tester`) hands over the pipes it was given, so the
-stage speaks on the client's very pipes. Afterwards everything the command started is ended. Above is the runner, below
-are the tree of processes and the socket.
+Each run has a folder and a private socket of its own; the stand-in (`doorway`) hands over the pipes it was given, so
+that the stage speaks on the very pipes of the client. Afterwards everything the command started is ended. Above is the
+runner, below are the tree of processes and the socket.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 
 from dragoman.conformance.client_grounds import WRAPPED, Ending
 from dragoman.conformance.client_stage import ClientStage
-from dragoman.conformance.client_visit import Reception, Visited, Visitor, words
+from dragoman.conformance.client_visit import Visited
 from dragoman.conformance.pace import PROCESS, Pace
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.stage import Stage
@@ -25,33 +24,16 @@ from dragoman.conformance.subject import FAREWELL, workspace
 from dragoman.conformance.verdict import Unsure
 from dragoman.errors import StartFailed
 from dragoman.roles.dial import elsewhere
+from dragoman.testing.reception import Reception, Visitor, words
+from dragoman.testing.stage import filled_in
 from dragoman.transport import tree
 from dragoman.transport.warden import WARDEN
-
-# What stands for the agent's command in the client's.
-PLACE = "{agent}"
-FOLDER = "{cwd}"
 
 # A variable of the client's environment that an agent should be able to see (peers.md P12).
 CANARY = "DRAGOMAN_CHECK_CANARY"
 
 # Of what a client prints so much is kept: enough for every mark we look for, and no flood fills us. Bytes.
 PRINTED = 4 * 1024 * 1024
-
-
-def filled(command: Sequence[str], agent: Sequence[str], cwd: str) -> list[str]:
-    """The client's command with the agent in its place; without a place, the agent's words follow at the end.
-
-    A word that is nothing but the place becomes all words of the agent when the one before is `--`, else one quoted
-    word, as for `--agent {agent}`.
-    """
-    made: list[str] = []
-    for word in command:
-        if word == PLACE and made and made[-1] == "--":
-            made.extend(agent)
-        else:
-            made.append(word.replace(PLACE, shlex.join(agent)).replace(FOLDER, cwd))
-    return made if any(PLACE in word for word in command) else [*made, *agent]
 
 
 class Printed:
@@ -154,7 +136,7 @@ class CommandClient:
     async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> Run:
         is_wrapped = requirement.id in WRAPPED
         written = elsewhere(self.command, os.getcwd(), folder)
-        line = filled(written, words(path, wrapped=is_wrapped), folder)
+        line = filled_in(written, words(path, wrapped=is_wrapped), folder)
         outer = os.environ.get(tree.MARKER)
         marked = {tree.MARKER: f"{outer}:{token}" if outer else token, CANARY: "1"}
         WARDEN.guard(token, 0)

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from dragoman.conformance.client_stage import ClientStage
-from dragoman.conformance.client_visit import Reception, Visited, words
+from dragoman.conformance.client_visit import Visited
 from dragoman.conformance.pace import PROCESS, Pace
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.stage import Stage
+from dragoman.testing.reception import Reception, words
 
 # A person opens threads and types prompts; whoever has gone for lunch comes back. Seconds.
 PERSON = 3600.0

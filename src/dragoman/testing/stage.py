@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import socket
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from dragoman.errors import ConnectionFailed
 from dragoman.roles.agent import Agent
-from dragoman.testing import doorway
 from dragoman.testing.following import Departure, Following
+from dragoman.testing.reception import Reception, Visitor, words
 from dragoman.testing.scenario import Expectation, Step
 from dragoman.testing.script import PATIENCE, ScriptedAgent, ScriptedClient
 from dragoman.transport.contract import Transport
@@ -30,8 +27,9 @@ from dragoman.transport.stream import StreamTransport
 Target = Agent | str | Sequence[str] | Transport
 Wrap = Callable[[Transport], Transport]
 
-# Where the agent's command goes in that of a client under test.
+# Where the agent's command goes in that of a client under test, and where its folder.
 PLACE = "{agent}"
+FOLDER = "{cwd}"
 
 
 @asynccontextmanager
@@ -82,9 +80,8 @@ class StandIn:
         self.patience = patience
         self._met: asyncio.Future[Transport] = asyncio.get_running_loop().create_future()
         self._memory: Transport | None = None
-        self._folder = ""
-        self._listener: socket.socket | None = None
-        self._link: socket.socket | None = None
+        self._reception: Reception | None = None
+        self._visitor: Visitor | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     @property
@@ -98,34 +95,25 @@ class StandIn:
     @property
     def command(self) -> list[str]:
         """The command by which a client starts it, as words."""
-        if self._listener is None:
-            self._folder = tempfile.mkdtemp(prefix="dragoman-")
-            self._listener = socket.socket(socket.AF_UNIX)
-            self._listener.bind(os.path.join(self._folder, "door"))
-            self._listener.listen(1)
-            self._listener.setblocking(False)
-            self._accepting = asyncio.ensure_future(self._accept(self._listener))
-        return [sys.executable, "-I", os.path.abspath(doorway.__file__), os.path.join(self._folder, "door")]
+        if self._reception is None:
+            self._reception = Reception()
+            self._accepting = asyncio.ensure_future(self._accept(self._reception))
+        return words(self._reception.path)
 
     async def visited(self) -> Transport:
         """Our end, as soon as a client is there."""
         return await self._met
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        link, _ = await loop.sock_accept(listener)
-        link.settimeout(self.patience)  # the byte is on its way: the doorway sends it right after it connects
-        _, pipes, _, _ = socket.recv_fds(link, 1, 2)
-        self._link = link
-        self._met.set_result(StreamTransport(*pipes, peer="the client"))
+    async def _accept(self, reception: Reception) -> None:
+        self._visitor = await reception.visitor()
+        self._met.set_result(StreamTransport(self._visitor.stdin, self._visitor.stdout, peer="the client"))
 
     def let_go(self, status: int = 0) -> None:
         """The agent's process ends with this status."""
-        if self._link is not None:
-            with suppress(OSError):
-                self._link.send(bytes([status]))
-            self._link.close()
-            self._link = None
+        if self._visitor is not None:
+            self._visitor.order(f"exit {status}")
+            self._visitor.let_go()
+            self._visitor = None
 
     async def close(self) -> None:
         """Leave nothing behind."""
@@ -135,11 +123,8 @@ class StandIn:
         if self._met.done() and not self._met.cancelled():
             await self._met.result().close("the test is over")
         self.let_go()
-        if self._listener is not None:
-            self._listener.close()
-            with suppress(OSError):
-                os.unlink(os.path.join(self._folder, "door"))
-                os.rmdir(self._folder)
+        if self._reception is not None:
+            self._reception.close()
 
 
 @asynccontextmanager
@@ -219,9 +204,9 @@ async def run_command(
     env: Mapping[str, str] | None = None,
 ) -> Finished:
     """The same for any agent by its words; a client that does not end in time is ended."""
-    words = filled_in(shlex.split(command) if isinstance(command, str) else command, agent)
+    line = filled_in(shlex.split(command) if isinstance(command, str) else command, agent)
     process = await asyncio.create_subprocess_exec(
-        *words,
+        *line,
         cwd=cwd,
         env=None if env is None else {**os.environ, **env},
         stdin=asyncio.subprocess.DEVNULL,
@@ -232,7 +217,7 @@ async def run_command(
         async with asyncio.timeout(patience):
             out, err = await process.communicate()
     except TimeoutError:
-        raise AssertionError(f"{shlex.join(words)} did not end within {patience:g} seconds") from None
+        raise AssertionError(f"{shlex.join(line)} did not end within {patience:g} seconds") from None
     finally:
         if process.returncode is None:
             process.kill()
@@ -240,14 +225,16 @@ async def run_command(
     return Finished(process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
-def filled_in(command: Sequence[str], agent: Sequence[str]) -> list[str]:
-    """The client's command with the agent's in its place."""
-    if not any(PLACE in word for word in command):
-        return [*command, *agent]
+def filled_in(command: Sequence[str], agent: Sequence[str], cwd: str = FOLDER) -> list[str]:
+    """The client's command with the agent's in its place, and the folder; without a place the agent's words follow.
+
+    A word that is nothing but the place becomes all words of the agent when the one before is `--`, else one quoted
+    word, as for `--agent {agent}`.
+    """
     made: list[str] = []
     for word in command:
         if word == PLACE and made and made[-1] == "--":
             made.extend(agent)
         else:
-            made.append(word.replace(PLACE, shlex.join(agent)))
-    return made
+            made.append(word.replace(PLACE, shlex.join(agent)).replace(FOLDER, cwd))
+    return made if any(PLACE in word for word in command) else [*made, *agent]
