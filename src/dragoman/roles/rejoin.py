@@ -80,8 +80,7 @@ class Rejoining:
         return True
 
     def _pass(self, frames: list[Frame]) -> None:
-        came = self._memory.came
-        passed = [each for frame in frames if (each := came(frame) if type(frame) is bytes else frame) is not None]
+        passed = self._memory.pass_on(frames)
         if passed:
             self._inlet.deliver(passed)
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dragoman.wire.envelope import Id
+from dragoman.wire.frames import Frame
 
 # The reason that a request is answered with when its own answer is lost for good.
 CONNECTION_LOST = "connection_lost"
@@ -68,6 +69,19 @@ class Whereabouts:
             return None if self._round else frame  # an answer to somebody who is no longer there
         given = self.asked.pop(id)
         return frame if given == id else _encode({**said, "id": given})
+
+    def pass_on(self, frames: list[Frame]) -> list[Frame]:
+        """The agent says these; gives them as we should hear them. Most are updates of one session, and pass at once."""
+        if self._round == 0:
+            head = self._head or UPDATE
+            odd = [frame for frame in frames if type(frame) is not bytes or not frame.startswith(head) or _SEQ in frame]
+            if not odd:
+                return frames
+            if head is not UPDATE and all(type(frame) is bytes and frame.startswith(head) for frame in odd):
+                self.came(odd[-1])  # type: ignore[arg-type]  # the numbers of a log only grow: the last one counts
+                return frames
+        came = self.came
+        return [each for frame in frames if (each := came(frame) if type(frame) is bytes else frame) is not None]
 
     def came(self, frame: bytes) -> bytes | None:
         """The agent says this; gives it as we should hear it, None for what we have heard before."""

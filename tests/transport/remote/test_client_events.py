@@ -33,6 +33,9 @@ def test_what_the_writer_writes_the_reader_reads_with_any_line_end(
     got = fed(stream + b": keepalive" + end, cuts)
     assert [event.data for event in got] == frames
     assert [event.id for event in got] == [b"%d" % number for number in range(5, 5 + len(frames))]
+    taken = Parser().take(stream + b": keepalive" + end)
+    assert taken.frames == frames
+    assert taken.last == (got[-1].id if got else b"")
 
 
 @pytest.mark.parametrize(
@@ -47,11 +50,16 @@ def test_what_the_writer_writes_the_reader_reads_with_any_line_end(
         (b"\n\n\ndata: x\n\n\n\ndata: y\n\n", [Event(b"x"), Event(b"y")]),
         (b"id: 1\n\n", []),
         (b"data: unfinished\n", []),
+        (b"id: 1\ndata: x\n\nid: 2\n\nid: 3\ndata: y\ndata: z\n\n", [Event(b"x", b"1"), Event(b"y z", b"3")]),
     ],
 )
 def test_the_forms_of_an_event(stream: bytes, expected: list[Event]) -> None:
     for size in (1, 3, 1000):
         assert fed(stream, [size]) == expected
+    taken = Parser().take(stream)
+    assert taken.frames == [event.data for event in expected]
+    assert taken.last == (expected[-1].id if expected else b"")
+    assert list(taken.after.values()) == [event.after for event in expected if event.after]
 
 
 def test_an_event_that_never_ends_is_refused() -> None:

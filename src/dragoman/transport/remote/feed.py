@@ -15,7 +15,7 @@ from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
 from dragoman.transport.remote.faults import failed, refused
 from dragoman.transport.remote.patience import Patience
 from dragoman.transport.remote.retrying import Retrying, Trouble
-from dragoman.transport.remote.sse import Event, Parser, cursor
+from dragoman.transport.remote.sse import Batch, Parser, cursor
 
 if TYPE_CHECKING:
     import httpx
@@ -34,7 +34,7 @@ class Feed:
         self,
         name: str,
         open_stream: Callable[[Mapping[str, str]], Awaitable[httpx.Response]],
-        take: Callable[[Feed, list[Event]], Awaitable[None]],
+        take: Callable[[Feed, Batch], Awaitable[None]],
         *,
         session: str | None,
         patience: Patience,
@@ -100,11 +100,11 @@ class Feed:
         try:
             async with asyncio.timeout(None) as limit:
                 async for data in response.aiter_raw():
-                    events = parser.feed(data)
+                    batch = parser.take(data)
                     self._keeps_alive = self._keeps_alive or parser.comments > 0
-                    if events:
+                    if batch.frames:
                         limit.reschedule(None)  # taking them may have to wait for whoever receives
-                        await self._pass_on(events)
+                        await self._pass_on(batch)
                     if self._keeps_alive:
                         limit.reschedule(self._loop.time() + SILENCE)
         except ConnectionFailed:
@@ -123,14 +123,13 @@ class Feed:
             raise TransportClosed(f"{self._name}: it ends every stream at once")
         return "the stream ended"
 
-    async def _pass_on(self, events: list[Event]) -> None:
-        last = events[-1].id.decode("ascii", "replace")
-        if last:
-            self.is_numbered = True
-            self._last = last
-            self.number = cursor(last) or self.number
+    async def _pass_on(self, batch: Batch) -> None:
         self._empty = 0
-        await self._take(self, events)
+        await self._take(self, batch)
+        if batch.last:  # only now: whoever waits for this number must find the events delivered
+            self.is_numbered = True
+            self._last = batch.last.decode("ascii", "replace")
+            self.number = cursor(self._last) or self.number
         self.moved = self._loop.time()
         self.news.set()
 

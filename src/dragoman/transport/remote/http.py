@@ -26,7 +26,7 @@ from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.messages import on_one_line
 from dragoman.transport.remote.retrying import Retrying, Trouble
 from dragoman.transport.remote.routing import OPENING, Gist, gist
-from dragoman.transport.remote.sse import Event
+from dragoman.transport.remote.sse import Batch
 from dragoman.transport.remote.visitor import STATUS_KINDS
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import MAX_FRAME, Frame
@@ -46,6 +46,9 @@ STREAM_PATIENCE = 10.0
 # it is held until the session's stream has been quiet for this long; seconds, and at most for so many.
 QUIET = 0.1
 QUIET_AT_MOST = 5.0
+
+# How an update begins, which is nearly all that ever comes; it needs no closer look.
+_UPDATE = b'{"jsonrpc":"2.0","method":"session/update",'
 
 # Requests of the agent whose sessions are remembered for their answers; the oldest are forgotten.
 REMEMBERED = 4096
@@ -136,30 +139,30 @@ class HttpTransport:
                 feed.opened.set_result(False)
             self._end(error)
 
-    async def _arrived(self, feed: Feed, events: list[Event]) -> None:
+    async def _arrived(self, feed: Feed, batch: Batch) -> None:
         if feed.session is None:
-            await self._arrived_beside(events)
+            await self._arrived_beside(batch)
         else:
-            for event in events:
-                if b'"id"' in event.data and b'"method"' in event.data:
-                    self._heed(event.data, feed.session)
-            self._inlet.deliver([event.data for event in events])
+            for frame in batch.frames:
+                if not frame.startswith(_UPDATE) and b'"id"' in frame and b'"method"' in frame:
+                    self._heed(frame, feed.session)
+            self._inlet.deliver(list(batch.frames))
         while self._inlet.is_full and self._ended is None:
             self._room.clear()
             self._inlet.when_room(self._room.set)
             await self._room.wait()
 
-    async def _arrived_beside(self, events: list[Event]) -> None:
+    async def _arrived_beside(self, batch: Batch) -> None:
         """Frames of the connection's stream: answers that open sessions, and what belongs to none."""
-        for event in events:
-            said = self._heed(event.data, None)
+        for place, frame in enumerate(batch.frames):
+            said = self._heed(frame, None)
             if said is not None and not said.method and not isinstance(said.id, UnsetType):
                 session = self._opening.pop(said.id, None)
                 if session is not None:
-                    await self._settle(session, event.after)
-                elif (opened := _opened(event.data)) is not None:
+                    await self._settle(session, batch.after.get(place, b""))
+                elif (opened := _opened(frame)) is not None:
                     self._stream(opened)
-            self._inlet.deliver([event.data])
+            self._inlet.deliver([frame])
 
     def _heed(self, frame: bytes, session: str | None) -> Gist | None:
         """Remember the session of the agent's request, for our answer to it."""

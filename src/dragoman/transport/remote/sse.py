@@ -68,6 +68,14 @@ class Event(NamedTuple):
     after: bytes = b""
 
 
+class Batch(NamedTuple):
+    """The events that some bytes completed: their data, the id of the last that had one, and what some come after."""
+
+    frames: list[bytes]
+    last: bytes = b""
+    after: Mapping[int, bytes] = {}  # by their place in `frames`
+
+
 class Parser:
     """Cuts the bytes of a stream into events; holds at most one unfinished event."""
 
@@ -80,19 +88,41 @@ class Parser:
         self._size = 0
         self._return = False  # the last byte was a carriage return: it may be half of a line end
 
+    def take(self, data: bytes) -> Batch:
+        """Like `feed`, for whoever wants the data of many events at once."""
+        whole = self._whole(data)
+        pieces = whole.split(b"\n\nid: ")
+        # All events are an id and one line of data, as ours are: one newline in the first, three for each that follows.
+        if whole.startswith(b"id: ") and whole.count(b"\n") == 3 * len(pieces) - 2:
+            frames = [piece.partition(b"\ndata: ")[2] for piece in pieces]
+            if b"" not in frames:
+                return Batch(frames, pieces[-1].partition(b"\n")[0].removeprefix(b"id: "))
+        events = self._events(whole)
+        last = next((event.id for event in reversed(events) if event.id), b"")
+        after = {place: event.after for place, event in enumerate(events) if event.after}
+        return Batch([event.data for event in events], last, after)
+
     def feed(self, data: bytes) -> list[Event]:
         """Take the next bytes; give the events they complete. Raises Overloaded for one beyond the limit."""
+        return self._events(self._whole(data))
+
+    def _whole(self, data: bytes) -> bytes:
+        """The text of the events that these bytes complete, without the blank line behind the last of them."""
         if self._return or b"\r" in data:
             data = self._with_line_feeds(data)
         if b"\n\n" not in data and not (self._parts and self._parts[-1].endswith(b"\n") and data.startswith(b"\n")):
             self._hold(data)
-            return []
-        blocks = b"".join([*self._parts, data]).split(b"\n\n")
+            return b""
+        text = b"".join([*self._parts, data])
         self._parts.clear()
         self._size = 0
-        self._hold(blocks.pop())
+        end = text.rindex(b"\n\n")
+        self._hold(text[end + 2 :])
+        return text[:end]
+
+    def _events(self, whole: bytes) -> list[Event]:
         events = []
-        for block in blocks:
+        for block in whole.split(b"\n\n") if whole else ():
             head, has_data, data = block.partition(b"data: ")
             if has_data and data.find(b"\n") < 0:
                 if not head:  # all that both official servers send

@@ -24,6 +24,9 @@ from dragoman.wire.frames import MAX_FRAME, Frame
 # Our own frames that the server has not acknowledged: beyond this it is not keeping up, and senders wait.
 MOST_KEPT = 16 * 1024 * 1024
 
+# How an acknowledgement begins: a glance at each frame must do.
+_ACK = say_ack(0).partition(b',"params"')[0]
+
 # Close codes after which a server that can resume is dialled again: no farewell, it restarts, it is busy, we were slow.
 _COMES_BACK = frozenset({1001, 1005, 1006, 1011, 1012, 1013, 1014, names.SLOW})
 
@@ -124,9 +127,9 @@ class WebSocketTransport:
 
     def _count(self, frames: list[Frame], size: int) -> list[Frame]:
         """Number the frames, take the acknowledgements out of them, and acknowledge in time."""
-        cursors = [cursor for frame in frames if (cursor := read_ack(frame)) is not None]
+        cursors = [read_ack(frame) for frame in frames if type(frame) is bytes and frame.startswith(_ACK)]
         if cursors:
-            self._spool.acknowledge(max(cursors))
+            self._spool.acknowledge(max(cursor or 0 for cursor in cursors))
             self._wake_drainers()
             frames = [frame for frame in frames if read_ack(frame) is None]
         self._received += len(frames)
