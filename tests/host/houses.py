@@ -23,7 +23,7 @@ from dragoman.transport.contract import Transport
 from dragoman.transport.memory import MemoryTransport, pair
 from dragoman.transport.remote.visitor import Visitor
 
-PATIENCE = 5.0
+PATIENCE = 60.0
 
 TALKER = NamedAgent(name="talker", command="talker")
 

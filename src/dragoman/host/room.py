@@ -55,6 +55,7 @@ class Room(Keeping):
         super().__init__(house, id, standing)
         self.chronicle = Chronicle(house.store, id, on_entry=self._committed)
         self.members: dict[str, Member] = {}  # by connection, in the order they came
+        self._live: tuple[Member, ...] = ()  # the same, for telling them
         self.queue = Queue(house.bounds.prompts)
         self.uses = 0  # calls that are about to do something here
         self._joining = 0
@@ -93,7 +94,7 @@ class Room(Keeping):
         self.standing.note(line)
         if self._joining:
             self._tail.append(line)
-        if not self.members:
+        if not self._live:
             return
         seq = line.seq
         try:
@@ -102,8 +103,8 @@ class Room(Keeping):
             self.house.report(f"session {self.id}: entry {seq} cannot be told: {error!r}")
             return
         heard = 0
-        for member in self.members.values():
-            if member.is_live and seq > member.told:
+        for member in self._live:  # who is let go meanwhile makes another one
+            if seq > member.told and member.is_live:
                 member.told = seq
                 heard += 1
                 for one in news:
@@ -119,7 +120,7 @@ class Room(Keeping):
 
     def broadcast(self, news: News) -> None:
         """Something that no entry tells: presence, the queue."""
-        for member in list(self.members.values()):
+        for member in self._live:
             if member.is_live:
                 self._say(member, news)
 
@@ -163,6 +164,7 @@ class Room(Keeping):
             answer()
         member.is_live = True
         self.members[desk.id] = member
+        self._live = tuple(self.members.values())
         desk.rooms[self.id] = self
         if after is None and self.standing.commands:
             update = AvailableCommandsUpdate(available_commands=self.standing.commands)
@@ -224,6 +226,7 @@ class Room(Keeping):
         member = self.members.pop(desk.id, None)
         if member is not None:
             member.is_live = False
+            self._live = tuple(self.members.values())
         return member
 
     def set_role(self, desk: Desk, role: str) -> None:
