@@ -71,7 +71,7 @@ class Whereabouts:
         return frame if given == id else _encode({**said, "id": given})
 
     def pass_on(self, frames: list[Frame]) -> list[Frame]:
-        """The agent says these; gives them as we should hear them. Most are updates of one session, and pass at once."""
+        """The agent says these; gives them as we should hear them. Most are updates of one session and pass at once."""
         if self._round == 0:
             head = self._head or UPDATE
             odd = [frame for frame in frames if type(frame) is not bytes or not frame.startswith(head) or _SEQ in frame]
