@@ -304,16 +304,20 @@ class Desk:
 
     def _presence(self, incoming: Incoming, done: Done) -> None:
         """_dragoman/presence: what this client says of its user."""
-        said = incoming.values if isinstance(incoming.values, dict) else {}
-        room = self.rooms.get(said.get("sessionId", ""))
+        said, room = self._named(incoming)
         if room is not None and said.get("state") in STATES:
             room.set_state(self, said["state"])
         if incoming.is_request:
             done({}, None)
 
+    def _named(self, incoming: Incoming) -> tuple[dict[str, Any], Room | None]:
+        """What was said, and the room it is about, if this client is in it."""
+        said = incoming.values if isinstance(incoming.values, dict) else {}
+        session = said.get("sessionId")
+        return said, self.rooms.get(session) if isinstance(session, str) else None
+
     def _changed(self, incoming: Incoming, _: Done) -> None:
         """fs/changed: what a client watches for an agent."""
-        said = incoming.values if isinstance(incoming.values, dict) else {}
-        room = self.rooms.get(said.get("sessionId", ""))
+        said, room = self._named(incoming)
         if room is not None and room.session is not None and room.members[self.id].controls:
             room.session.connection.notify("fs/changed", {**said, "sessionId": room.session.id})
