@@ -29,7 +29,7 @@ LEAVES = 4
 ANSWER = 60.0
 
 # A prompt that is still not answered then hangs, which is a fault. Seconds.
-HANGS = 120.0
+HANGS = 300.0
 
 
 class Guest:
@@ -43,7 +43,7 @@ class Guest:
         self.leaving = asyncio.Event()  # everything was seen: it may go
         self.here = asyncio.Event()  # it has been in its session
         self.quiet = asyncio.Event()  # it prompts no more
-        self.faults: list[str] = []
+        self.hanging: list[str] = []  # prompts that were never answered
         self._folder = folder
         self._session = session
         self._opens = opens
@@ -55,6 +55,7 @@ class Guest:
         """One life after the other."""
         while not self.leaving.is_set():
             view = View(f"{self.name}-{len(self.views) + 1}")
+            self.views.append(view)
             try:
                 await self._live(view)
             except (DragomanError, TimeoutError) as error:
@@ -79,7 +80,6 @@ class Guest:
             else:
                 session = await agent.load(await asyncio.shield(self._session), self._folder)
             view.session = session.id
-            self.views.append(view)
             self.here.set()
             if self._prompts:
                 await self._talk(view, agent, session)
@@ -108,7 +108,8 @@ class Guest:
                                 given.append(text)
             view.answered[prompt] = given
         except TimeoutError:
-            self.faults.append(f"{prompt} was never answered")
+            self.hanging.append(prompt)
+            raise
         except ConnectionFailed:
             _count(view, "connection")
             raise

@@ -70,6 +70,8 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                told = [f"{view.name}: {report}\n" for each in guests for view in each.views for report in view.reports]
+                (folder / "reports").write_text("".join(told))
             findings.lines = relay.carried
         findings.faults += await host.end()
     finally:
@@ -77,11 +79,12 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
     after = len(os.listdir("/proc/self/fd"))
     if after > before:
         findings.fault("", f"the clients left {after - before} descriptors open")
+    kept = await logs(host.store, findings)
     for guest in guests:
-        findings.faults += guest.faults
-    told = [f"{view.name}: {report}\n" for guest in guests for view in guest.views for report in view.reports]
-    (folder / "reports").write_text("".join(told))
-    return compare([view for guest in guests for view in guest.views], await logs(host.store, findings), findings)
+        for prompt in guest.hanging:
+            ends = [(log.prompts.get(prompt), log.ends.get(prompt)) for log in kept.values() if prompt in log.prompts]
+            findings.fault("", f"{prompt} was never answered; the log has {ends}")
+    return compare([view for guest in guests for view in guest.views], kept, findings)
 
 
 def crowd(plan: Plan, port: int, folder: str) -> list[Guest]:
