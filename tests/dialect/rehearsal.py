@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Pass, Report, Send, Settings
+from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Pass, Report, Send, Settings, Sleep
 from dragoman.dialect.registry import dialect
 from dragoman.engine.flow import Flows
 from dragoman.engine.reading import read, values
@@ -62,6 +62,7 @@ class Rehearsal:
         self._flows = Flows(self._execute)
         self._theirs_open: list[tuple[str, Answer]] = []
         self._ours_open: list[tuple[str, Answer]] = []
+        self._asleep: list[Answer] = []
 
     # --- what the test does -------------------------------------------------------------------------------------
 
@@ -89,9 +90,15 @@ class Rehearsal:
         self._flows.start(flow, self._passing(method, row.request, self._send), asked.done)
         return asked
 
-    def answer(self, result: Any) -> None:
-        """Our side answers the oldest request it has, in the vocabulary."""
-        self._ours_open.pop(0)[1](*_either(result))
+    def answer(self, result: Any, which: int = 0) -> None:
+        """Our side answers the oldest request it has, or this one of them, in the vocabulary."""
+        self._ours_open.pop(which)[1](*_either(result))
+
+    def ring(self) -> None:
+        """Every flow that sleeps has slept enough."""
+        asleep, self._asleep = self._asleep, []
+        for wake in asleep:
+            wake(None, None)
 
     def reply(self, result: Any) -> None:
         """The peer answers the oldest request it has, as it spells the answer."""
@@ -126,6 +133,8 @@ class Rehearsal:
             self._send(effect.method, effect.params, True, answer)
         elif isinstance(effect, Deliver):
             self._deliver(effect.method, effect.params, effect.request, answer)
+        elif isinstance(effect, Sleep):
+            self._asleep.append(answer)
         else:
             assert isinstance(effect, Report), effect
             self.reports.append(effect.text)

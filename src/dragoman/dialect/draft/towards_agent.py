@@ -60,6 +60,8 @@ class AgentLedger(Ledger):
         self.takes_attachments = True
         self.can_cancel = True
         self._waits = 0
+        self._polls = 0
+        self._polled: dict[str, int] = {}  # the latest poll of each terminal that was answered
 
     def introduced(self, result: InitializeResult) -> None:
         """Remember what the agent has and lacks; modes and options, named here, v1 wants with each session."""
@@ -252,6 +254,8 @@ class AgentLedger(Ledger):
 
     def _push_once(self, session_id: str, terminal_id: str) -> Flow:
         """Push what is new; whether the command has ended."""
+        self._polls += 1
+        poll = self._polls
         try:
             shown = yield Deliver(
                 "terminal/output", TerminalOutputParams(session_id=session_id, terminal_id=terminal_id)
@@ -260,9 +264,10 @@ class AgentLedger(Ledger):
             return True
         streams = side(shown).get("streams")
         now: dict[str, str] = streams if isinstance(streams, dict) else {"": shown.output}  # "": nobody knows which
-        before = self.pushed.get(terminal_id, {})
-        if terminal_id in self.pushed:
-            self.pushed[terminal_id] = now
+        if terminal_id not in self.pushed or poll < self._polled.get(terminal_id, 0):
+            return bool(shown.exit_status)  # released meanwhile, or a later poll was answered sooner: nothing is new
+        before, self.pushed[terminal_id] = self.pushed[terminal_id], now
+        self._polled[terminal_id] = poll
         for stream, text in now.items():
             if data := _added(before.get(stream, ""), text):
                 params = PushOutputParams(
@@ -310,10 +315,11 @@ class AgentLedger(Ledger):
         yield Wake(key, None)
 
     def release(self, params: Any) -> Flow:
-        """terminal/release: nothing is pushed any more."""
+        """terminal/release: nothing is pushed any more, and nobody is asked about what may be gone by then."""
         params = self._placed(params)
-        result = yield Pass(params)
         self.pushed.pop(params.terminal_id, None)
+        self._polled.pop(params.terminal_id, None)
+        result = yield Pass(params)
         self.book.terminals.pop(params.terminal_id, None)
         return result
 
