@@ -21,7 +21,7 @@ DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
 # Longer than any of this takes on a busy machine; a test that waits so long has failed. Seconds.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 

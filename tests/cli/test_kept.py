@@ -329,7 +329,7 @@ def test_a_day_with_sessions(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=2 * PATIENCE,  # a dozen commands, one after the other
     )
     assert ran.returncode == 0, ran.stderr
     assert "loft begins like roof" in ran.stdout

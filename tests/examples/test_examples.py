@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 # A handful of interpreters on a busy machine; longer than this is a hang. Seconds.
-PATIENCE = 60
+PATIENCE = 120
 
 DRAGOMAN = (sys.executable, "-m", "dragoman")
 

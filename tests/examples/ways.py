@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 DRAGOMAN = (sys.executable, "-m", "dragoman")
 
 # A handful of interpreters on a busy machine; longer than this is a hang. Seconds.
-PATIENCE = 60
+PATIENCE = 120
 
 MEMORY, STDIO = "memory", "stdio"
 
