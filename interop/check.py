@@ -8,6 +8,7 @@ what follows `--` is passed to the check.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,8 @@ from interop.run import environment, furnish, tell
 
 SCRIPT = Path(__file__).parent / "check.toml"
 CHECKED = (*EXAMPLES, *AGENTS)
-PATIENCE = 3600  # seconds for one agent: some need minutes, none an hour
+PATIENCE = 7200  # seconds for one agent: some need ten minutes, and on a busy machine an hour
+FAREWELL = 60  # seconds for a check to report what it has
 
 
 def main() -> int:
@@ -50,8 +52,18 @@ def main() -> int:
             check = [sys.executable, "-m", "dragoman", "check", "agent", "--script", str(SCRIPT), *words[mark + 1 :]]
             check += ["--json", f"{report}.json", "--html", f"{report}.html", "--", *command]
             tell(f"== {counterpart.name} {counterpart.version}")
-            ended &= subprocess.run(check, timeout=PATIENCE, check=False).returncode in (0, 1)
+            ended &= _run(check) in (0, 1)
     return 0 if ended else 1
+
+
+def _run(command: list[str]) -> int:
+    """Run a check; one that takes too long reports what was tried until then."""
+    with subprocess.Popen(command) as running:
+        try:
+            return running.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGINT)
+            return running.wait(FAREWELL)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,22 @@ def test_a_broken_agent_is_found_with_evidence(tmp_path: Path) -> None:
 
     again = check("--only", "agent.rpc.03", "--baseline", files["json"], agent=twin("agent.rpc.03"))
     assert again.returncode == 0, "what was known to be broken does not fail a check against a baseline"
+
+
+def test_what_was_tried_before_ctrl_c_is_reported(tmp_path: Path) -> None:
+    starts, report = tmp_path / "starts", tmp_path / "report.json"
+    agent = ["/bin/sh", "-c", f"echo >> {starts}; exec {shlex.join(twin('agent.prompt.08'))}"]
+    words = ["--dialect", "v1", "--jobs", "1", "--only", "agent.rpc.03", "agent.prompt.08", "--json", str(report)]
+    command = [*DRAGOMAN, "check", "agent", *words, "--", *agent]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 2):
+            time.sleep(0.05)  # the second probe has not begun; it never ends, for its prompt is never answered
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 130
+    assert "ended by Ctrl-C: 1 of 2 were not tried" in said
+    assert [(row["id"], row["outcome"]) for row in json.loads(report.read_text())["rows"]] == [("agent.rpc.03", "pass")]
 
 
 def test_json_on_stdout_is_json_alone() -> None:

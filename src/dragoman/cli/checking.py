@@ -6,7 +6,9 @@ Takes a subject and the options of the command; gives the exit code. Below is th
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ exit codes:
     1  a MUST is broken (with --baseline: something got worse)
     2  wrong usage, or a file of yours that cannot be used
     7  the peer could not be started
-  130  ended by Ctrl-C"""
+  130  ended by Ctrl-C; what was tried until then is reported"""
 
 
 def add_options(parser: Parser) -> None:
@@ -80,15 +82,27 @@ async def checked(
     aside = Sheet(sys.stderr, os.environ)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    async for verdict in check(subject, found, options.jobs):
-        verdicts.append(verdict)
-        _progress(aside, verdicts, len(found))
+    is_cut = False
+    loop, whole = asyncio.get_running_loop(), asyncio.current_task()
+    assert whole is not None
+    loop.add_signal_handler(signal.SIGINT, whole.cancel)
+    try:
+        async for verdict in check(subject, found, options.jobs):
+            verdicts.append(verdict)
+            _progress(aside, verdicts, len(found))
+    except asyncio.CancelledError:  # Ctrl-C: what was tried until then took its time, and is reported
+        is_cut = True
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
     aside.unfoot()
     secrets = from_environment(os.environ)
     made = facts.report(side, peer, subject.dialect, verdicts, time.monotonic() - began, secrets=secrets)
     write(options, made)
     sheet = aside if options.json == "-" else Sheet(sys.stdout, os.environ)
     show(sheet, made)
+    if is_cut:
+        sheet.line(f"ended by Ctrl-C: {len(found) - len(verdicts)} of {len(found)} were not tried", "yellow")
+        return exits.INTERRUPTED
     if before is None:
         return exits.FAILED if made.is_broken else exits.OK
     worse, better = comparison.worse(before, made), comparison.better(before, made)
