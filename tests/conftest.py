@@ -19,8 +19,12 @@ from hypothesis import settings
 
 from tests.acceptance import page
 
-# Whoever started us may ignore hang-ups (nohup does); commands inherit that, and some tests hang commands up.
+# Whoever started us may ignore hang-ups (nohup does) and Ctrl-C (a shell does, for what it runs in the background);
+# commands inherit that, and some tests hang commands up or interrupt them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machines that run this are shared: how long one example takes says nothing about the code.
 settings.register_profile("dragoman", deadline=None, print_blob=True)
