@@ -1,0 +1,278 @@
+"""`dragoman serve`, `attach`, and `--host` of run and sessions: real processes around one host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pytest
+
+from dragoman.cli.main import main
+from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnTerminal
+
+
+class Served:
+    """A host as a process of its own, with folders of its own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.folder = folder
+        self.environ = {
+            **os.environ,
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "TERM": "xterm-256color",
+        }
+        self.words = words
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [*DRAGOMAN, "serve", "--json", *self.words, "--", *EVERYTHING],
+            cwd=self.folder,
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.told = json.loads(line)
+        self.url = str(self.told["url"]).removesuffix("/acp")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Another command of the same user."""
+        return subprocess.run(
+            [*DRAGOMAN, *words],
+            cwd=self.folder,
+            env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+
+class Editor:
+    """An editor that starts `dragoman attach` as its agent."""
+
+    def __init__(self, served: Served, *words: str, **environ: str) -> None:
+        self._process = subprocess.Popen(
+            [*DRAGOMAN, "attach", served.url, *words],
+            cwd=served.folder,
+            env={**served.environ, **environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.heard: list[dict[str, Any]] = []
+        self._id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """A request, and its answer; what comes meanwhile is in `heard`."""
+        self._id += 1
+        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+        while line := self._process.stdout.readline():
+            said: dict[str, Any] = json.loads(line)
+            if said.get("id") == self._id and "method" not in said:
+                return said
+            self.heard.append(said)
+        raise AssertionError(self._process.communicate()[1])
+
+    def begin(self, cwd: Path) -> str:
+        self.ask("initialize", protocolVersion=1, clientCapabilities={})
+        return str(self.ask("session/new", cwd=str(cwd), mcpServers=[])["result"]["sessionId"])
+
+    def say(self, session: str, text: str) -> str:
+        """Prompt; gives what the agent said."""
+        self.heard.clear()
+        answer = self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
+        assert answer["result"]["stopReason"] == "end_turn", answer
+        return self.said("agent_message_chunk")
+
+    def said(self, kind: str) -> str:
+        updates = (each["params"]["update"] for each in self.heard if each.get("method") == "session/update")
+        return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == kind)
+
+    def end(self) -> tuple[int, str]:
+        """Leave; the exit code, and what stood on stderr."""
+        _, said = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, said
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A command of the host's user in this process, for processes cost time."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, served.environ[name])
+    monkeypatch.setattr("sys.stdin", None)
+
+    def ran(*words: str) -> Ran:
+        capsys.readouterr()
+        return Ran(main(words), *capsys.readouterr())
+
+    return ran
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    host = Served(tmp_path_factory.mktemp("host"), "--bind", "127.0.0.1:0")
+    yield host
+    if host.process.poll() is None:
+        host.end(signal.SIGKILL)
+
+
+def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(served: Served, run: Run) -> None:
+    ran = served.run("run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks")
+    assert ran.returncode == 0, ran.stderr
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [line["seq"] for line in lines[:-1]] == list(range(1, len(lines)))
+    assert lines[-1]["body"]["text"] == "the roof leaks"
+    shown = run("sessions", "show", "roof", "--host", served.url)
+    assert shown.out.count("the roof leaks") == 2
+    assert run("sessions", "show", "roof") == shown  # the host keeps it where the user's own sessions are
+
+
+def test_an_editor_lands_in_a_session_that_is_there_and_hears_its_answer_first(served: Served) -> None:
+    with Editor(served) as first:
+        session = first.begin(served.folder)
+        assert first.say(session, "/echo one") == "one"
+        with Editor(served, "--session", session[:12]) as second:
+            second.ask("initialize", protocolVersion=1, clientCapabilities={})
+            second.heard.clear()
+            landed = second.ask("session/new", cwd=str(served.folder), mcpServers=[])["result"]
+            assert landed["sessionId"] == session
+            assert second.heard == []
+            assert second.say(session, "/echo two").endswith("two")
+            assert second.said("user_message_chunk") == "/echo one"
+        # Both see the same; who did not ask hears the question too.
+        assert first.say(session, "/echo three").endswith("three")
+        assert first.said("user_message_chunk") == "/echo two"
+        assert first.end()[0] == 0
+
+
+def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
+    served: Served, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(run("tokens", "create", "ann").out)
+    file.chmod(0o600)
+    ran = run("sessions", "--host", served.url, "--token-file", str(file), "--json")
+    assert ran.out.strip() == "[]", ran.err
+    link = run("sessions", "share", "roof", "--host", served.url, "--for", "1h").out.strip()
+    assert link.startswith(f"{served.url}/acp?token=dgm_")
+    [seen] = json.loads(run("sessions", "--json", "--host", link).out)
+    assert seen["name"] == "roof"
+    refused = served.run("run", "--host", link, "/echo more")
+    assert refused.returncode == 1
+    assert "you are viewer" in refused.stderr
+    monkeypatch.setenv("DRAGOMAN_TOKEN", "dgm_nonsense")
+    wrong = run("sessions", "--host", served.url)
+    assert (wrong.code, wrong.err.count("\n")) == (7, 1)
+
+
+def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, served.environ[name])
+    words = ("chat", "--host", served.url, "--session", "roof")
+    with OnTerminal(*words, cwd=served.folder) as one, OnTerminal(*words, cwd=served.folder) as two:
+        two.await_text("here: ")
+        one.await_text("came (admin)")
+        two.type("/write note.txt hello\r")
+        two.await_text("y/s/n")
+        one.await_text("asks: /write note.txt hello")
+        one.await_text("y/s/n")
+        one.type("y")
+        two.await_text("Created note.txt")
+        one.await_text("Created note.txt")
+    assert (served.folder / "note.txt").read_text().strip() == "hello"
+
+
+def test_the_host_tells_how_it_is(served: Served) -> None:
+    with urllib.request.urlopen(f"{served.url}/metrics", timeout=PATIENCE) as answer:
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        text = answer.read().decode()
+    assert text.endswith("# EOF\n")
+    assert 'reason="auth_required"' in text
+    with urllib.request.urlopen(f"{served.url}/", timeout=PATIENCE) as answer:
+        assert b"roof" in answer.read()
+
+
+def test_one_store_has_one_host(served: Served) -> None:
+    other = served.run("serve", "--bind", "127.0.0.1:0", "--", *EVERYTHING)
+    assert (other.returncode, other.stderr.count("\n")) == (10, 1)
+    assert str(served.process.pid) in other.stderr
+
+
+def test_an_editor_stays_in_its_session_when_the_host_is_killed_and_started_again(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        bind = f"127.0.0.1:{free.getsockname()[1]}"
+    host = Served(tmp_path, "--bind", bind)
+    with Editor(host) as editor:
+        try:
+            session = editor.begin(tmp_path)
+            assert editor.say(session, "/echo before") == "before"
+            host.end(signal.SIGKILL)
+            host.start()
+            assert editor.say(session, "/echo after").endswith("after")
+            assert host.end(signal.SIGTERM) == 0
+            assert host.process.communicate()[1] == ""
+        finally:
+            host.process.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--bind", "0.0.0.0:0"), "--tls cert.pem key.pem"),
+        (("--bind", "0.0.0.0:0", "--tls", "c.pem", "k.pem"), "dragoman tokens create"),
+        (("--bind", "nowhere"), "say where to listen"),
+        (("--root", "/no/such/folder"), "there is no folder"),
+        (("--store", "postgres://x"), "is no file"),
+        (("--tls", "c.pem", "k.pem"), "c.pem"),
+    ],
+)
+def test_an_unsafe_or_wrong_host_does_not_start_and_says_what_to_do(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *words, "--", *EVERYTHING]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
