@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dragoman.engine.limits import TURN_BYTES
 from dragoman.errors import ConnectionFailed
-from dragoman.schema.base import encode
+from dragoman.schema.base import encode, encode_plain
 from dragoman.transport.contract import Transport
 
 
@@ -38,7 +38,7 @@ class Outbox:
         """Send a frame; nothing happens any more once the connection has ended."""
         if self.closed:
             return
-        self._said += len(frame)
+        self._said += len(frame) + 1  # as the transport counts: a turn then ends with a full block, not just after it
         if self._said >= TURN_BYTES:
             self.should_wait = True
         try:
@@ -48,7 +48,12 @@ class Outbox:
 
     def fill(self, form: Form, text: str) -> bool:
         """Send a form with this text in its gap; whether the sender should give way now."""
-        self.write(form.head + encode(text) + form.tail)
+        head, tail = form
+        try:
+            said = encode_plain(text)
+        except UnicodeEncodeError:
+            said = encode(text)
+        self.write(head + said + tail)
         return self.should_wait
 
     async def give_way(self) -> None:

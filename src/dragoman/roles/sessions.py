@@ -6,8 +6,9 @@ the transcript that load replays, and lends its turns files and terminals. Memor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,7 +17,6 @@ from msgspec import UNSET
 
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.connection import Connection
-from dragoman.engine.outbox import Form
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.audience import told
 from dragoman.roles.lent import LentFiles, LentTerminals
@@ -91,7 +91,7 @@ class Session:
         self.transcript = Transcript()
         self.state: dict[str, Any] = {}  # the author's own
         self._connection: Connection | None = None
-        self._forms: dict[Any, Form | None] = {}
+        self._ways: dict[Any, Callable[[str], bool]] = {}  # how each kind of text is told
         self._streaming = streaming
         self._unsaid: list[str] = []  # pieces of a message that is told whole
         self._unsaid_kind: Any = None
@@ -107,7 +107,7 @@ class Session:
         spoken = connection.speech.dialect.name if connection.speech else "v1"
         self._shows_switches = spoken not in OFFICIAL or connection.offers(SWITCHES)
         self._files = self._terminals = None
-        self._forms.clear()
+        self._ways.clear()
 
     @property
     def is_bound(self) -> bool:
@@ -182,22 +182,30 @@ class Session:
 
     def say(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str) -> bool:
         """Send a text chunk, the hot path of every stream; whether the sender should give way now."""
-        connection = self.connection
+        way = self._ways.get(kind)
+        if way is None:
+            way = self._ways[kind] = self._way(kind)
         self.transcript.say(kind, text)
-        if kind not in self._forms:
-            form = connection.form("session/update", self._chunk(kind, _GAP), _GAP) if self._streaming else None
-            self._forms[kind] = form
-        form = self._forms[kind]
-        if form is not None:
-            return connection.outbox.fill(form, text)
+        return way(text)
+
+    def _way(self, kind: Any) -> Callable[[str], bool]:
+        """How pieces of this kind are told to the client there is now."""
+        connection = self.connection
         if not self._streaming:
-            if kind is not self._unsaid_kind:
-                self.finish_message()
-            self._unsaid_kind = kind
-            self._unsaid.append(text)
-            return False
-        connection.notify("session/update", self._chunk(kind, text))
-        return connection.outbox.should_wait
+            return partial(self._hold, kind)
+        form = connection.form("session/update", self._chunk(kind, _GAP), _GAP)
+        return partial(self._notify, kind) if form is None else partial(connection.outbox.fill, form)
+
+    def _notify(self, kind: Any, text: str) -> bool:
+        self.connection.notify("session/update", self._chunk(kind, text))
+        return self.connection.outbox.should_wait
+
+    def _hold(self, kind: Any, text: str) -> bool:
+        if kind is not self._unsaid_kind:
+            self.finish_message()
+        self._unsaid_kind = kind
+        self._unsaid.append(text)
+        return False
 
     def finish_message(self) -> None:
         """Tell a message that was held back until it is whole; nothing happens where messages are streamed."""

@@ -63,6 +63,9 @@ def enc_hook(value: Any) -> Any:
 
 _encoder = msgspec.json.Encoder(enc_hook=enc_hook)
 
+encode_plain = _encoder.encode
+"""Encode as JSON; a lone surrogate is a UnicodeEncodeError. For the hot path, which calls `encode` then."""
+
 
 def encode(value: Any) -> bytes:
     """Encode a Model or builtins as JSON; a lone surrogate becomes U+FFFD, so the bytes are always UTF-8."""

@@ -33,22 +33,25 @@ _CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 class _Run:
     """Text chunks of one message, joined as they grow many: one long text costs less than its pieces."""
 
-    __slots__ = ("_parts", "_texts", "kind", "message_id")
+    __slots__ = ("_texts", "kind", "message_id", "parts")
 
     def __init__(self, kind: type, message_id: Any, text: str) -> None:
         self.kind = kind
         self.message_id = message_id
         self._texts: list[str] = []
-        self._parts = [text]
+        self.parts = [text]
 
     def write(self, text: str) -> None:
-        self._parts.append(text)
-        if len(self._parts) >= JOIN:
-            self._texts.append("".join(self._parts))
-            self._parts.clear()
+        self.parts.append(text)
+        if len(self.parts) >= JOIN:
+            self.join()
+
+    def join(self) -> None:
+        self._texts.append("".join(self.parts))
+        self.parts.clear()
 
     def joined(self) -> Any:
-        text = "".join([*self._texts, *self._parts])
+        text = "".join([*self._texts, *self.parts])
         return self.kind(content=TextContent(text=text), message_id=self.message_id)
 
 
@@ -65,7 +68,10 @@ class Transcript:
         """Add a text chunk; the hot path of every stream."""
         run = self._run
         if run is not None and run.kind is kind and run.message_id is UNSET:
-            run.write(text)
+            parts = run.parts
+            parts.append(text)
+            if len(parts) >= JOIN:
+                run.join()
             return
         self._run = run = _Run(kind, UNSET, text)
         self._entries.append(run)
