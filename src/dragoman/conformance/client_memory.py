@@ -48,6 +48,7 @@ class Surroundings:
 
     def interrupt(self) -> bool:
         """Press Ctrl-C."""
+        self._left_by = "orphans when left"
         self.interrupted.set()
         return True
 

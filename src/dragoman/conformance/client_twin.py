@@ -220,7 +220,7 @@ async def _run(agent: Sequence[str], fault: Fault, dialect: str) -> int:
     life = Life(os.getcwd(), printed(sys.stdout), printed(sys.stderr), interrupted, _how)
     status = await converse(target, fault, dialect, life)
     if child is not None:
-        await asyncio.to_thread(_ended, child, traits)
+        await asyncio.to_thread(_ended, child, traits, "orphans when left" if status == INTERRUPTED else "orphans")
     return status
 
 
@@ -229,7 +229,9 @@ def _how(error: ConnectionFailed) -> str:
 
 
 # Those that only a process of its own can have.
-PROCESS_TRAITS = frozenset({"unread stderr", "orphans", "orphans the wrapped", "spares the deaf", "bare environment"})
+PROCESS_TRAITS = frozenset(
+    {"unread stderr", "orphans", "orphans when left", "orphans the wrapped", "spares the deaf", "bare environment"}
+)
 
 
 def _started(agent: Sequence[str], traits: frozenset[str]) -> subprocess.Popen[bytes]:
@@ -243,9 +245,9 @@ def _started(agent: Sequence[str], traits: frozenset[str]) -> subprocess.Popen[b
     )
 
 
-def _ended(child: subprocess.Popen[bytes], traits: frozenset[str]) -> None:
+def _ended(child: subprocess.Popen[bytes], traits: frozenset[str], leaving: str) -> None:
     """End the agent as badly as the traits say: not at all, only what was started itself, or only by asking."""
-    for strike in () if "orphans" in traits else (child.terminate, child.kill):
+    for strike in () if leaving in traits else (child.terminate, child.kill):
         try:
             child.wait(1.0)
         except subprocess.TimeoutExpired:

@@ -18,8 +18,9 @@ CHAPTER = chapter(
         must("06", "An agent that dies before it introduced itself is given up.", "peers.md C1-14"),
         must("07", "An agent that closes its output is given up.", "peers.md C1-14"),
         should("08", "When the agent died, the client ends with a status other than 0.", "peers.md C1-14"),
-        must("09", "An agent that never answers can be left by Ctrl-C, and is not left running.", "peers.md C1-10"),
+        must("09", "An agent that never answers can be left by Ctrl-C.", "peers.md C1-10"),
         should("10", "The agent sees the environment of the client.", "peers.md P12"),
         should("11", "An agent that dies right after its answer has its answer taken.", "peers.md C1-14"),
+        must("12", "An agent that is left by Ctrl-C is not left running.", "peers.md C1-8"),
     ],
 )

@@ -81,7 +81,9 @@ def _notes_kill(tape: Tape, message: Json) -> Iterable[Json]:
 
 
 def _lets_run(tape: Tape, message: Json) -> Iterable[Json]:
-    """Release is answered and not done; at the end of all its process is ended by our own client."""
+    """What runs is not released, only answered; at the end of all its process is ended by our own client."""
+    if any(each["method"] == WAIT for each in tape.heard.values()):
+        return [message]
     tape.say({"jsonrpc": "2.0", "id": message["id"], "result": {}})
     return []
 

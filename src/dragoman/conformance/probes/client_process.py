@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.conformance.client_grounds import Ending
 from dragoman.conformance.client_stage import INTRODUCTION, ClientStage
 from dragoman.conformance.probe import probe
 
@@ -125,7 +126,13 @@ async def a_death_is_told(stage: ClientStage) -> None:
 
 @probe("client.process.09")
 async def a_silent_agent_can_be_left(stage: ClientStage) -> None:
-    """Ctrl-C, and once more: the agent answers neither prompt nor cancel."""
+    """The agent answers neither prompt nor cancel."""
+    ending = await _left(stage)
+    stage.require(ending.status is not None, "the client cannot be left while its agent is silent")
+
+
+async def _left(stage: ClientStage) -> Ending:
+    """Ctrl-C, and once more."""
     watched(stage)
     await stage.begun()
     await stage.fence()
@@ -133,9 +140,7 @@ async def a_silent_agent_can_be_left(stage: ClientStage) -> None:
     await stage.silence(5 * stage.pace.quiet)
     stage.grounds.interrupt()
     await stage.until(lambda _: False, stage.pace.leave)
-    ending = await stage.grounds.over(2 * stage.pace.leave)
-    stage.require(ending.status is not None, "the client cannot be left while its agent is silent")
-    stage.require(not await stage.grounds.remains(stage.pace.leave), "the client was left, and its agent still runs")
+    return await stage.grounds.over(2 * stage.pace.leave)
 
 
 @probe("client.process.10")
@@ -162,3 +167,11 @@ async def last_words_count(stage: ClientStage) -> None:
     )
     seen = "check-begin" in ending.shown
     stage.require(not seen or "last-words" in ending.shown, "the last words of the agent were not shown")
+
+
+@probe("client.process.12")
+async def a_silent_agent_is_ended(stage: ClientStage) -> None:
+    """Nobody else will."""
+    if (await _left(stage)).status is None:
+        stage.unsure("the client cannot be left while its agent is silent")
+    stage.require(not await stage.grounds.remains(stage.pace.leave), "the client was left, and its agent still runs")
