@@ -26,7 +26,7 @@ HELD = 128 * 1024 * 1024
 # One write call for about so many bytes.
 BATCH = 256 * 1024
 
-# How long the end waits for a disk to take the rest. Seconds; whoever ended the agent waits for it.
+# How long the end waits for a disk that takes nothing of the rest. Seconds; whoever ended the agent waits for it.
 PATIENCE = 5.0
 
 
@@ -69,14 +69,17 @@ class Recorder:
         self._queue.append((time.monotonic_ns() // 1000 - self._start, way, data))
 
     def close(self, why: str, status: int | None = None) -> None:
-        """Write what is left, within a patience, and how it ended."""
+        """Write what is left, as long as that goes on, and how it ended."""
         if not self._is_over:
             self._queue.append(
                 (time.monotonic_ns() // 1000 - self._start, why, b"" if status is None else b"%d" % status)
             )
         self._is_over = True
         self._wake.set()
-        self._thread.join(PATIENCE)
+        went = -1
+        while self._thread.is_alive() and went != self._went:
+            went = self._went
+            self._thread.join(PATIENCE)
         if self._thread.is_alive():
             self._say(f"the recording {self.path} is not complete: its disk took too long")
 
