@@ -20,7 +20,7 @@ def fed(stream: bytes, cuts: list[int]) -> list[Event]:
 
 
 cuts = st.lists(st.integers(1, 60), min_size=1, max_size=6)
-lines = st.text(st.characters(exclude_characters="\r\n"), max_size=40).map(str.encode)
+lines = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=40).map(str.encode)
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
 from dragoman.transport.remote.faults import failed, refused
+from dragoman.transport.remote.letters import is_about_session
 from dragoman.transport.remote.patience import Patience
 from dragoman.transport.remote.retrying import Retrying, Trouble
 from dragoman.transport.remote.sse import Batch, Parser, cursor
@@ -86,7 +87,7 @@ class Feed:
         error = refused(self._name, response.status_code, response.headers, body, doing="an event stream")
         if response.status_code == 409:  # the server has not noticed yet that the last one is gone
             error.is_passing = True
-        if response.status_code == 404 and self.session is not None and b"onnection" not in body:
+        if response.status_code == 404 and self.session is not None and is_about_session(body):
             if not self.opened.done():
                 self.opened.set_result(False)
             return None

@@ -12,32 +12,23 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 
 import httpx
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
-from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StartFailed, TransportClosed
+from dragoman.errors import ConnectionFailed, ProtocolError, StartFailed, TransportClosed
 from dragoman.transport.contract import CLOSE_PATIENCE, WRITE_STALL, Take
 from dragoman.transport.gate import Gate
-from dragoman.transport.remote import names
-from dragoman.transport.remote.address import Address, Remote, trust
+from dragoman.transport.remote import letters, names
+from dragoman.transport.remote.address import Address, Remote
 from dragoman.transport.remote.faults import failed, refused
 from dragoman.transport.remote.feed import Feed
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.messages import on_one_line
-from dragoman.transport.remote.retrying import Retrying, Trouble
+from dragoman.transport.remote.postman import Postman, http_client
+from dragoman.transport.remote.retrying import Trouble
 from dragoman.transport.remote.routing import OPENING, Gist, gist
 from dragoman.transport.remote.sse import Batch
-from dragoman.transport.remote.visitor import STATUS_KINDS
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import MAX_FRAME, Frame
-
-# To reach a server, and for it to take one message: far away and busy. Seconds.
-CONNECT_PATIENCE = 30.0
-POST_PATIENCE = 120.0
-
-# An idle connection is not used again after this: node and uvicorn close theirs after five seconds, and a message that
-# meets such a close may or may not have arrived.
-IDLE = 3.0
 
 # A session's stream is there by then, or something is wrong that its message will tell. Seconds.
 STREAM_PATIENCE = 10.0
@@ -68,28 +59,20 @@ class HttpTransport:
     ) -> None:
         self.peer = f"agent {address.shown}"
         self.connection_id = ""
-        self.is_resumable = False  # whether a POST that was sent twice is delivered once
         self._address = address
         self._patience = remote.patience
         self._say = report or (lambda _: None)
         self._trouble = Trouble(self._say)
         self._max_frame = max_frame
         self._loop = asyncio.get_running_loop()
-        self._client = httpx.AsyncClient(
-            http2=True,
-            headers=list(address.headers),
-            verify=trust(remote.tls, address.shown) if address.is_secure else False,
-            trust_env=not address.is_loopback,
-            timeout=httpx.Timeout(POST_PATIENCE, connect=CONNECT_PATIENCE, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=IDLE),
-        )
+        self._client = http_client(address, remote)
+        self._postman = Postman(self._client, address, remote, self._trouble)
         self._inlet = Inlet()
         self._room = asyncio.Event()
         self._queue: deque[bytes] = deque()
         self._gate = Gate(stall, lambda: None)
         self._posting: asyncio.Task[None] | None = None
         self._posted = 0
-        self._left = False  # whether the first of the queue may have reached the server
         self._main: Feed | None = None
         self._feeds: dict[str, Feed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,7 +110,7 @@ class HttpTransport:
             trouble=self._trouble,
             max_frame=self._max_frame,
         )
-        feed.is_numbered = self.is_resumable
+        feed.is_numbered = self._postman.counts
         self._spawn(self._attend(feed))
         return feed
 
@@ -160,7 +143,7 @@ class HttpTransport:
                 session = self._opening.pop(said.id, None)
                 if session is not None:
                     await self._settle(session, batch.after.get(place, b""))
-                elif (opened := _opened(frame)) is not None:
+                elif (opened := letters.opened(frame)) is not None:
                     self._stream(opened)
             self._inlet.deliver([frame])
 
@@ -194,9 +177,10 @@ class HttpTransport:
                         feed.news.clear()
                         await feed.news.wait()
                     return
-                while (left := feed.moved + QUIET - self._loop.time()) > 0 or not feed.moved:
-                    feed.moved = feed.moved or self._loop.time()
-                    await asyncio.sleep(max(left, 0.0) if feed.moved else QUIET)
+                while True:  # until nothing came for a while
+                    feed.news.clear()
+                    async with asyncio.timeout(QUIET):
+                        await feed.news.wait()
         except TimeoutError:
             pass
 
@@ -234,14 +218,13 @@ class HttpTransport:
         try:
             while self._queue and self._ended is None:
                 data = self._queue[0]
-                self._left = False
-                try:
-                    await self._post(data)
-                finally:
-                    if self._left:
-                        self._queue.popleft()
+                self._postman.has_left = False
+                await self._post(data)
+                self._queue.popleft()
                 self._gate.took(len(data))
         except ConnectionFailed as error:
+            if self._postman.has_left:
+                self._queue.popleft()
             self._end(error)
         finally:
             self._posting = None
@@ -255,81 +238,50 @@ class HttpTransport:
             await self._introduce(data)
             return
         self._posted += 1
-        session = said.session or (
-            None if isinstance(said.id, UnsetType) or said.method else self._asked.pop(said.id, None)
-        )
+        session = said.session
+        if session is None and not said.method and not isinstance(said.id, UnsetType):
+            session = self._asked.pop(said.id, None)  # an answer goes where the question came from
         if session is not None and said.method:
             if said.method in OPENING and not isinstance(said.id, UnsetType):
                 self._opening[said.id] = session
             await self._await_stream(session)
-        headers = {names.FRAME: str(self._posted), **self._named(session)}
+        number = {names.FRAME: str(self._posted)}
         if self._main is not None and self._main.is_numbered:
-            headers[names.CURSOR] = str(self._main.number)
-        answer = await self._deliver(data, headers)
-        if answer.status_code == 404 and said.method in OPENING and session is not None and not self.is_resumable:
+            number[names.CURSOR] = str(self._main.number)
+        answer = await self._postman.deliver(data, {**number, **self._named(session)})
+        if answer.status_code == 404 and said.method in OPENING and letters.is_about_session(answer.content):
             # The official Python server knows no session before its answer (reference 3.3): ask without naming it.
-            answer = await self._deliver(data, {names.FRAME: str(self._posted), **self._named(None)})
+            answer = await self._postman.deliver(data, {**number, **self._named(None)})
         self._judge(answer, said)
 
     async def _introduce(self, data: bytes) -> None:
         """The first message: its answer comes at once, and names the connection."""
-        answer = await self._once(data, {})
+        answer = await self._postman.introduce(data)
         self.connection_id = answer.headers.get(names.CONNECTION, "")
-        body = answer.content
-        if not self.connection_id and not _is_answer(body):
-            if answer.status_code == 200:
-                raise StartFailed(f"{self._address.shown}: what answers there is no ACP server; check the path")
-            raise refused(self._address.shown, answer.status_code, answer.headers, body)
-        self.is_resumable = answer.headers.get(names.CURSOR, "").isdigit()
-        if self.connection_id:
-            self._main = self._follow(None)
-        self._inlet.deliver([on_one_line(body)])
-
-    async def _deliver(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        """POST, and again after what passes; a message that may have arrived is repeated only where that is safe."""
-
-        async def attempt() -> httpx.Response:
-            answer = await self._once(data, headers)
-            error = refused(self.peer, answer.status_code, answer.headers, answer.content)
-            if answer.status_code in (408, 425, 429, 503) or (error.is_passing and self.is_resumable):
-                raise error
-            return answer
-
-        retrying = Retrying(self.peer, self._patience, self._trouble, "a message could not be sent")
-        return await retrying.run(attempt)
-
-    async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        try:
-            answer = await self._client.post(
-                self._address.url, content=data, headers={"Content-Type": "application/json", **headers}
-            )
-            # A server that does not know the connection has not taken the message either.
-            self._left = self._left or answer.status_code not in (404, 410)
-            return answer
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise failed(self._address.shown, error) from None
-        except (httpx.HTTPError, OSError) as error:
-            self._left = True
-            fault = failed(self._address.shown, error)
-            if self.connection_id and not self.is_resumable:
-                raise TransportClosed(
-                    f"{fault}; a message was on its way, and nobody can say whether it arrived: load the session again"
-                ) from None
-            raise fault from None
+        if answer.status_code != 200:
+            raise refused(self._address.shown, answer.status_code, answer.headers, answer.content)
+        if not self.connection_id or not letters.is_answer(answer.content):
+            raise StartFailed(f"{self._address.shown}: what answers there is no ACP server; check the path")
+        self._postman.counts = answer.headers.get(names.CURSOR, "").isdigit()
+        self._main = self._follow(None)
+        self._inlet.deliver([on_one_line(answer.content)])
 
     def _judge(self, answer: httpx.Response, said: Gist) -> None:
         """What the answer to a POST means."""
         status, body = answer.status_code, answer.content
         if status in (200, 202, 204):
-            if _is_answer(body):
+            if letters.is_answer(body):
                 self._inlet.deliver([on_one_line(body)])
             return
         error = refused(self.peer, status, answer.headers, body, doing=said.method or "an answer")
-        if status in (401, 403) or (status in (404, 410) and b"ession" not in body.replace(b"sessions", b"")):
-            raise TransportClosed(str(error)) if status in (404, 410) else error
+        if status in (404, 410) and not letters.is_about_session(body):
+            raise TransportClosed(f"{self.peer} closed the connection, or does not know it any more")
+        if status in (401, 403):
+            raise error
         if said.method and not isinstance(said.id, UnsetType):
             self._opening.pop(said.id, None)
-            self._inlet.deliver([body if _answers(body, said.id) else _failure(said.id, status, str(error), body)])
+            told = body if letters.answers(body, said.id) else letters.refusal(said.id, status, str(error))
+            self._inlet.deliver([on_one_line(told)])
         else:
             self._say(str(error))
 
@@ -390,35 +342,3 @@ class HttpTransport:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._client.aclose()
             self._closing.set_result(None)
-
-
-def _opened(frame: bytes) -> str | None:
-    """The session that an answer names."""
-    try:
-        result = msgspec.json.decode(frame).get("result")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    found = (result.get("sessionId") or result.get("session_id")) if isinstance(result, dict) else None
-    return found if isinstance(found, str) else None
-
-
-def _is_answer(body: bytes) -> bool:
-    """Whether a body is a JSON-RPC answer."""
-    try:
-        said = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return isinstance(said, dict) and "jsonrpc" in said and ("result" in said or "error" in said)
-
-
-def _answers(body: bytes, id: Id) -> bool:
-    return _is_answer(body) and msgspec.json.decode(body).get("id", UNSET) == id
-
-
-def _failure(id: Id, status: int, message: str, body: bytes) -> bytes:
-    """An answer in the server's place, for a request that it refused by a status; the kind counts, not the number."""
-    kind = STATUS_KINDS.get(status, Kind.INTERNAL_ERROR)
-    if status == 404:
-        kind = Kind.SESSION_NOT_FOUND
-    error = {"code": -32603, "message": message, "data": {"kind": kind, "status": status}}
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error})

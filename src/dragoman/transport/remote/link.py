@@ -11,18 +11,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidHandshake
 from websockets.frames import Frame as SocketFrame
 from websockets.frames import Opcode
-from websockets.http11 import Response
-from websockets.protocol import State
-from websockets.uri import parse_uri
 
 from dragoman.errors import Unreachable
 from dragoman.transport.contract import COALESCE, HIGH_WATER, LOW_WATER
 from dragoman.transport.remote.address import TLS, Address, trust
-from dragoman.transport.remote.faults import failed, refused
+from dragoman.transport.remote.faults import failed
+from dragoman.transport.remote.handshake import Handshake
 from dragoman.transport.remote.messages import CLOSE, PING, Broken, Cutter
 from dragoman.wire.frames import Frame
 
@@ -34,29 +30,30 @@ OPEN_PATIENCE = 30.0
 PING_EVERY = 20.0
 PONG_WITHIN = 20.0
 
-# The head of an HTTP answer; more is no handshake.
-_MAX_HEAD = 64 * 1024
-
 Lost = Callable[["Link", int, str], None]  # close code (1006: none came) and reason
 
 
 class Link(asyncio.Protocol):
-    """An open WebSocket. `headers` are those of the 101."""
+    """A WebSocket; `opened` has the headers of the 101 when it is open."""
 
     def __init__(
-        self, name: str, request: bytes, handshake: ClientProtocol, take: Callable[[list[Frame], int], None],
-        lost: Lost, *, max_frame: int, stall: float,
-    ) -> None:  # fmt: skip
-        self._name = name
-        self._request = request
-        self._handshake: ClientProtocol | None = handshake
-        self._head = b""
+        self,
+        handshake: Handshake,
+        take: Callable[[list[Frame], int], None],
+        lost: Lost,
+        *,
+        max_frame: int,
+        stall: float,
+    ) -> None:
+        self._handshake: Handshake | None = handshake
+        self._request = handshake.request
+        self._name = handshake.name
         self._early: bytes | None = b""  # what came before anybody said `start`
         self._take = take
         self._lost: Lost | None = lost
         self._cutter = Cutter(max_frame)
         self._loop = asyncio.get_running_loop()
-        self.opened: asyncio.Future[Response] = self._loop.create_future()
+        self.opened: asyncio.Future[dict[str, list[str]]] = self._loop.create_future()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.is_full = False
         self.on_room: Callable[[], None] | None = None
@@ -84,9 +81,7 @@ class Link(asyncio.Protocol):
         """Give the messages that these bytes complete."""
         self._heard = True
         if self._early is not None:
-            if self._handshake is not None:
-                data = self._shake(data)
-            self._early += data
+            self._early += data if self._handshake is None else self._shake(data)
             return
         try:
             frames = self._cutter.feed(data)
@@ -108,46 +103,20 @@ class Link(asyncio.Protocol):
             self._lose(1006, "the socket was cut")
 
     def _shake(self, data: bytes) -> bytes:
-        """Take the head of the answer; give what stands behind a 101."""
+        """Take the answer to the upgrade; give what stands behind it."""
         assert self._handshake is not None
-        data = self._head + data
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
-            self._head = data
-            if len(data) > _MAX_HEAD:
-                self._fail(Unreachable(f"{self._name}: what answers there does not speak HTTP"))
+        try:
+            answer = self._handshake.feed(data)
+        except Unreachable as error:
+            self._fail(error)
             return b""
-        self._head = b""
-        switched = data[: end + 4].split(b" ", 2)[1:2] == [b"101"]
-        self._handshake.receive_data(data[: end + 4] if switched else data)
-        self._judge()
-        return data[end + 4 :] if switched else b""
-
-    def _judge(self) -> None:
-        """Look whether the answer is whole, and what it is."""
-        handshake = self._handshake
-        assert handshake is not None
-        answers = [event for event in handshake.events_received() if isinstance(event, Response)]
-        if handshake.state is State.OPEN and answers:
-            self._handshake = None
-            self._beat = self._loop.call_later(PING_EVERY, self._listen_for_life)
-            if not self.opened.done():
-                self.opened.set_result(answers[0])
-        elif handshake.handshake_exc is not None:
-            self._fail(self._refusal(handshake.handshake_exc, answers))
-
-    def _refusal(self, error: Exception, answers: list[Response]) -> Unreachable:
-        if not answers:
-            return Unreachable(f"{self._name}: what answers there does not speak HTTP; check the address and port")
-        answer = answers[0]
-        if answer.status_code == 101 or not isinstance(error, InvalidHandshake):
-            return Unreachable(f"{self._name}: it does not upgrade to WebSocket properly ({error})")
-        headers = {name.lower(): value for name, value in answer.headers.raw_items()}
-        if answer.status_code == 200:
-            return Unreachable(
-                f"{self._name}: a web server, but no WebSocket, answers there; check the path", status=200
-            )
-        return refused(self._name, answer.status_code, headers, bytes(answer.body or b""))
+        if answer is None:
+            return b""
+        self._handshake = None
+        self._beat = self._loop.call_later(PING_EVERY, self._listen_for_life)
+        if not self.opened.done():
+            self.opened.set_result(answer[0])
+        return answer[1]
 
     def _control(self) -> None:
         controls, self._cutter.controls = self._cutter.controls, []
@@ -271,14 +240,11 @@ class Link(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The server is done."""
-        if self._handshake is None or self.opened.done():
-            return
-        if not self._head or b"HTTP/".startswith(self._head[:5]):  # cut in the middle of its answer
-            self._fail(failed(self._name, ConnectionResetError(0, "it hung up before it had answered")))
-            return
-        self._handshake.receive_data(self._head)
-        self._handshake.receive_eof()
-        self._judge()
+        if self._handshake is not None and not self.opened.done():
+            try:
+                self._handshake.finish()
+            except Unreachable as error:
+                self._fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -321,33 +287,22 @@ async def open_link(
     stall: float,
 ) -> tuple[Link, dict[str, list[str]]]:
     """Dial and upgrade; gives the link and the headers of the 101. Raises Unreachable."""
-    uri = parse_uri(address.url)
-    handshake = ClientProtocol(uri)
-    request = handshake.connect()
-    for name, value in (*address.headers, *headers):
-        request.headers[name] = value
     loop = asyncio.get_running_loop()
 
     def make() -> Link:
-        return Link(
-            address.shown, request.serialize(), handshake, take, lost, max_frame=max_frame, stall=stall
-        )  # fmt: skip
+        return Link(Handshake(address, headers), take, lost, max_frame=max_frame, stall=stall)
 
     link: Link | None = None
     try:
         async with asyncio.timeout(OPEN_PATIENCE):
             _, link = await _dial(loop, address, make, tls)
-            answer = await link.opened
+            return link, await link.opened
     except BaseException as error:
         if link is not None:
             link.abort()
         if isinstance(error, Unreachable) or not isinstance(error, Exception):
             raise
         raise failed(address.shown, error) from None
-    said: dict[str, list[str]] = {}
-    for name, value in answer.headers.raw_items():
-        said.setdefault(name.lower(), []).append(value)
-    return link, said
 
 
 async def _dial(
