@@ -21,12 +21,14 @@ from dragoman.transport.remote.safety import check_bind
 try:
     import uvicorn
     from hypercorn.app_wrappers import ASGIWrapper
+    from hypercorn.asyncio.task_group import TaskGroup
     from hypercorn.asyncio.tcp_server import TCPServer
     from hypercorn.asyncio.worker_context import WorkerContext
     from hypercorn.config import Config as Http2Config
-    from uvicorn.server import ServerState
+    from hypercorn.protocol import ProtocolWrapper
+    from hypercorn.typing import ConnectionState
 
-    from dragoman.transport.remote.upgrade import Http1, WebSocket, _silent
+    from dragoman.transport.remote.upgrade import Http1, State, WebSocket, _silent
 except ImportError as error:
     raise StartFailed(f"serving needs the extra `host` ({error.name}): pip install 'dragoman[host]'") from None
 
@@ -54,9 +56,8 @@ class Served:
         self.secure = secure
         self.address = ""
         self.port = 0
-        self.doors: set[Door] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.state = ServerState()
+        self.state = State()
         self.http1 = uvicorn.Config(
             app,
             log_config=None,
@@ -76,7 +77,8 @@ class Served:
         self.http2 = Http2Config()
         self.http2.include_server_header = False
         self.http2.errorlog = self.http2.accesslog = _silent
-        self.http2.keep_alive_timeout = KEEP_ALIVE
+        # hypercorn has one clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
+        self.http2.keep_alive_timeout = min(KEEP_ALIVE, 3 * limits.header_patience)
         self.http2.h2_max_header_list_size = limits.headers
         self.http2.websocket_max_message_size = limits.frame
         self.context = WorkerContext(None)
@@ -89,6 +91,11 @@ class Served:
         """The address of the first agent."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}/acp"
+
+    @property
+    def sockets(self) -> dict[asyncio.Transport, float]:
+        """The sockets that are open."""
+        return self.state.sockets
 
     async def open(self, address: str, port: int, context: ssl.SSLContext | None) -> None:
         """Listen there."""
@@ -108,11 +115,11 @@ class Served:
         """Let go of sockets that were closed and whose peer does not take the rest."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for door in self.doors:
-            if door.transport.is_closing():
-                door.closing = door.closing or now
-                if now - door.closing > CLOSE_PATIENCE:
-                    door.transport.abort()
+        for socket, since in self.sockets.items():
+            if socket.is_closing():
+                self.sockets[socket] = since or now
+                if since and now - since > CLOSE_PATIENCE:
+                    socket.abort()
         self._sweeper = loop.call_later(1.0, self._sweep)
 
     async def ended(self) -> None:
@@ -137,8 +144,8 @@ class Served:
             await asyncio.gather(*late, return_exceptions=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for door in list(self.doors):
-            door.transport.abort()
+        for socket in list(self.sockets):
+            socket.abort()
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # the loop closes an aborted socket in its next pass
         await self._server.wait_closed()
@@ -152,7 +159,6 @@ class Door(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self, served: Served) -> None:
-        self.closing = 0.0
         self._served = served
         self._first = b""
         self._timer: asyncio.TimerHandle | None = None
@@ -162,10 +168,10 @@ class Door(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         served = self._served
-        if len(served.doors) >= served.limits.sockets:
+        if len(served.sockets) >= served.limits.sockets:
             transport.abort()  # an answer would cost what we have not got
             return
-        served.doors.add(self)
+        served.sockets[transport] = 0.0
         secured = transport.get_extra_info("ssl_object")
         if secured is None:
             self._timer = asyncio.get_running_loop().call_later(served.limits.header_patience, transport.abort)
@@ -185,7 +191,7 @@ class Door(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone before it said what it speaks."""
         self._unwatch()
-        self._served.doors.discard(self)
+        self._served.sockets.pop(self.transport, None)
 
     def _unwatch(self) -> None:
         if self._timer is not None:
@@ -197,7 +203,6 @@ class Door(asyncio.Protocol):
         served = self._served
         protocol = Http1(served.http1, served.state, {})
         protocol.header_patience = served.limits.header_patience
-        self._follow(protocol)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         if first:
@@ -207,15 +212,15 @@ class Door(asyncio.Protocol):
         self._unwatch()
         loop, served = asyncio.get_running_loop(), self._served
         reader = asyncio.StreamReader(loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        self._follow(protocol)
+        protocol = _Streaming(reader, loop=loop)
+        protocol.sockets = served.sockets
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         writer = asyncio.StreamWriter(self.transport, protocol, reader, loop)
         if first:
             reader.feed_data(first)
         app: Any = ASGIWrapper(served.app)
-        task = loop.create_task(TCPServer(app, loop, served.http2, served.context, {}, reader, writer).run())
+        task = loop.create_task(_Http2(app, loop, served.http2, served.context, {}, reader, writer).run())
         served.tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -224,15 +229,51 @@ class Door(asyncio.Protocol):
         if not task.cancelled():
             task.exception()  # a stranger's garbage is not worth a line
 
-    def _follow(self, protocol: Any) -> None:
-        """Hear of the end of the socket, whoever speaks on it."""
-        lost = protocol.connection_lost
 
-        def connection_lost(exc: Exception | None) -> None:
-            self._served.doors.discard(self)
-            lost(exc)
+class _Http2(TCPServer):
+    """hypercorn on a socket that is known to speak HTTP/2: it would guess, and wait for a guessed one without end."""
 
-        protocol.connection_lost = connection_lost
+    async def run(self) -> None:
+        """Serve until the socket ends."""
+        info = self.writer.get_extra_info
+        try:
+            async with TaskGroup(self.loop) as group:
+                self._task_group = group
+                self.protocol = ProtocolWrapper(
+                    self.app,
+                    self.config,
+                    self.context,
+                    group,
+                    ConnectionState(self.state),
+                    info("ssl_object") is not None,
+                    info("peername")[:2],
+                    info("sockname")[:2],
+                    self.protocol_send,
+                    "h2",
+                )
+                await self.protocol.initiate()
+                await self.idle_task.restart(group, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass
+        finally:
+            await self._close()
+
+
+class _Streaming(asyncio.StreamReaderProtocol):
+    """The streams that hypercorn reads; the end of their socket is noted."""
+
+    sockets: dict[asyncio.Transport, float]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is there."""
+        self._socket: Any = transport
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.sockets.pop(self._socket, None)
+        super().connection_lost(exc)
 
 
 @asynccontextmanager

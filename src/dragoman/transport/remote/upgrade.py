@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
@@ -30,13 +32,23 @@ _silent.propagate = False
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
+class State(ServerState):
+    """What the sockets of one server share: uvicorn's, and which of them are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sockets: dict[asyncio.Transport, float] = {}  # and since when one is closing; 0.0: it is not
+
+
 class Http1(H11Protocol):
     """HTTP/1.1 of one socket; headers that do not come in time end it."""
 
     header_patience = 10.0
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    server_state: State
+
+    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
         self.logger = self.access_logger = _silent
         self.access_log = False
         self._header_timer: asyncio.TimerHandle | None = None
@@ -54,8 +66,15 @@ class Http1(H11Protocol):
         else:
             self._unwatch_headers()
 
+    def on_response_complete(self) -> None:
+        """A request was answered; the next one may have begun already."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+            self._watch_headers()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
+        self.server_state.sockets.pop(self.transport, None)
         self._unwatch_headers()
         super().connection_lost(exc)
 
@@ -84,10 +103,11 @@ class Http1(H11Protocol):
 class WebSocket(WebSocketsSansIOProtocol):
     """A WebSocket for any ASGI app, and a Wire for ours."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
         self.logger = self.conn.logger = _silent
         self.conn.debug = False
+        self._sockets = server_state.sockets
         self._arrived: Callable[[list[Frame]], None] | None = None
         self._flow: Callable[[], None] | None = None
         self._paused = False
@@ -103,6 +123,11 @@ class WebSocket(WebSocketsSansIOProtocol):
         """The socket is there; as much is buffered as on every other transport."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._sockets.pop(self.transport, None)
+        super().connection_lost(exc)
 
     # --- a Wire -----------------------------------------------------------------------------------------------
 
