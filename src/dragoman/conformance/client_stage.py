@@ -94,7 +94,8 @@ class ClientStage(Stage):
             self.answers["session/new"] = {"sessionId": self.session}
             first = next((each for each in self.heard if each.method == "initialize"), None)
             if first is not None and isinstance(first.message.get("params"), dict):
-                self.cwd = str(first.message["params"].get("working_directory") or self.cwd)
+                folder = first.message["params"].get("working_directory")
+                self.cwd = folder if isinstance(folder, str) and os.path.isabs(folder) else self.cwd
         elif isinstance(params.get("cwd"), str) and os.path.isabs(params["cwd"]):
             self.cwd = params["cwd"]
 

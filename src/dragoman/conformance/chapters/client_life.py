@@ -12,7 +12,8 @@ CHAPTER = chapter(
     [
         must("01", "The first message is initialize.", "reference 1.3"),
         must("02", "The protocol version is an integer.", "reference 1.3", "v1", "banjo", "draft", "crow"),
-        should("03", "The client tells its name and version.", "reference 1.3"),
+        # In the draft it must, which client.draft.01 is about.
+        should("03", "The client tells its name and version.", "reference 1.3", "v1", "banjo", "2025.1", "crow"),
         must("04", "The capabilities for files and terminals are booleans.", "reference 1.3", "v1", "banjo"),
         must("05", "Nothing is asked before initialize was answered.", "reference 1.3"),
         should(

@@ -23,7 +23,8 @@ CHAPTER = chapter(
         must("11", "A session_info_update may have nothing but _meta.", "peers.md 37"),
         must("12", "A chunk may be empty but for its _meta.", "peers.md 35"),
         must("13", "_meta may stand anywhere and hold anything.", "peers.md 25"),
-        must("14", "A plan without priorities is borne.", "reference 5.14-16"),
+        # In banjo no plan has any, which client.dialect.04 is about.
+        must("14", "A plan without priorities is borne.", "reference 5.14-16", "v1"),
         must("15", "A command's input may be null.", "peers.md 23"),
         must("16", "Mode and options may be told anew in every turn.", "peers.md 19"),
         must("17", "An echo of the user's own prompt is borne.", "peers.md 17"),

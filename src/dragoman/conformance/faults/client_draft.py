@@ -33,9 +33,7 @@ def _exclusive(_: Tape, message: Json) -> Iterable[Json]:
 
 
 def _refuses_relative(tape: Tape, message: Json) -> Iterable[Json]:
-    asked: dict[str, Json] = next(
-        (each["params"] for each in tape.heard.values() if each.get("id") == message.get("id")), {}
-    )
+    asked = tape.request(message).get("params") or {}
     error = {"code": -32602, "message": "the path is not absolute"}
     if not os.path.isabs(str(asked.get("path", "/"))):
         return [{"jsonrpc": "2.0", "id": message["id"], "error": error}]

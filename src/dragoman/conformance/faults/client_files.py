@@ -19,8 +19,7 @@ def _on(method: str, answer: Answering) -> ClientFault:
     """Where this method is answered, the answer is this."""
 
     def whole(tape: Tape, message: Json) -> Iterable[Json]:
-        asked = next((each for each in tape.heard.values() if each.get("id") == message.get("id")), {})
-        return [answer(asked.get("params", {}), message)]
+        return [answer(tape.request(message).get("params") or {}, message)]
 
     return ClientFault(says=replies(method, whole).says)
 

@@ -16,7 +16,7 @@ GONE = {"code": -32602, "message": "there is no such terminal"}
 
 
 def _params(tape: Tape, message: Json) -> dict[str, Json]:
-    return dict(next((each["params"] for each in tape.heard.values() if each.get("id") == message.get("id")), {}))
+    return dict(tape.request(message).get("params") or {})
 
 
 def _line(asked: dict[str, Json]) -> str:

@@ -222,6 +222,9 @@ async def a_megabyte_is_whole(stage: ClientStage) -> None:
 async def what_is_not_offered_is_not_given(stage: ClientStage) -> None:
     """A client that lends no files."""
     prompt = await stage.begun()
+    told = next(heard.params for heard in stage.heard if heard.method == "initialize")
+    if stage.dialect == "banjo" and "clientCapabilities" not in told:  # where it has to be said
+        stage.unsure("the client did not say what it lends")
     heard = await attempted(stage, "fs/read_text_file", {"path": stage.file("a secret")})
     given = heard.message.get("result")
     stage.require(not (isinstance(given, dict) and given.get("content")), "files are given that are not lent", heard)

@@ -166,6 +166,8 @@ async def the_prompt_goes_to_its_session(stage: ClientStage) -> None:
     """By the name that stands in the answer, or that the client chose."""
     wanted = await stage.wanted("session/new", stage.pace.start)
     id = wanted.message["params"].get("session_id") if stage.dialect == "2025.1" else SESSION
+    if not isinstance(id, str):
+        stage.unsure(f"the session is called {id!r}, which is no text", wanted)
     prompt = await stage.wanted("session/prompt", stage.pace.start)
     given = prompt.message.get("params", {}).get("session_id")
     stage.require(given == id, f"the session {id!r} is called {given!r}", wanted, prompt)
