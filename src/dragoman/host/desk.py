@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 # After so many bytes it is looked whether the client reads them; at every write that would cost too much.
 LOOK = 64 * 1024
 
+# The door that let somebody in puts them out when their leave ends, and says so by a code; for those who came by none
+# it is done here, so much later. Seconds; doors look every second.
+DOORS = 3.0
+
 
 class Desk:
     """One client of the house."""
@@ -108,7 +112,7 @@ class Desk:
         connection.start()
         alarm: asyncio.TimerHandle | None = None
         if self.visitor.expires is not None:
-            left = max(self.visitor.expires - time.time(), 0.0)
+            left = max(self.visitor.expires - time.time(), 0.0) + DOORS
             expired = TransportClosed("the leave that you came with has expired; come again with another")
             alarm = asyncio.get_running_loop().call_later(left, connection.leave, expired)
         try:
