@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
+from dragoman.errors import Kind
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER
 from dragoman.transport.remote.upgrading import DIRECT
 from dragoman.wire.frames import Frame
@@ -29,7 +30,17 @@ _silent = logging.getLogger("dragoman.silent")
 _silent.setLevel(logging.CRITICAL + 1)
 _silent.propagate = False
 
-_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+def _said(status: str, kind: str, message: str) -> bytes:
+    body = b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+_LATE = _said("408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time")
+_GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
+_FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, "the request has too many or too long headers")
 
 
 class State(ServerState):
@@ -82,6 +93,12 @@ class Http1(H11Protocol):
         """The headers were those of a WebSocket: its own protocol goes on."""
         self._unwatch_headers()
         super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no request, or has too many headers, is told so in our words, and its socket ends."""
+        is_large = len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0)
+        self.transport.write(_FLOOD if is_large else _GARBLED)
+        self.transport.close()
 
     def _watch_headers(self) -> None:
         if self._header_timer is None:
