@@ -31,7 +31,6 @@ _silent.setLevel(logging.CRITICAL + 1)
 _silent.propagate = False
 
 
-
 def _said(status: str, kind: str, message: str) -> bytes:
     body = b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}"
