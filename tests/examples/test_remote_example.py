@@ -1,0 +1,40 @@
+"""The example of an agent that is served: as a process of its own, and as an app that somebody mounts."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from dragoman import connect
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WITHIN = 30.0
+
+
+def module() -> Any:
+    """The example, loaded and not run."""
+    spec = importlib.util.spec_from_file_location("remote_example", EXAMPLES / "remote.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def test_the_agent_and_the_app_of_the_example_answer_over_both_ways() -> None:
+    from dragoman.transport.remote.serving import serving
+
+    async def said(url: str) -> str:
+        async with connect(url) as agent:
+            session = await agent.open(cwd="/tmp")
+            return await session.ask("Hello from afar")
+
+    async def main() -> list[str]:
+        example = module()
+        async with example.agent.serve_http() as served, serving(example.app) as mounted:
+            urls = (served.url, mounted.url.replace("http", "ws", 1))
+            return [await said(url) for url in urls]
+
+    assert asyncio.run(asyncio.wait_for(main(), WITHIN)) == ["Hello from afar"] * 2
