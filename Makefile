@@ -59,9 +59,10 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
 	$(BIN)/python -m tests.store.killing.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
-fault-run: $(VENV)/.dev ## 50 clients on a host; cut and stall lines, kill agents and the host with -9: every view equals the log
+fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host killed, and garbage; SECONDS, CUTS, KILLS, GARBAGE=...
 	$(BIN)/python -m tests.host.faults.run --seconds $(or $(SECONDS),120) --cuts $(or $(CUTS),400) \
 		--kills $(or $(KILLS),10) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.host.hostile.run --garbage $(or $(GARBAGE),100000) $(if $(SEED),--seed $(SEED))
 
 interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,7 +33,7 @@ BUFFERED = 96 * 1024
 class Host:
     """One store, and the process that serves it now."""
 
-    def __init__(self, folder: Path, limits: dict[str, float] | None = None) -> None:
+    def __init__(self, folder: Path, limits: Mapping[str, float] | None = None, options: Sequence[str] = ()) -> None:
         self.folder = folder
         self.store = str(folder / "sessions.db")
         self.mark = uuid.uuid4().hex
@@ -40,6 +41,7 @@ class Host:
         self.starts = 0
         self.idle_descriptors = 0  # of a host that has nothing to do
         self._limits = {"buffered": BUFFERED, "connections": 1000, **(limits or {})}
+        self._options = options
         self._process: asyncio.subprocess.Process | None = None
         self._log = folder / "host.err"
 
@@ -69,7 +71,7 @@ class Host:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "dragoman", "serve"),
-                *("--json", "--bind", "127.0.0.1:0", "--store", self.store),
+                *("--json", "--bind", "127.0.0.1:0", "--store", self.store, *self._options),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -92,6 +94,13 @@ class Host:
         """How many it has open."""
         assert self._process is not None
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that it has."""
+        assert self._process is not None
+        pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGESIZE")
 
     @property
     def agents(self) -> list[int]:

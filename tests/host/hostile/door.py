@@ -1,0 +1,156 @@
+"""What somebody with no good intentions uses at a host's door: bare sockets, requests by hand, names of other people.
+
+Every way gives what came of it as a short text, such as `403 access_denied`, to be held against what is documented.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+# A host that does not answer or hang up by then lets itself be held up. Seconds; its own patience is less.
+WITHIN = 20.0
+
+JSON = {"Content-Type": "application/json"}
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": 1, "clientCapabilities": {}},
+}
+
+
+class Door(Struct):
+    """Where the host is, who may come in, and what belongs to somebody else."""
+
+    port: int
+    folder: str
+    good: str  # a token that counts, of somebody who owns nothing here
+    expired: str
+    revoked: str
+    shared: str  # a link to a session of the victim's
+    session: str = ""  # another session of the victim's
+    connection: str = ""  # the victim's connection
+
+    @property
+    def url(self) -> str:
+        """Its address for WebSocket."""
+        return f"ws://127.0.0.1:{self.port}/acp"
+
+    async def raw(self, *pieces: bytes, pause: float = 0.0, ends: bool = False) -> bytes:
+        """Send bytes, piece by piece; all that is said until the host hangs up, or b"hangs"."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        hearing = asyncio.create_task(_heard(reader))
+        try:
+            async with asyncio.timeout(WITHIN):
+                try:
+                    for piece in pieces:
+                        if hearing.done():
+                            break
+                        writer.write(piece)
+                        await writer.drain()
+                        if pause:
+                            await asyncio.wait({hearing}, timeout=pause)
+                    if ends and writer.can_write_eof():
+                        writer.write_eof()
+                except OSError:
+                    pass  # it hung up in the middle
+                return await hearing
+        except TimeoutError:
+            return b"hangs"
+        finally:
+            hearing.cancel()
+            writer.transport.abort()
+
+    async def ask(
+        self,
+        method: str = "POST",
+        path: str = "/acp",
+        headers: Mapping[str, str] | None = None,
+        body: Any = INITIALIZE,
+        *,
+        token: str | None = None,
+    ) -> str:
+        """One HTTP request: the status, and the kind in the body."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode() if method == "POST" else b""
+        said = {"Host": f"127.0.0.1:{self.port}", "Connection": "close", "Content-Length": str(len(data))}
+        said |= (JSON if method == "POST" else {}) | dict(headers or {})
+        if token is not None:
+            said["Authorization"] = f"Bearer {token}"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        return read(await self.raw(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + data))
+
+    @asynccontextmanager
+    async def socket(self, token: str | None = None, path: str = "", **headers: str) -> AsyncIterator[ClientConnection]:
+        """A WebSocket; raises InvalidStatus when it is refused."""
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            said["Authorization"] = f"Bearer {token}"
+        async with connect(
+            self.url + path, additional_headers=said, max_size=None, ping_interval=None, open_timeout=WITHIN, proxy=None
+        ) as opened:
+            yield opened
+
+    async def upgrade(self, token: str | None = None, path: str = "", **headers: str) -> str:
+        """Try a WebSocket: `101`, or how it was refused."""
+        try:
+            async with self.socket(token, path, **headers):
+                return "101"
+        except InvalidStatus as refused:
+            body = bytes(refused.response.body or b"")
+            return f"{refused.response.status_code} {_kind(body)}"
+
+    async def call(self, method: str, params: Mapping[str, Any], *, token: str) -> str:
+        """Come in with a token and ask: the kind of the error, or `answered`."""
+        async with self.socket(token) as socket, asyncio.timeout(WITHIN):
+            await socket.send(json.dumps(INITIALIZE))
+            await socket.recv()
+            await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+            while True:
+                said = json.loads(await socket.recv())
+                if said.get("id") == 1:
+                    return str(said["error"]["data"]["kind"]) if "error" in said else "answered"
+
+
+async def _heard(reader: asyncio.StreamReader) -> bytes:
+    said = b""
+    try:
+        while more := await reader.read(65536):
+            said += more
+    except OSError:
+        pass  # cut off, as it may be who does not stop
+    return said
+
+
+async def closing(socket: ClientConnection) -> str:
+    """Wait until the host closes a socket: the code."""
+    try:
+        async with asyncio.timeout(WITHIN):
+            while True:
+                await socket.recv()
+    except ConnectionClosed as closed:
+        return str(closed.rcvd.code if closed.rcvd is not None else 1006)
+    except TimeoutError:
+        return "hangs"
+
+
+def read(said: bytes) -> str:
+    """An HTTP answer in short: `403 access_denied`; `` for none."""
+    if not said.startswith(b"HTTP/1.1 "):
+        return said.decode("latin-1")[:40]
+    head, _, body = said.partition(b"\r\n\r\n")
+    return f"{head.split(b' ')[1].decode()} {_kind(body)}".strip()
+
+
+def _kind(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["kind"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,328 @@
+"""The hostile run: everything of the table, and garbage without end, while somebody else works undisturbed.
+
+    python -m tests.host.hostile.run --garbage 100000
+
+A real `dragoman serve` with tokens. Prints what was tried and what came of it; exits 1 when anything was not refused
+as documented, when the one beside was disturbed, or when anything is left behind. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from dragoman import connect
+from dragoman.host.register import Register
+from dragoman.host.tokens import Tokens
+from tests.host.faults.host import Host
+from tests.host.hostile.attacks import ATTACKS
+from tests.host.hostile.door import INITIALIZE, WITHIN, Door, closing
+
+# Small, so that little is needed to exceed them, and nobody has to wait long.
+LIMITS = {
+    "body": 1_000_000,
+    "frame": 1_000_000,
+    "headers": 16_384,
+    "header_patience": 3.0,
+    "body_patience": 3.0,
+    "rate": 3_000,
+    "burst": 3_000,
+}
+
+# The one beside works over WebSocket and over HTTP, and comes in anew so often. Seconds.
+WAYS = 2
+VISIT = 0.2
+
+# Frames of garbage that are sent before it is looked what came back.
+BURST = 500
+
+# The host may grow by so much over it all: caches and pools, not what strangers sent. Bytes.
+GROWTH = 40 * 1024 * 1024
+
+
+class Outcome(Struct):
+    """What came of a run."""
+
+    refused: dict[str, str] = {}  # by attack, what came of it
+    garbage: int = 0  # frames that were sent
+    answers: dict[str, int] = {}  # what came back of them
+    streams: int = 0  # sockets with garbage that is no HTTP at all
+    turns: int = 0  # of the one beside, meanwhile
+    longest: float = 0.0  # the longest of them, in seconds
+    visits: int = 0  # how often they came in anew
+    grown: int = 0  # bytes
+    faults: list[str] = []
+
+
+class Victim:
+    """Somebody who works, over WebSocket and over HTTP, while others do not behave."""
+
+    def __init__(self, door: Door, token: str) -> None:
+        self.turns = 0
+        self.longest = 0.0
+        self.faults: list[str] = []
+        self.visits = 0
+        self._ready = 0
+        self.ready = asyncio.Event()
+        self._door = door
+        self._token = token
+        self._ending = asyncio.Event()
+
+    async def work(self, url: str) -> None:
+        """Turn after turn until told to stop."""
+        async with connect(url, token=self._token, permission="allow", reconnect=0.0) as agent:
+            session = await agent.open(self._door.folder)
+            self._door.session = session.id
+            self._ready += 1
+            if self._ready == WAYS:
+                self.ready.set()
+            number = 0
+            while not self._ending.is_set():
+                began, prompt = time.monotonic(), f"v-{url[:2]}.{number}"
+                said = await session.ask(prompt)
+                if f"{prompt}:0" not in said:
+                    self.faults.append(f"{prompt} was answered with {said[:100]!r}")
+                self.turns += 1
+                self.longest = max(self.longest, time.monotonic() - began)
+                number += 1
+
+    async def visit(self) -> None:
+        """Come in anew, again and again."""
+        while not self._ending.is_set():
+            came = await self._door.upgrade(self._token)
+            if came != "101":
+                self.faults.append(f"somebody who may come in was refused: {came}")
+            self.visits += 1
+            await asyncio.sleep(VISIT)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """At work during the block, over both."""
+        urls = (self._door.url, self._door.url.replace("ws", "http", 1))
+        tasks = [asyncio.create_task(self.work(url)) for url in urls]
+        try:
+            async with asyncio.timeout(60.0):
+                await self.ready.wait()
+            tasks.append(asyncio.create_task(self.visit()))
+            yield
+            self._ending.set()
+            async with asyncio.timeout(60.0):
+                await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception):
+                    self.faults.append(f"the one beside was disturbed: {result!r}")
+
+
+def opened(host: Host) -> tuple[Door, str, Tokens]:
+    """Tokens for everybody, made before the host is there; gives the door, the victim's token, and all of them."""
+    register = Register(str(host.folder / "host.db"), "owner")
+    tokens = Tokens(register)
+    victim, _ = tokens.create("ann", "admin")
+    good, _ = tokens.create("bob", "admin")
+    past = Tokens(register, clock=lambda: time.time() - 1000)
+    expired, _ = past.create("ann", "admin", seconds=10)
+    revoked, known = tokens.create("ann", "admin")
+    tokens.revoke(known.id)
+    shared, _ = tokens.share("another-session", "viewer", 3600.0)
+    return Door(0, str(host.folder), good, expired, revoked, shared), victim, tokens
+
+
+async def hostile_run(folder: Path, garbage: int, seed: str) -> Outcome:
+    """Try everything, and look what came of it."""
+    outcome = Outcome()
+    host = Host(folder, LIMITS, options=("--no-local", "--root", str(folder)))
+    door, token, tokens = opened(host)
+    try:
+        await host.start()
+        door.port = host.port
+        victim = Victim(door, token)
+        async with victim.working():
+            async with door.socket(token) as socket:  # a connection that is not theirs to use
+                door.connection = socket.response.headers["Acp-Connection-Id"] if socket.response else ""
+                before = host.resident
+                await _try_all(door, outcome)
+                await _put_out(door, tokens, outcome)
+                await _strew(door, garbage, random.Random(seed), outcome)
+                await _babble(door, max(garbage // 200, 10), random.Random(seed), outcome)
+                outcome.grown = host.resident - before
+        outcome.turns, outcome.longest, outcome.visits = victim.turns, victim.longest, victim.visits
+        outcome.faults += victim.faults
+        if outcome.grown > GROWTH:
+            outcome.faults.append(f"the host grew by {outcome.grown} bytes")
+        outcome.faults += await host.end()
+    finally:
+        await host.abandon()
+    return outcome
+
+
+async def _try_all(door: Door, outcome: Outcome) -> None:
+    async def one(name: str) -> None:
+        attack, wanted = ATTACKS[name]
+        try:
+            came = await attack(door)
+        except Exception as error:
+            came = repr(error)
+        outcome.refused[name] = came
+        if came != wanted:
+            outcome.faults.append(f"{name}: {came!r}, not {wanted!r}")
+
+    await asyncio.gather(*map(one, ATTACKS))
+
+
+async def _put_out(door: Door, tokens: Tokens, outcome: Outcome) -> None:
+    """Who is in when their leave ends is put out."""
+    revoked, known = tokens.create("carl", "editor")
+    expiring, _ = tokens.create("dora", "editor", seconds=3.0)
+    async with door.socket(revoked) as one, door.socket(expiring) as other:
+        for socket in (one, other):
+            await socket.send(json.dumps(INITIALIZE))
+            await socket.recv()
+        tokens.revoke(known.id)
+        codes = await asyncio.gather(closing(one), closing(other))
+    for name, code in zip(("revoked", "expired"), codes, strict=True):
+        outcome.refused[f"in, and then {name}"] = code
+        if code != "4401":
+            outcome.faults.append(f"whose token was {name} while they were in: {code}, not 4401")
+
+
+# --- garbage ------------------------------------------------------------------------------------------------------
+
+
+def rubbish(dice: random.Random) -> Iterator[str | bytes]:
+    """Messages that no client should send, without end."""
+    odd: list[Any] = [None, True, -1, 1.5, 10**30, "", "x" * 300, [], {}, [[]], {"a": {}}, "\ud83d", "\u0000"]
+    methods = ["", "x", "initialize", "session/prompt", "session/update", "session/request_permission", "_dragoman/ack"]
+    methods += ["$/cancel_request", "session/load", "session/attach", "fs/read_text_file", "_dragoman/presence"]
+
+    def value(depth: int = 0) -> Any:
+        if depth < 3 and dice.random() < 0.3:
+            keys = ["sessionId", "cursor", "prompt", "cwd", "_meta", "dragoman", "requestId", "id"]
+            return {dice.choice(keys): value(depth + 1) for _ in range(3)}
+        return dice.choice(odd)
+
+    while True:
+        way = dice.randrange(8)
+        if way == 0:
+            yield dice.randbytes(dice.randrange(200)).decode("latin-1")
+        elif way == 1:
+            yield dice.randbytes(dice.randrange(200))
+        elif way == 2:
+            yield json.dumps(INITIALIZE)[: dice.randrange(80)]
+        elif way == 3:
+            yield "[" * dice.randrange(1, 3000)
+        elif way == 4:
+            yield json.dumps(value())
+        elif way == 5:
+            yield json.dumps({"jsonrpc": dice.choice(["2.0", "1.0", 2]), "id": value(), "result": value()})
+        else:
+            message = {"jsonrpc": "2.0", "id": value(), "method": dice.choice(methods), "params": value()}
+            for name in list(message):
+                if dice.random() < 0.2:
+                    del message[name]
+            yield json.dumps(message)
+
+
+async def _strew(door: Door, count: int, dice: random.Random, outcome: Outcome) -> None:
+    """So many frames of garbage, over one socket after the other."""
+    answers: Counter[str] = Counter()
+    messages = rubbish(dice)
+    while outcome.garbage < count:
+        try:
+            async with door.socket(door.good) as socket:
+                if dice.random() < 0.5:
+                    await socket.send(json.dumps(INITIALIZE))
+                await _pour(socket, messages, count, answers, outcome)
+        except ConnectionClosed as closed:
+            answers[f"closed {closed.rcvd.code if closed.rcvd else 1006}"] += 1
+        except InvalidStatus as refused:
+            answers[f"refused {refused.response.status_code}"] += 1
+            await asyncio.sleep(min(float(refused.response.headers.get("Retry-After", "1")), 2.0))
+        except TimeoutError:
+            outcome.faults.append("the host did not answer in the middle of garbage")
+            break
+    outcome.answers = dict(answers)
+    for name in answers:
+        if name not in ("error", "result", "asked", "closed 1008", "closed 1009", "refused 429"):
+            outcome.faults.append(f"garbage was answered by {name}")
+
+
+async def _pour(
+    socket: ClientConnection, messages: Iterator[str | bytes], count: int, answers: Counter[str], outcome: Outcome
+) -> None:
+    while outcome.garbage < count:
+        for _ in range(min(BURST, count - outcome.garbage)):
+            await socket.send(next(messages))
+            outcome.garbage += 1
+        # A request that can be answered comes back after everything before it: no more is in flight than one burst.
+        mark = f"mark-{outcome.garbage}"
+        await socket.send(json.dumps({"jsonrpc": "2.0", "id": mark, "method": "nothing/here"}))
+        async with asyncio.timeout(WITHIN):
+            while True:
+                said = json.loads(await socket.recv())
+                answers["error" if "error" in said else "result" if "result" in said else "asked"] += 1
+                if said.get("id") == mark:
+                    break
+
+
+async def _babble(door: Door, count: int, dice: random.Random, outcome: Outcome) -> None:
+    """Sockets with bytes that are no HTTP, or HTTP/2 that goes wrong; none may stay open, or be answered well."""
+    openings = [b"", b"GET ", b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /acp HTTP/1.1\r\n"]
+
+    async def one() -> None:
+        said = await door.raw(dice.choice(openings) + dice.randbytes(dice.randrange(1, 2000)), ends=True)
+        outcome.streams += 1
+        if said == b"hangs" or said.startswith(b"HTTP/1.1 2"):
+            outcome.faults.append(f"bytes that say nothing: {said[:60]!r}")
+
+    for _ in range(0, count, 20):
+        await asyncio.gather(*(one() for _ in range(20)))
+
+
+def table(outcome: Outcome) -> str:
+    """Everything that was tried, and the counts."""
+    width = max(map(len, [*outcome.refused, "frames of garbage"]))
+    lines = [f"{name.ljust(width)}  {came or 'hung up'}" for name, came in outcome.refused.items()]
+    lines += [f"{'frames of garbage'.ljust(width)}  {outcome.garbage}"]
+    lines += [f"  {name.ljust(width - 2)}  {count}" for name, count in sorted(outcome.answers.items())]
+    lines += [f"{'sockets of garbage'.ljust(width)}  {outcome.streams}"]
+    lines += [f"{'turns of another meanwhile'.ljust(width)}  {outcome.turns}, the longest {outcome.longest:.1f} s"]
+    lines += [f"{'visits of another meanwhile'.ljust(width)}  {outcome.visits}"]
+    lines += [f"{'the host grew by'.ljust(width)}  {outcome.grown / 1024 / 1024:.1f} MiB"]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--garbage", type=int, default=100_000, metavar="N", help="frames of garbage (100,000)")
+    parser.add_argument("--seed", default=os.urandom(4).hex())
+    options = parser.parse_args()
+    began = time.monotonic()
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        outcome = asyncio.run(hostile_run(Path(folder).resolve(), options.garbage, options.seed))
+    print(table(outcome))
+    print("\n".join(outcome.faults) or f"no faults, in {time.monotonic() - began:.0f} seconds")
+    return 1 if outcome.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

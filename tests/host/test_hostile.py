@@ -1,0 +1,28 @@
+"""Whoever means harm is refused as documented, and somebody who works beside them is served throughout.
+
+The short form of `python -m tests.host.hostile.run`, against a real `dragoman serve` with tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.host.hostile.attacks import ATTACKS
+from tests.host.hostile.run import hostile_run, table
+
+GARBAGE = 10_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_whoever_means_harm_is_refused_and_disturbs_nobody(tmp_path: Path) -> None:
+    outcome = asyncio.run(hostile_run(tmp_path.resolve(), GARBAGE, "short"))
+    assert outcome.faults == [], table(outcome)
+    assert len(outcome.refused) == len(ATTACKS) + 2  # who is in when their leave ends, by two ways
+    assert outcome.garbage >= GARBAGE
+    assert outcome.answers["error"] > GARBAGE // 10
+    assert outcome.turns > 2
+    assert outcome.visits > 2
