@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.errors import SandboxUnavailable as SandboxUnavailable
     from dragoman.errors import StartFailed as StartFailed
     from dragoman.errors import TransportClosed as TransportClosed
+    from dragoman.errors import Unreachable as Unreachable
     from dragoman.errors import WriteStalled as WriteStalled
     from dragoman.roles.agent import Agent as Agent
     from dragoman.roles.client import RemoteAgent as RemoteAgent
@@ -83,6 +84,7 @@ _HOMES = {
     "TransportClosed": "errors",
     "Trouble": "roles.recovery",
     "Turn": "roles.turn",
+    "Unreachable": "errors",
     "WriteStalled": "errors",
     "connect": "roles.connect",
     "in_this_terminal": "roles.signin",
@@ -123,6 +125,7 @@ __all__ = [
     "TransportClosed",
     "Trouble",
     "Turn",
+    "Unreachable",
     "WriteStalled",
     "connect",
     "in_this_terminal",

@@ -19,7 +19,7 @@ from dragoman.transport.contract import HIGH_WATER, Take, Transport
 from dragoman.transport.remote.faults import Farewell
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retrying import Retrying, Trouble
+from dragoman.transport.remote.retrying import Outage, Retrying
 from dragoman.wire.frames import Frame
 
 # A host that answers at all has introduced itself, and read a session's log, by then. Seconds.
@@ -121,7 +121,7 @@ class Rejoining:
         grace = self._loop.call_later(GRACE, lambda: self._inlet_tell(memory.lost()))
         try:
             await gone.close()
-            retrying = Retrying(self.peer, self._patience, Trouble(self._report), str(error))
+            retrying = Retrying(self.peer, self._patience, Outage(self._report), str(error))
             inner = await retrying.run(self._begin)
         finally:
             grace.cancel()

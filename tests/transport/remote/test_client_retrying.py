@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import TransportClosed, Unreachable
 from dragoman.transport.remote.faults import refused, retry_after
 from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retrying import Retrying, Trouble
+from dragoman.transport.remote.retrying import Outage, Retrying
 
 
 class Clock:
@@ -38,7 +38,7 @@ def tried(failures: list[Exception], patience: Patience = Patience()) -> tuple[l
         return "there"
 
     retrying = Retrying(
-        "agent x", patience, Trouble(said.append), "cut", chance=lambda: 1.0, clock=clock, sleep=clock.sleep
+        "agent x", patience, Outage(said.append), "cut", chance=lambda: 1.0, clock=clock, sleep=clock.sleep
     )
     try:
         outcome: object = asyncio.run(retrying.run(attempt))

@@ -15,7 +15,7 @@ from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
 from dragoman.transport.remote.faults import failed, refused
 from dragoman.transport.remote.letters import is_about_session
 from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retrying import Retrying, Trouble
+from dragoman.transport.remote.retrying import Outage, Retrying
 from dragoman.transport.remote.sse import Batch, Parser, cursor
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Feed:
         *,
         session: str | None,
         patience: Patience,
-        trouble: Trouble,
+        outage: Outage,
         max_frame: int,
     ) -> None:
         self.session = session
@@ -53,7 +53,7 @@ class Feed:
         self._open = open_stream
         self._take = take
         self._patience = patience
-        self._trouble = trouble
+        self._outage = outage
         self._max_frame = max_frame
         self._last = ""
         self._empty = 0
@@ -63,7 +63,7 @@ class Feed:
         """Read until there is nothing more to read; raises ConnectionFailed when the connection is over."""
         reason = ""
         while True:
-            retrying = Retrying(self._name, self._patience, self._trouble, reason)
+            retrying = Retrying(self._name, self._patience, self._outage, reason)
             response = await retrying.run(self._ask)
             if response is None:
                 return

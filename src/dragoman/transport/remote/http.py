@@ -24,7 +24,7 @@ from dragoman.transport.remote.feed import Feed
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.messages import on_one_line
 from dragoman.transport.remote.postman import Postman, http_client
-from dragoman.transport.remote.retrying import Trouble
+from dragoman.transport.remote.retrying import Outage
 from dragoman.transport.remote.routing import OPENING, Gist, gist
 from dragoman.transport.remote.sse import Batch
 from dragoman.wire.envelope import Id
@@ -62,11 +62,11 @@ class HttpTransport:
         self._address = address
         self._patience = remote.patience
         self._say = report or (lambda _: None)
-        self._trouble = Trouble(self._say)
+        self._outage = Outage(self._say)
         self._max_frame = max_frame
         self._loop = asyncio.get_running_loop()
         self._client = http_client(address, remote)
-        self._postman = Postman(self._client, address, remote, self._trouble)
+        self._postman = Postman(self._client, address, remote, self._outage)
         self._inlet = Inlet()
         self._room = asyncio.Event()
         self._queue: deque[bytes] = deque()
@@ -107,7 +107,7 @@ class HttpTransport:
             self._arrived,
             session=session,
             patience=self._patience,
-            trouble=self._trouble,
+            outage=self._outage,
             max_frame=self._max_frame,
         )
         feed.is_numbered = self._postman.counts

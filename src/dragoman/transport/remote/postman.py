@@ -13,7 +13,7 @@ import httpx
 from dragoman.errors import TransportClosed
 from dragoman.transport.remote.address import Address, Remote, trust
 from dragoman.transport.remote.faults import failed, refused
-from dragoman.transport.remote.retrying import Retrying, Trouble
+from dragoman.transport.remote.retrying import Outage, Retrying
 
 # To reach a server, and for it to take one message: far away and busy. Seconds.
 CONNECT_PATIENCE = 30.0
@@ -44,13 +44,13 @@ def http_client(address: Address, remote: Remote) -> httpx.AsyncClient:
 class Postman:
     """Posts for one connection."""
 
-    def __init__(self, client: httpx.AsyncClient, address: Address, remote: Remote, trouble: Trouble) -> None:
+    def __init__(self, client: httpx.AsyncClient, address: Address, remote: Remote, outage: Outage) -> None:
         self.counts = False  # whether the server delivers a message once that it gets twice
         self.has_left = False  # whether the message that is being sent may have reached the server
         self._client = client
         self._address = address
         self._patience = remote.patience
-        self._trouble = trouble
+        self._outage = outage
 
     async def introduce(self, data: bytes) -> httpx.Response:
         """The first message of a connection: tried once, for nothing is lost yet."""
@@ -67,7 +67,7 @@ class Postman:
             return answer
 
         why = "a message could not be sent"
-        return await Retrying(f"agent {self._address.shown}", self._patience, self._trouble, why).run(attempt)
+        return await Retrying(f"agent {self._address.shown}", self._patience, self._outage, why).run(attempt)
 
     async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
         try:

@@ -18,7 +18,7 @@ from dragoman.transport.remote.patience import Patience
 T = TypeVar("T")
 
 
-class Trouble:
+class Outage:
     """Says once that a connection is in trouble and once that it is over, whatever number of its parts find out."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -45,7 +45,7 @@ class Retrying:
         self,
         peer: str,
         patience: Patience,
-        trouble: Trouble,
+        outage: Outage,
         reason: str = "",
         *,
         chance: Callable[[], float] = random.random,
@@ -54,7 +54,7 @@ class Retrying:
     ) -> None:
         self._peer = peer
         self._patience = patience
-        self._trouble = trouble
+        self._outage = outage
         self._reason = reason
         self._chance = chance
         self._clock = clock
@@ -76,15 +76,15 @@ class Retrying:
                     if tries == 1:
                         because = f" ({self._reason})" if self._reason else ""
                         text = f"{self._peer}: the connection was cut{because}; trying again for {_spell(left)}"
-                        self._trouble.begins(text)
+                        self._outage.begins(text)
                     pause = self._patience.pause(tries, self._chance)
                     await self._sleep(min(max(pause, error.wait or 0.0), left))
         except BaseException:
             if tries:
-                self._trouble.ends("")
+                self._outage.ends("")
             raise
         if tries:
-            self._trouble.ends(f"{self._peer}: connected again after {_spell(self._clock() - begun)}")
+            self._outage.ends(f"{self._peer}: connected again after {_spell(self._clock() - begun)}")
         return result
 
 

@@ -17,7 +17,7 @@ from dragoman.transport.remote.address import Address, Remote
 from dragoman.transport.remote.faults import Farewell
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.link import Link, open_link
-from dragoman.transport.remote.retrying import Retrying, Trouble
+from dragoman.transport.remote.retrying import Outage, Retrying
 from dragoman.transport.remote.spool import ACK_BYTES, ACK_DELAY, ACK_FRAMES, Gone, Spool, read_ack, say_ack
 from dragoman.wire.frames import MAX_FRAME, Frame
 
@@ -206,7 +206,7 @@ class WebSocketTransport:
         self._resuming = self._loop.create_task(self._resume(reason), name=f"dragoman resumes {self.peer}")
 
     async def _resume(self, reason: str) -> None:
-        retrying = Retrying(self.peer, self._remote.patience, Trouble(self._say), reason)
+        retrying = Retrying(self.peer, self._remote.patience, Outage(self._say), reason)
         try:
             link, said = await retrying.run(self._reopen)
         except ConnectionFailed as error:

@@ -1,0 +1,19 @@
+"""Talk to an agent at an URL, which may go away and come back: `afar.py URL [TOKEN]`."""
+
+import asyncio
+import sys
+
+from dragoman import StartFailed, connect
+
+
+async def main(url: str, token: str = "") -> None:
+    try:
+        async with connect(url, token=token, permission="deny", report=lambda line: print(f"({line})")) as agent:
+            session = await agent.open(cwd="/")
+            print(await session.ask("/echo Is anybody there?"))
+    except StartFailed as error:
+        print(error)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
