@@ -167,14 +167,17 @@ class Calls:
             if params.role == AttachRole.CONTROLLER and not may(role, EDITOR):
                 message = f"you are {role} in this session: attach as an observer, or ask an admin of it"
                 raise ProtocolError(Kind.PERMISSION_DENIED, message, {"sessionId": room.id, "role": role})
-            if params.role == AttachRole.OBSERVER:
+            is_observer = params.role == AttachRole.OBSERVER
+            if is_observer:
                 role = lesser(role, VIEWER)
 
             def answer() -> None:
                 told = AttachRole.CONTROLLER if may(role, EDITOR) else AttachRole.OBSERVER
                 done(AttachResult(role=told, cursor=room.seq), None)
 
-            await room.join(self._desk, role, answer, after=after)
+            member = await room.join(self._desk, role, answer, after=after)
+            if is_observer:
+                member.most = VIEWER
 
     def detach(self, params: DetachParams) -> DetachResult:
         """session/detach: hear no more of it; what one said goes on."""

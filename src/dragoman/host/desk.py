@@ -49,6 +49,13 @@ LOOK = 64 * 1024
 DOORS = 3.0
 
 
+# Calls under way that said where they go on; nobody has that many.
+MAX_CURSORS = 100
+
+# Calls that may say, in side data, how far their sender has heard.
+_RETURNING = frozenset({"session/load", "session/resume"})
+
+
 class Desk:
     """One client of the house."""
 
@@ -206,14 +213,16 @@ class Desk:
 
     def _tap(self, envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
         """Side data of a client is not believed, but where it wants to go on is its own affair."""
-        if frame.find(b'"cursor"') >= 0 and envelope.id is not UNSET and isinstance(envelope.method, str):
+        if envelope.method in _RETURNING and envelope.id is not UNSET and frame.find(b'"cursor"') >= 0:
             try:
                 meta = values(envelope.params).get("_meta", {})
                 cursor = meta.get(SIDE, {}).get("cursor")
             except (AttributeError, ProtocolError):
                 cursor = None
-            if isinstance(cursor, int) and len(self.cursors) < 100:
+            if isinstance(cursor, int) and not isinstance(cursor, bool) and cursor >= 0:
                 self.cursors[envelope.id] = cursor
+                if len(self.cursors) > MAX_CURSORS:  # of calls that were refused before anybody looked
+                    del self.cursors[next(iter(self.cursors))]
         return False, None
 
     def _admitted(self, name: str, handle: Handler) -> Handler:

@@ -96,7 +96,7 @@ class RoomConversation(LoggedConversation):
 
     def decider(self, params: Any) -> str:
         """Who answered: a member, or nobody, and then the policy of the house."""
-        return self._room.decider(params)
+        return self._room.consent.decider(params)
 
     def lost(self, error: ConnectionFailed) -> None:
         """The agent is gone: the room hears of it first."""

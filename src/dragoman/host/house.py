@@ -154,6 +154,20 @@ class House:
         """The names of its agents; the first is meant where none is named."""
         return list(self._agents)
 
+    def agent_of(self, standing: Standing) -> NamedAgent:
+        """The agent of a session; one that another program opened may be known by what the agent calls itself."""
+        if standing.agent:
+            known = self._agents.get(standing.agent)
+            if known is None:
+                message = f"this session belongs to the agent {standing.agent}, which this host does not have"
+                raise ProtocolError(Kind.INVALID_STATE, message, {"agent": standing.agent, "agents": [*self._agents]})
+            return known
+        for name, told in self._introductions.items():
+            info = told.agent_info or None
+            if info is not None and standing.called and standing.called in (info.title, info.name):
+                return self._agents[name]
+        return self.named("")
+
     def knows(self, name: str) -> bool:
         """Whether there is an agent of this name."""
         return not name or name in self._agents
@@ -212,12 +226,17 @@ class House:
             opening = self._opening.get(session)
             if opening is None:
                 opening = self._opening[session] = asyncio.ensure_future(self._reopen(session))
-                opening.add_done_callback(lambda _: self._opening.pop(session, None))
+                opening.add_done_callback(lambda done: self._reopened(session, done))
             room = await asyncio.shield(opening)
         if room.is_over:
             raise not_found(session)
         self.use(room)
         return room
+
+    def _reopened(self, session: str, done: asyncio.Future[Room]) -> None:
+        self._opening.pop(session, None)
+        if not done.cancelled():
+            done.exception()  # whoever waited for it was told, if they still wait
 
     async def _reopen(self, session: str) -> Room:
         try:
@@ -280,14 +299,15 @@ class House:
 
     async def delete(self, room: Room, by: str) -> None:
         """End a session for good, whoever is in it."""
-        for member in list(room.members.values()):
-            member.hear(_closed(room.id, f"the session was deleted by {by}"))
+        why = f"the session was deleted by {by}"
+        room.why_closing, room.is_over = why, True  # nothing begins here any more
+        room.broadcast(_closed(room.id, why))
         for waiting in room.queue.clear():
             waiting.done(None, not_found(room.id))
         room.cancel_turn()
         await room.settled()
         await room.renounce()
-        await room.close(f"the session was deleted by {by}")
+        await room.close(why)
         await self.store.delete(room.id)
         await self.directory.remove(room.id)
         self.forget(room.id)

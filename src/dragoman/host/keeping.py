@@ -1,62 +1,38 @@
 """How a room keeps its agent: asleep without a process, woken by who needs it, mourned when it dies, let go when idle.
 
-Also who is asked what the agent wants leave for: policy first, then the members. Above is the room; below are the
-agent of the room, its guard and its questions.
+Above is the room; below are the agent of the room and its guard; who is asked for leave is beside it (consent).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from dragoman.engine.capability import offers
 from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
+from dragoman.host.consent import Consent
 from dragoman.host.engaged import RoomAgent, RoomConversation, engage
 from dragoman.host.lent import RoomLending
-from dragoman.host.questions import Answer, Questions
+from dragoman.host.questions import Questions
 from dragoman.host.standing import Standing
 from dragoman.host.supervision import Crashes
-from dragoman.policy.decision import ALLOW, DENY
-from dragoman.policy.grants import Scope
-from dragoman.roles.asking import Asked, Choice
 from dragoman.roles.chronicle import Chronicle, without_secrets
 from dragoman.roles.option import value_of
-from dragoman.roles.sessions import new_id
 from dragoman.schema.base import to_json
-from dragoman.schema.permission import PermissionOption, RequestPermissionParams, SelectedOutcome
 from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams
-from dragoman.schema.toolcall import ToolCallUpdate
-from dragoman.store.contract import EntryKind
 
 if TYPE_CHECKING:
     from dragoman.host.house import House
     from dragoman.host.member import Member
     from dragoman.roles.guard import Guard
 
-# The question of the agent's that a guard is asked about in this task; none where it is the use of something lent.
-_asking: contextvars.ContextVar[RequestPermissionParams | None] = contextvars.ContextVar("asking", default=None)
-
-# What members can answer to the use of something lent, which no agent offers options for.
-_USE_OPTIONS = (
-    (PermissionOption(option_id="allow", name="Allow", kind="allow_once"), Choice(ALLOW)),
-    (
-        PermissionOption(option_id="session", name="Allow in this session", kind="allow_always"),
-        Choice(ALLOW, Scope.SESSION),
-    ),
-    (PermissionOption(option_id="deny", name="Deny", kind="reject_once"), Choice(DENY)),
-)
-
 # How long a room that is closed waits for whoever is waking it. Seconds; people wait for the host to stop.
 HURRY = 1.0
-
-# Nobody of the members decided this: the policy of the house did.
-POLICY = "policy"
 
 
 class Keeping(ABC):
@@ -74,11 +50,11 @@ class Keeping(ABC):
         self.is_over = False
         self.crashes = Crashes()
         self.questions = Questions(lambda: self.members.values(), house.bounds)
+        self.consent = Consent(id, self.questions, lambda: self.chronicle)
         self._agent: RoomAgent | None = None
         self._session: RoomConversation | None = None
         self._guard: Guard | None = None
         self._moving = asyncio.Lock()  # waking and going to sleep, one at a time
-        self._deciders: dict[str, str] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._going: set[asyncio.Task[None]] = set()  # agents that are being ended
 
@@ -137,16 +113,17 @@ class Keeping(ABC):
 
     async def _start(self, cwd: str) -> RoomAgent:
         house = self.house
-        named = house.named(self.standing.agent)
-        self._guard = house.guard(self._ask_members)
-        lend = RoomLending(self, self._guard)  # type: ignore[arg-type]
+        named = house.agent_of(self.standing)
+        self.chronicle.try_again()  # perhaps the store works now
+        self._guard = guard = house.guard(self.consent.ask_members)
+        lend = RoomLending(self, guard)  # type: ignore[arg-type]
         agent, introduction = engage(
             self,  # type: ignore[arg-type]
             named,
             cwd or named.cwd or os.getcwd(),
             lend=lend,
-            permission=self._permission,
-            elicit=self._elicit,
+            permission=partial(self.consent.permission, guard),
+            elicit=self.consent.elicit,
             report=house.report,
             timeout=house.bounds.opening,
         )
@@ -155,7 +132,7 @@ class Keeping(ABC):
         try:
             await agent.start(introduction)
             house.tally.starts += 1
-            self._guard.attend(agent, named.name)
+            guard.attend(agent, named.name)
             house.met(named.name, agent.introduction)
             await house.logins.replay(self.standing.owner or self.opener, named.name, agent)
         except BaseException:
@@ -219,10 +196,15 @@ class Keeping(ABC):
     async def sleep(self, *, at_once: bool = False) -> None:
         """End the agent; everything that was said is in the log. Who wakes it meanwhile is waited for, or not."""
         try:
-            async with asyncio.timeout(HURRY if at_once else None), self._moving:
-                await self._let_go()
+            async with asyncio.timeout(HURRY if at_once else None):
+                await self._moving.acquire()
         except TimeoutError:
             await self._let_go()
+            return
+        try:
+            await self._let_go()
+        finally:
+            self._moving.release()
 
     async def gone(self) -> None:
         """Return when nothing is left of the agents that were here."""
@@ -239,10 +221,8 @@ class Keeping(ABC):
         agent, guard = self._agent, self._guard
         self._agent = self._session = self._guard = None
         if agent is not None:
-            await asyncio.shield(self._do(_ended(agent)))
+            await asyncio.shield(self._do(_ended(agent, guard)))
             await self.chronicle.flush()
-        if guard is not None:
-            await guard.close()
 
     # --- what the agent itself keeps of it -----------------------------------------------------------------------
 
@@ -316,65 +296,9 @@ class Keeping(ABC):
         if self._session is not None and self.is_awake:
             self._session.cancel()
 
-    # --- leave --------------------------------------------------------------------------------------------------
 
-    async def _permission(self, params: RequestPermissionParams) -> str | None:
-        """A question of the agent's: policy decides, or asks the members."""
-        assert self._guard is not None
-        token = _asking.set(params)
-        try:
-            return await self._guard.ask(params)
-        finally:
-            _asking.reset(token)
-
-    async def _ask_members(self, asked: Asked) -> Choice | None:
-        params = _asking.get()
-        if params is None:
-            return await self._ask_use(asked)
-        wanted = msgspec.structs.replace(params, session_id=self.id)
-        answer = await self.questions.ask("session/request_permission", wanted)
-        self._deciders[params.tool_call.tool_call_id] = answer.by or POLICY
-        if answer.result is None:
-            return Choice(DENY, why=answer.why) if not answer.by else None
-        return Choice(option_id=answer.result.outcome.option_id)
-
-    async def _ask_use(self, asked: Asked) -> Choice | None:
-        """The use of something the host lends: a question like any other, in the log as well."""
-        options = [option for option, choice in _USE_OPTIONS if choice.scope == Scope.ONCE or asked.can_be_remembered]
-        lines = asked.lines
-        call = ToolCallUpdate(tool_call_id=f"use_{new_id()}", title=lines[0], raw_input={"asked": lines})
-        params = RequestPermissionParams(session_id=self.id, tool_call=call, options=options)
-        await self.chronicle.record(EntryKind.ASKED, to_json(params))
-        answer = await self.questions.ask("session/request_permission", params)
-        outcome = answer.result.outcome if answer.result is not None else None
-        chosen = outcome.option_id if isinstance(outcome, SelectedOutcome) else ""
-        told = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
-        body = {"toolCallId": call.tool_call_id, "outcome": told}
-        await self.chronicle.record(EntryKind.DECIDED, body, actor=answer.by or POLICY)
-        choice = next((choice for option, choice in _USE_OPTIONS if option.option_id == chosen), None)
-        return choice or Choice(DENY, why=answer.why or "the question was closed")
-
-    async def _elicit(self, params: Any) -> Any:
-        wanted = (
-            params if not isinstance(params.session_id, str) else msgspec.structs.replace(params, session_id=self.id)
-        )
-        answer: Answer = await self.questions.ask("elicitation/create", wanted)
-        self._deciders[_elicited(params)] = answer.by or POLICY
-        return answer.result
-
-    def decider(self, params: Any) -> str:
-        """Who answered a question."""
-        call = getattr(params, "tool_call", None)
-        key = call.tool_call_id if call is not None else _elicited(params)
-        return self._deciders.pop(key, POLICY)
-
-
-def _elicited(params: Any) -> str:
-    return f"elicitation {params.elicitation_id or id(params)}"
-
-
-async def _ended(agent: RoomAgent) -> None:
-    try:
+async def _ended(agent: RoomAgent, guard: Guard | None) -> None:
+    with suppress(Exception):  # it is gone either way
         await agent.close()
-    except Exception as error:  # it is gone either way
-        agent.connection.report(f"closing: {error!r}")
+    if guard is not None:
+        await guard.close()

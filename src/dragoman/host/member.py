@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.host.directory import EDITOR, may
+from dragoman.host.directory import ADMIN, EDITOR, may
 from dragoman.host.telling import UPDATE, News, stamp
-from dragoman.roles.audience import told
+from dragoman.roles.audience import GATES, told
 from dragoman.roles.option import as_choice
-from dragoman.schema.update import ConfigOptionUpdate, UpdateParams
+from dragoman.schema.update import ConfigOptionUpdate, Plan, UpdateParams
 from dragoman.wire.envelope import say_call
 
 if TYPE_CHECKING:
@@ -26,13 +26,18 @@ HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
 STATES = (HERE, IDLE, TYPING, AWAY)
 
 
+# Updates that are not the same for all who speak official v1.
+_SAID_TO_SOME = frozenset({*GATES, ConfigOptionUpdate, Plan})
+
+
 class Member:
     """One client in one room."""
 
-    __slots__ = ("desk", "is_live", "role", "session", "state", "told")
+    __slots__ = ("desk", "is_live", "most", "role", "session", "state", "told")
 
     def __init__(self, desk: Desk, session: str, role: str, after: int) -> None:
         self.desk = desk
+        self.most = ADMIN  # what it wants to be at most: an observer stays one
         self.session = session
         self.role = role
         self.told = after  # the number of the last entry that it heard of
@@ -73,6 +78,9 @@ class Member:
         if desk.is_plain:
             assert desk.connection.speech is not None
             name, body = desk.connection.speech.lower_call(UPDATE, params)
-            desk.write(say_call(UNSET, name, body[:-1] + stamp(news.seq, news.beside) + b"}"))
+            frame = say_call(UNSET, name, body[:-1] + stamp(news.seq, news.beside) + b"}")
+            if type(update) not in _SAID_TO_SOME:
+                news.frame = frame  # the others need not be made one
+            desk.write(frame)
         else:
             desk.say_stamped(params, news.seq)

@@ -17,6 +17,7 @@ from msgspec import Raw
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.host.directory import lesser
 from dragoman.host.engaged import INTERRUPTED
 from dragoman.host.keeping import Keeping
 from dragoman.host.lent import HOST, chosen
@@ -75,7 +76,9 @@ class Room(Keeping):
         room.opener = standing.owner or room.opener
         if standing.turn is not None:
             room.chronicle.turn = standing.turn or None
-            body = {"error": {"kind": INTERRUPTED, "message": "the host ended before this turn did"}}
+            body = {
+                "error": {"kind": INTERRUPTED, "message": "this turn was not finished: its host ended, or was left"}
+            }
             await room.chronicle.record(EntryKind.TURN_ENDED, body, actor="dragoman")
             room.chronicle.turn = None
         return room
@@ -232,9 +235,9 @@ class Room(Keeping):
     def set_role(self, desk: Desk, role: str) -> None:
         """Somebody may do more or less than before."""
         member = self.members.get(desk.id)
-        if member is None or member.role == role:
+        if member is None or member.role == lesser(role, member.most):
             return
-        member.role = role
+        member.role = lesser(role, member.most)
         (self.questions.came if member.controls else self.questions.went)(member)
         self._present()
 
@@ -258,6 +261,8 @@ class Room(Keeping):
 
     def prompt(self, desk: Desk, blocks: list[Any], done: Done) -> Waiting:
         """A prompt: it runs when those before it are over; `done` hears how it ended."""
+        if self.is_over:
+            raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self.id!r} any more")
         waiting = Waiting(new_id(), desk.visitor.user, desk.id, blocks, done)
         self.queue.add(waiting)
         self.house.tally.prompts += 1

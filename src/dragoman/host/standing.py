@@ -43,6 +43,7 @@ class Standing:
         self.cwd = ""
         self.directories: list[str] = []
         self.agent = ""  # the name that the house has for it; "" when another program opened the session
+        self.called = ""  # what the agent calls itself
         self.owner = ""  # who opened it
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
@@ -62,7 +63,9 @@ class Standing:
         self.cwd = body.get("cwd") or self.cwd
         self.directories = list(body.get("additionalDirectories") or ())
         agent = body.get("agent")
-        self.agent = (agent.get("configured") if isinstance(agent, dict) else "") or self.agent
+        if isinstance(agent, dict):
+            self.agent = agent.get("configured") or self.agent
+            self.called = agent.get("title") or agent.get("name") or self.called
         self.owner = self.owner or line.actor
         self.modes = _read(SessionModeState, body.get("modes"))
         self.options = [option for each in body.get("configOptions") or () if (option := _option(each)) is not None]
