@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from dragoman.cli.main import main
-from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnTerminal
+from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen
 
 
 class Served:
@@ -211,16 +211,20 @@ def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.Monk
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, served.environ[name])
     words = ("chat", "--host", served.url, "--session", "roof")
-    with OnTerminal(*words, cwd=served.folder) as one, OnTerminal(*words, cwd=served.folder) as two:
-        two.await_text("here: ")
-        one.await_text("came (admin)")
-        two.type("/write note.txt hello\r")
-        two.await_text("y/s/n")
-        one.await_text("asks: /write note.txt hello")
-        one.await_text("y/s/n")
-        one.type("y")
-        two.await_text("Created note.txt")
-        one.await_text("Created note.txt")
+    with OnScreen(*words, cwd=served.folder) as one:
+        one.await_last("›")
+        with OnScreen(*words, cwd=served.folder) as two:
+            two.await_text("here: ")
+            one.await_text("came (admin)")
+            two.await_last("›")
+            two.type("/write note.txt hello\r")
+            two.await_text("y/s/n")
+            one.await_text("asks: /write note.txt hello")
+            one.await_text("y/s/n")
+            one.type("y")
+            two.await_text("decided: Allow once (Write note.txt)")
+            two.await_text("Created note.txt")
+            one.await_text("Created note.txt")
     assert (served.folder / "note.txt").read_text().strip() == "hello"
 
 

@@ -34,6 +34,7 @@ class Company:
         self._members: list[dict[str, Any]] = []
         self._waiting: list[dict[str, Any]] = []
         self._asked: dict[str, tuple[str, dict[str, str]]] = {}  # the last question: its title, and names of answers
+        self._answered = ""  # the last one that was answered here
         self._is_known = False  # whether somebody told us who is here
         self.changed: Callable[[], None] = lambda: None  # the status line is another one now
 
@@ -62,6 +63,10 @@ class Company:
         call = params.tool_call
         title = call.title if isinstance(call.title, str) else ""
         self._asked = {call.tool_call_id: (title, {option.option_id: option.name for option in params.options})}
+
+    def answered(self, params: Any) -> None:
+        """The person here answered it, perhaps in another window of theirs than the one that was faster."""
+        self._answered = str(params.tool_call.tool_call_id)
 
     # --- who is here --------------------------------------------------------------------------------------------
 
@@ -123,10 +128,10 @@ class Company:
             self._tell(f"the turn failed: {single(str(params['error'].get('message', '')))}", "yellow")
 
     def _resolved(self, params: dict[str, Any]) -> None:
-        by = str(params.get("by", ""))
-        if not by or by == self.user:
+        by, call = str(params.get("by", "")), str(params.get("toolCallId"))
+        if not by or call == self._answered:
             return
-        title, names = self._asked.get(str(params.get("toolCallId")), ("", {}))
+        title, names = self._asked.get(call, ("", {}))
         about = f" ({single(title)})" if title else ""
         self._tell(f"{single(by)} decided: {_decision(params, names)}{about}", "dim")
 

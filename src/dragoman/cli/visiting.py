@@ -88,7 +88,9 @@ async def meet(
 
         async def permission(params: RequestPermissionParams) -> str | None:
             company.asked(params)
-            return await leave.permission(params)
+            answer = await leave.permission(params)
+            company.answered(params)
+            return answer
 
         remote = await stack.enter_async_context(
             connect(

@@ -10,6 +10,7 @@ same door; only /healthz and /readyz, which tell nothing, are open. Below are th
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -31,6 +32,8 @@ from dragoman.transport.remote.endpoint import Endpoint, slow_down
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.safety import local_only
 from dragoman.transport.remote.visitor import STATUS_KINDS, Admit, Refused, Visitor
+
+logger = logging.getLogger("dragoman")
 
 # How soon whoever came with a token that was revoked is put out. Seconds.
 REVOKED = 2.0
@@ -166,6 +169,10 @@ class Host:
                 await _PAGES[request.path](self, request, visitor)
         except Refused as refused:
             await request.refuse(refused)
+        except Exception:
+            logger.exception("a request to %s failed", request.path)
+            if not request.started:
+                await request.refuse(Refused(500, "the host failed; its log says how"))
 
     async def _admitted(self, request: Request) -> Visitor:
         knock = request.knock()
