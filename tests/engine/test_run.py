@@ -101,9 +101,17 @@ async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Hea
         return [*heard, *(("answer", answer) for answer in answers), *(("report", report) for report in talk.reports)]
 
 
-def test_pieces_of_one_message_are_one_run() -> None:
+ANOTHER = {
+    "session": line(piece(session="other")),
+    "message": line(piece(update={"messageId": "m"})),
+    "kind": line(piece(update={"sessionUpdate": "agent_thought_chunk"})),
+}
+
+
+@pytest.mark.parametrize("another", ANOTHER.values(), ids=ANOTHER)
+def test_pieces_of_one_message_are_one_run(another: bytes) -> None:
     frames: Any = [line(piece(text=text)) for text in "abc"]
-    found = run_at([line(piece(session="other")), *frames, line(piece(update={"messageId": "m"})), frames[0]], 1)
+    found = run_at([another, *frames, another, frames[0]], 1)
     assert found is not None
     assert found.session == "s"
     assert [update.content.text for update in found.updates] == ["a", "b", "c"]
