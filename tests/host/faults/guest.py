@@ -28,6 +28,9 @@ LEAVES = 4
 # An answer to anything but a prompt: the host may be starting meanwhile. Seconds.
 ANSWER = 60.0
 
+# After the last fault a prompt is answered, if not at once: an agent that died often is not started for a while.
+TRIES = 100
+
 # A prompt that is still not answered then hangs, which is a fault. Seconds.
 HANGS = 300.0
 
@@ -92,6 +95,15 @@ class Guest:
             if self._dice.randrange(100) < LEAVES:
                 return
             await asyncio.sleep(self._dice.random() * PAUSE)
+        if self._opens and self.ending.is_set():
+            await self._last(view, session)
+
+    async def _last(self, view: View, session: Any) -> None:
+        """One prompt after all faults, which must be answered, and which everybody in the session must see."""
+        for _ in range(TRIES):
+            await self._turn(view, session)
+            if view.begun[-1] in view.answered:
+                return
 
     async def _turn(self, view: View, session: Any) -> None:
         prompt = f"{view.name}.{self._number}"
