@@ -24,7 +24,8 @@ class Relay:
         self.left = cuts
         self.cut = 0
         self.port = 0
-        self.is_down = False
+        self.is_down = False  # nobody gets through
+        self.is_frozen = False  # whoever got through waits for ever, as when a laptop sleeps
 
     async def open(self) -> asyncio.Server:
         """Listen."""
@@ -67,6 +68,8 @@ class Relay:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: list[int]) -> None:
         with suppress(OSError):
             while data := await reader.read(self._random.choice((1, 7, 100, 65536))):
+                if self.is_frozen:
+                    await asyncio.Event().wait()
                 if budget[0] >= 0:
                     if len(data) >= budget[0] and self.left > 0:
                         writer.write(data[: budget[0]])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 
 import msgspec
 import pytest
+from websockets.frames import Frame, Opcode
+from websockets.utils import accept_key
 
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.transport.contract import Transport
+from dragoman.transport.remote import feed, link
+from dragoman.transport.remote.dialling import dial_remote
+from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.patience import Patience
 from tests.transport.remote.meeting import EAGER, ending, meeting, take
 from tests.transport.remote.relay import relaying
@@ -132,3 +138,100 @@ def test_a_client_that_says_goodbye_frees_its_connection_at_once() -> None:
                 assert await ending(theirs)
 
     asyncio.run(asyncio.wait_for(main(), 10.0))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_session_has_its_own_order_over_http(seed: int) -> None:
+    """Each session has a stream, and each stream is cut by itself."""
+    places = [None, "one", "two"]
+    chance = random.Random(seed)
+
+    def frame(number: int) -> tuple[str | None, bytes]:
+        session = chance.choice(places)
+        params = {"n": number, "x": "x" * chance.randrange(300)} | ({"sessionId": session} if session else {})
+        return session, json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
+
+    async def main() -> None:
+        async with meeting() as there, relaying(there.port, seed=seed, cuts=0, most=9000) as relay:
+            ours, theirs = await there.meet("http", relay.port)
+            for session in ("one", "two"):
+                ours.send(json.dumps({"jsonrpc": "2.0", "method": "_x", "params": {"sessionId": session}}).encode())
+            await take(theirs, 2)
+            relay.left = 9
+            relay.drop()
+            sent = [frame(number) for number in range(300)]
+            for number, (_, data) in enumerate(sent):
+                theirs.send(data)
+                if number % 20 == 0:
+                    await asyncio.sleep(0.005)
+            got = await take(ours, len(sent))
+            for place in places:
+                mine = [data for data in got if json.loads(data)["params"].get("sessionId") == place]
+                assert mine == [data for where, data in sent if where == place]
+            assert relay.cut > 3
+            await ours.close()
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+@pytest.mark.parametrize("over", ["ws", "http"])
+def test_a_connection_that_stands_still_is_left_for_another(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "PING_EVERY", 0.1)
+    monkeypatch.setattr(link, "PONG_WITHIN", 0.1)
+    monkeypatch.setattr(feed, "SILENCE", 0.3)
+
+    async def main() -> None:
+        async with meeting(Limits(keepalive=0.1)) as there, relaying(there.port) as relay:
+            ours, theirs = await there.meet(over, relay.port)
+            theirs.send(b'{"jsonrpc":"2.0","method":"_before"}')
+            await take(ours, 1)
+            if over == "http":
+                await asyncio.sleep(0.25)  # a server that keeps its streams alive has said so by now
+            relay.is_frozen = True
+            theirs.send(b'{"jsonrpc":"2.0","method":"_lost"}')
+            await asyncio.sleep(0.05)
+            relay.is_frozen = False  # for those who come anew: what stands still stays so
+            assert await take(ours, 1) == [b'{"jsonrpc":"2.0","method":"_lost"}']
+            await ours.close()
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+def test_a_websocket_brings_back_the_cookies_it_was_given() -> None:
+    asked: list[bytes] = []
+
+    async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A server behind a balancer, whose sockets live for a moment."""
+        asked.append(request := await reader.readuntil(b"\r\n\r\n"))
+        key = request.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0].decode()
+        lines = [
+            "HTTP/1.1 101 Switching Protocols",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Accept: {accept_key(key)}",
+            "Acp-Connection-Id: c1",
+            "Dragoman-Cursor: 0",
+            "Set-Cookie: node=a7; Path=/; HttpOnly",
+        ]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        if len(asked) < 3:
+            writer.transport.abort() if len(asked) == 2 else writer.close()
+        else:
+            writer.write(Frame(Opcode.TEXT, b"{}").serialize(mask=False))
+            await reader.read(100)  # goodbye
+            writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(upgrade, "127.0.0.1", 0)
+        ours = await dial_remote(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp", EAGER)
+        assert await take(ours, 1) == [b"{}"]
+        await ours.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    assert b"Dragoman-Resume: 1" in asked[0]
+    assert b"Cookie" not in asked[0]
+    for request in asked[1:]:
+        assert b"Cookie: node=a7\r\n" in request
+        assert b"Acp-Connection-Id: c1\r\n" in request
+        assert b"Dragoman-Cursor: 0\r\n" in request
