@@ -1,0 +1,48 @@
+"""From config.toml to a host: limits by name, roots by user; and the page that tells of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.hosting import Hosting
+from dragoman.errors import ConfigFault
+from dragoman.host import settings
+from dragoman.host.bounds import Bounds
+from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.visitor import Visitor
+
+PAGE = Path(__file__).parents[2] / "docs" / "host.md"
+
+
+def test_every_limit_is_on_the_page_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\d+) \|", PAGE.read_text(encoding="utf-8"), re.M))
+    doors, house = Limits(), Bounds()
+    defaults = {name: getattr(doors, name) for name in Limits.__struct_fields__}
+    defaults |= {name: getattr(house, field) for name, field in settings.HOUSE_LIMITS.items()}
+    assert {name: float(value) for name, value in rows.items()} == defaults
+
+
+def test_limits_are_set_by_name_and_unknown_ones_refused() -> None:
+    hosting = Hosting(limits={"body": 1000, "rate": 2.5, "prompts": 3, "asleep": 7}, unattended="deny")
+    assert settings.limits(hosting) == Limits(body=1000, rate=2.5)
+    assert settings.bounds(hosting) == Bounds(prompts=3, idle=7.0, waits=False)
+    with pytest.raises(ConfigFault, match="there is no bodies; there are body, "):
+        settings.limits(Hosting(limits={"bodies": 1}))
+
+
+def test_remote_users_work_under_their_roots_and_nowhere_without(tmp_path: Path) -> None:
+    mine, shared = tmp_path / "ann", tmp_path / "all"
+    for folder in (mine, shared):
+        folder.mkdir()
+    roots = settings.roots(Hosting(roots=(str(shared),), user_roots={"ann": (str(mine),)}))
+    assert roots(Visitor(user="ann")) == (str(mine),)
+    assert roots(Visitor(user="ben")) == (str(shared),)
+    assert roots(Visitor(user="me", local=True)) == (str(shared),)
+    none = settings.roots(Hosting())
+    assert none(Visitor(user="ben")) == ()
+    assert none(Visitor(user="me", local=True)) is None
+    with pytest.raises(ConfigFault, match="there is no folder"):
+        settings.roots(Hosting(roots=(str(tmp_path / "gone"),)))
