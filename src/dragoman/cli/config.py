@@ -8,10 +8,13 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+import msgspec
+
 from dragoman.cli import chosen
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single
 from dragoman.config import agents as config
+from dragoman.config.hosting import Hosting
 from dragoman.config.places import Places, places, project_policy
 from dragoman.config.policy import Policies
 from dragoman.errors import ConfigFault
@@ -21,15 +24,18 @@ FAULTY = 1
 # Variables that change what we do.
 VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "NO_COLOR", "TERM")
 
+# Those whose values are nobody's business.
+SECRET_VARIABLES = ("DRAGOMAN_TOKEN",)
+
 # What comes along with an extra: the module it brings.
-EXTRAS = {"tui": "prompt_toolkit"}
+EXTRAS = {"tui": "prompt_toolkit", "host": "uvicorn"}
 
 EPILOG = """\
   show     the places of all files, and what holds now (also without a word)
   path     the path of config.toml, and nothing else
   check    read config.toml and the policy files, and tell every fault with its line
 
-config.toml has the user's agents:
+config.toml has the user's agents, what `dragoman serve` does ([host], docs/host.md) and hosts by name:
 
   version = 1
   default = "opencode"
@@ -43,6 +49,15 @@ config.toml has the user's agents:
   dialect = "auto"
   mode = "plan"                # the agent's own mode to begin in
   sandbox = false
+
+  [host]
+  agents = ["opencode"]
+  roots = ["~/projects"]       # where sessions of remote users may work
+  bind = "127.0.0.1:7437"
+
+  [hosts.office]
+  url = "https://office.example:7437"
+  token_file = "~/.config/dragoman/tokens/office"
 
 exit codes:
   0  in order      1  a file has faults      2  wrong usage
@@ -80,6 +95,7 @@ def files(here: Places) -> dict[str, str]:
         "audit": here.audit,
         "history": here.history,
         "sessions": here.sessions,
+        "tokens": here.host,
     }
 
 
@@ -95,6 +111,7 @@ def show(here: Places, options: Any) -> int:
     meant = known.default or (candidates[0] if len(candidates) == 1 else "")
     mode = Policies(here)((os.path.realpath(os.getcwd()),)).mode
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    variables |= {name: "set" for name in SECRET_VARIABLES if name in os.environ}
     extras = {name: find_spec(module) is not None for name, module in EXTRAS.items()}
     if options.json:
         _print(
@@ -103,6 +120,9 @@ def show(here: Places, options: Any) -> int:
                 "agent": meant or None,
                 "agents": [agent.name for agent, _ in rows],
                 "policyMode": mode,
+                "host": msgspec.to_builtins(known.host),
+                "hosts": list(known.hosts),
+                "defaultHost": known.default_host or None,
                 "extras": extras,
                 "environment": variables,
                 "faults": faults,
@@ -113,11 +133,27 @@ def show(here: Places, options: Any) -> int:
         print(f"{name:15} {single(path)}{'' if os.path.exists(path) else '  (not there)'}")
     print(f"{'agent':15} {meant or 'none by default; see dragoman agents'}")
     print(f"{'policy mode':15} {mode}")
+    print(f"{'host listens':15} {single(known.host.bind)}{' (TLS)' if known.host.tls else ''}")
+    for name, value in changed(known.host).items():
+        print(f"{f'host {name}':15} {single(value)}")
+    if known.hosts:
+        print(f"{'hosts':15} {', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)")
     for name, is_there in extras.items():
         print(f"{f'extra {name}':15} {'installed' if is_there else f'not installed: pip install dragoman[{name}]'}")
     for name, value in variables.items():
         print(f"{name:15} {single(value)}")
     return _told(faults)
+
+
+def changed(host: Hosting) -> dict[str, str]:
+    """What the user said about the host, as far as it is not what holds anyway."""
+    usual = Hosting()
+    said = {name: getattr(host, name) for name in Hosting.__struct_fields__ if name not in ("bind", "tls")}
+    return {
+        name: json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        for name, value in said.items()
+        if value != getattr(usual, name)
+    }
 
 
 def check(here: Places, options: Any) -> int:
@@ -134,13 +170,29 @@ def check(here: Places, options: Any) -> int:
 def faults_of(here: Places) -> list[str]:
     """What is wrong in the user's files."""
     faults: list[str] = []
-    readers = (lambda: config.load(here.agents), lambda: Policies(here).load((os.path.realpath(os.getcwd()),)))
+    readers = (
+        lambda: hosted(config.load(here.agents).host),
+        lambda: Policies(here).load((os.path.realpath(os.getcwd()),)),
+    )
     for read in readers:
         try:
             read()
         except ConfigFault as fault:
             faults += fault.faults
     return faults
+
+
+def hosted(host: Hosting) -> None:
+    """Look at what only a host makes sense of: names of limits, folders, whom it trusts."""
+    if host != Hosting():
+        from dragoman.host import settings
+        from dragoman.host.issuer import faults_of as distrusted
+
+        settings.limits(host)
+        settings.roots(host)
+        trust = settings.trust(host)
+        if faults := [] if trust is None else distrusted(trust):
+            raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
 
 
 def _told(faults: list[str]) -> int:
