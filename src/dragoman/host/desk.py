@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -74,43 +74,15 @@ class Desk:
         self._unlooked = 0
         self._prompts: dict[Any, tuple[Room, str]] = {}  # by request
         self.calls = Calls(self)
-        handlers = {name: self._admitted(name, handler) for name, handler in self._served().items()}
-        handlers["$/cancel_request"] = self._cancel_request
         self.connection = Connection(
             transport,
             Side.AGENT,
-            handlers,
-            fallback=self._otherwise,
+            {"$/cancel_request": self._cancel_request},
+            fallback=self._handle,
             settings=settings(house.place_of(visitor)),
             report=house.report,
         )
         self.connection.tap = self._tap
-
-    def _served(self) -> dict[str, Handler]:
-        calls = self.calls
-        return {
-            "initialize": answering(self._initialize),
-            "authenticate": answering(calls.authenticate),
-            "logout": answering(calls.logout),
-            "session/new": calls.new,
-            "session/load": calls.load,
-            "session/resume": calls.resume,
-            "session/attach": calls.attach,
-            "_dragoman/attach": calls.attach_values,
-            "session/detach": answering(calls.detach),
-            "_dragoman/detach": answering(calls.detach_values),
-            "session/fork": calls.fork,
-            "session/list": answering(calls.list),
-            "session/close": answering(calls.close),
-            "session/delete": answering(calls.delete),
-            "session/prompt": self._prompt,
-            "session/cancel": self._cancel,
-            "session/set_mode": answering(self._set_mode),
-            "session/set_config_option": answering(self._set_option),
-            "fs/changed": self._changed,
-            "_dragoman/presence": self._presence,
-            "_dragoman/set_role": answering(calls.set_role),
-        }
 
     async def serve(self) -> None:
         """Serve it until it leaves."""
@@ -225,13 +197,13 @@ class Desk:
                     del self.cursors[next(iter(self.cursors))]
         return False, None
 
-    def _admitted(self, name: str, handle: Handler) -> Handler:
-        def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
-            if not self.is_initialized and name != "initialize":
-                raise ProtocolError(Kind.INVALID_STATE, f"{name} came before initialize; send initialize first")
-            return handle(incoming, done)
-
-        return handler
+    def _handle(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        """A call of the client's: let in once it has introduced itself, and given to whoever serves it."""
+        if not self.is_initialized and incoming.method != "initialize":
+            what = f"{incoming.method} came before initialize; send initialize first"
+            raise ProtocolError(Kind.INVALID_STATE, what)
+        serve = _SERVED.get(incoming.method)
+        return self._otherwise(incoming, done) if serve is None else serve(self)(incoming, done)
 
     def joined(self, session: str, least: str = VIEWER) -> tuple[Room, Member]:
         """The room with this id that this client is in, and may do this much in."""
@@ -334,3 +306,29 @@ class Desk:
         said, room = self._named(incoming)
         if room is not None and room.session is not None and room.members[self.id].controls:
             room.session.connection.notify("fs/changed", {**said, "sessionId": room.session.id})
+
+
+# Who serves which method. One table for all clients: a thousand of them would be a thousand tables.
+_SERVED: dict[str, Callable[[Desk], Handler]] = {
+    "initialize": lambda desk: answering(desk._initialize),
+    "authenticate": lambda desk: answering(desk.calls.authenticate),
+    "logout": lambda desk: answering(desk.calls.logout),
+    "session/new": lambda desk: desk.calls.new,
+    "session/load": lambda desk: desk.calls.load,
+    "session/resume": lambda desk: desk.calls.resume,
+    "session/attach": lambda desk: desk.calls.attach,
+    "_dragoman/attach": lambda desk: desk.calls.attach_values,
+    "session/detach": lambda desk: answering(desk.calls.detach),
+    "_dragoman/detach": lambda desk: answering(desk.calls.detach_values),
+    "session/fork": lambda desk: desk.calls.fork,
+    "session/list": lambda desk: answering(desk.calls.list),
+    "session/close": lambda desk: answering(desk.calls.close),
+    "session/delete": lambda desk: answering(desk.calls.delete),
+    "session/prompt": lambda desk: desk._prompt,
+    "session/cancel": lambda desk: desk._cancel,
+    "session/set_mode": lambda desk: answering(desk._set_mode),
+    "session/set_config_option": lambda desk: answering(desk._set_option),
+    "fs/changed": lambda desk: desk._changed,
+    "_dragoman/presence": lambda desk: desk._presence,
+    "_dragoman/set_role": lambda desk: answering(desk.calls.set_role),
+}

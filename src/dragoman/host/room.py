@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 # Entries that are read of a log at once: few enough to hold, enough to make reading cheap.
 PAGE = 500
 
+# Messages to members that are said before anybody else's turn comes (some ten milliseconds), and the fewest entries
+# that a commit is worth.
+AT_ONCE, FEWEST = 10_000, 16
+
 # Entries that are held for those who are still reading the log; who is further behind reads on.
 TAIL = 4096
 
@@ -167,7 +171,7 @@ class Room(Keeping):
             answer()
         member.is_live = True
         self.members[desk.id] = member
-        self._live = tuple(self.members.values())
+        self._changed()
         desk.rooms[self.id] = self
         if after is None and self.standing.commands:
             update = AvailableCommandsUpdate(available_commands=self.standing.commands)
@@ -229,8 +233,12 @@ class Room(Keeping):
         member = self.members.pop(desk.id, None)
         if member is not None:
             member.is_live = False
-            self._live = tuple(self.members.values())
+            self._changed()
         return member
+
+    def _changed(self) -> None:
+        self._live = tuple(self.members.values())
+        self.chronicle.most = max(FEWEST, AT_ONCE // len(self._live)) if len(self._live) > 1 else None
 
     def set_role(self, desk: Desk, role: str) -> None:
         """Somebody may do more or less than before."""

@@ -5,6 +5,7 @@ Takes entries in order, unread; looks only into those that can tell something. W
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -56,7 +57,8 @@ class Standing:
         self.seq = line.seq
         fold = _FOLDS.get(line.kind)
         if fold is not None:
-            fold(self, line)
+            with suppress(AttributeError, TypeError, ValueError, msgspec.MsgspecError):  # of a log from elsewhere
+                fold(self, line)
 
     def _opened(self, line: Line) -> None:
         body = msgspec.json.decode(line.body)

@@ -52,6 +52,7 @@ class Chronicle:
         self.turn: str | None = None
         self.fault: ProtocolError | None = None
         self._find = None if isinstance(key, str) else key
+        self.most: int | None = None  # entries that are told in one go, where many hear each of them
         self.failed = failed
         self._on_entry = on_entry
         self._waiting: list[Waiting] = []
@@ -129,6 +130,8 @@ class Chronicle:
                 self._find = None
             while self._waiting:
                 await self._deliver(await self._append())
+                if self.most is not None:
+                    await asyncio.sleep(0)  # telling it took a while: everybody else comes first now
         except ProtocolError as error:
             self._fail(error)
         except Exception as error:  # a body that is no JSON, a taker that breaks: neither may be lost in a task
@@ -142,6 +145,8 @@ class Chronicle:
 
     async def _append(self) -> list[Waiting]:
         batch, self._waiting = self._waiting, []
+        if self.most is not None:
+            batch, self._waiting = batch[: self.most], batch[self.most :]
         try:
             drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
             entries = await self.store.append(self.key, drafts) if drafts else []
