@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.agent_stage import AgentStage, Spoken
 from dragoman.conformance.probe import probe
 from dragoman.conformance.shape import Drawing, fault
-from dragoman.conformance.stage import Heard
+from dragoman.conformance.stage import Heard, Json
 
 READ, WRITE, CREATE, RELEASE = "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"
 READING: dict[str, Any] = {
@@ -168,31 +168,28 @@ async def missing_terminals_are_survived(stage: AgentStage) -> None:
     await _goes_on(stage, "run", CREATE, {"refused": -32603, "why": "no such command"}, "a terminal could not be had")
 
 
+async def _answered(stage: AgentStage, purpose: str, method: str, result: Json) -> Spoken:
+    """A turn in which the first request of this method is answered so."""
+    await stage.opened()
+    stage.hold(method)
+    turn = stage.begin(stage.words(purpose))
+    asked_for = await stage.until(lambda heard: heard.method == method, stage.pace.turn)
+    if asked_for is None:
+        stage.unsure(f"the agent did not ask for {method}")
+    assert asked_for is not None
+    stage.reply(asked_for, result)
+    return await stage.ended(turn)
+
+
 @probe("agent.files.14")
 async def null_is_an_empty_result(stage: AgentStage) -> None:
     """As several clients answer a write."""
-    await stage.opened()
-    stage.hold(WRITE)
-    turn = stage.begin(stage.words("write"))
-    asked_for = await stage.until(lambda heard: heard.method == WRITE, stage.pace.turn)
-    if asked_for is None:
-        stage.unsure(f"the agent did not ask for {WRITE}")
-    assert asked_for is not None
-    stage.reply(asked_for, None)
-    await stage.ended(turn)
+    turn = await _answered(stage, "write", WRITE, None)
     stage.granted(turn.answer, "a turn in which a write was answered with null")
 
 
 @probe("agent.files.21")
 async def nonsense_is_survived(stage: AgentStage) -> None:
     """A number where the content of a file belongs."""
-    await stage.opened()
-    stage.hold(READ)
-    turn = stage.begin(stage.words("read"))
-    asked_for = await stage.until(lambda heard: heard.method == READ, stage.pace.turn)
-    if asked_for is None:
-        stage.unsure(f"the agent did not ask for {READ}")
-    assert asked_for is not None
-    stage.reply(asked_for, {"content": 5})
-    await stage.ended(turn)
+    turn = await _answered(stage, "read", READ, {"content": 5})
     stage.require(turn.answer, "a turn in which a read was answered with nonsense never ended")
