@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from dragoman.cli import afar, exits
+from dragoman.cli.advice import advised
 from dragoman.cli.arguments import Parser
 from dragoman.cli.borrowed import Borrowed
 from dragoman.cli.terminal import visible
@@ -91,4 +92,4 @@ _NO_UPGRADE = frozenset({200, 400, 405, 406, 415, 426, 501})
 
 
 def _say(text: str) -> None:
-    print(f"dragoman attach: {visible(text)}", file=sys.stderr, flush=True)
+    print(f"dragoman attach: {visible(advised(text))}", file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
 from dragoman.cli import attachments, exits, meeting, sandbox
+from dragoman.cli.advice import advised
 from dragoman.cli.arguments import Parser
 from dragoman.cli.entries import Entries, Nowhere
 from dragoman.cli.inspect_trace import traced
@@ -230,7 +231,7 @@ def explained(error: ProtocolError | ConnectionFailed) -> str:
     if isinstance(error, AgentExited):
         return visible(str(error)).replace("; last words: ", "; it said:\n")
     if isinstance(error, ConnectionFailed):
-        return visible(str(error))
+        return visible(advised(str(error)))
     if isinstance(error, StoreFault):
         return f"{visible(error.message)}; --no-store keeps nothing"
     text = f"the agent answered with an error ({visible(error.kind)}): {visible(error.explanation)}"

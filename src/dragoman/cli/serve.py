@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import signal
+import socket
 import sys
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -117,12 +118,14 @@ def meant(parser: Parser, options: argparse.Namespace, command: list[str], hosti
 async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, options: argparse.Namespace) -> int:
     """Serve until a signal comes; the second one does not wait for anybody."""
     from dragoman.host import settings
+    from dragoman.host.discretion import Discreet
     from dragoman.host.house import House
     from dragoman.host.issuer import Issuer
     from dragoman.host.metrics import Metrics, Timed
     from dragoman.host.register import Register, claimed
     from dragoman.host.serving import Host
     from dragoman.host.tokens import Tokens
+    from dragoman.policy.secrets import from_environment
     from dragoman.store.sqlite import SqliteStore
     from dragoman.transport.remote.safety import is_loopback, local_only, located, own_name
     from dragoman.transport.remote.serving import serving
@@ -134,6 +137,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
     ending = _ending()
     limits, bounds, trust = settings.limits(hosting), settings.bounds(hosting), settings.trust(hosting)
     metrics = Metrics()
+    secrets = [*from_environment(os.environ), *(value for agent in agents for value in from_environment(agent.env))]
     async with AsyncExitStack() as stack:
         register = stack.enter_context(Register(register_place(hosting.store, here), own_name()))
         stack.enter_context(claimed(register.path))
@@ -147,7 +151,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
         house = await stack.enter_async_context(
             House(
                 agents,
-                store=cast(Store, Timed(store, metrics)),
+                store=cast(Store, Discreet(cast(Store, Timed(store, metrics)), secrets)),
                 directory=register,
                 guard=settings.guard(hosting, here),
                 roots=settings.roots(hosting),
@@ -170,7 +174,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
         served = await stack.enter_async_context(
             serving(host, hosting.bind, tls=tls, limits=limits, has_leave=has_leave)
         )
-        told(agents, served.url, options)
+        told(agents, reached(served.url, hosting), options)
         await ending.wait()
         if not options.json:
             print("dragoman: ending; once more ends it at once", file=sys.stderr, flush=True)
@@ -191,6 +195,14 @@ def check(hosting: Hosting, *, is_near: bool, has_leave: bool) -> None:
             f"{hosting.bind}: other machines can reach this address, so everybody must show who they are; "
             "make a token first: dragoman tokens create USER (or configure [host.issuer])"
         )
+
+
+def reached(url: str, hosting: Hosting) -> str:
+    """The address as others can use it: one that means all addresses of this machine means none to them."""
+    for address in ("//0.0.0.0:", "//[::]:"):
+        if address in url:
+            return url.replace(address, f"//{hosting.names[0] if hosting.names else socket.gethostname()}:")
+    return url
 
 
 def told(agents: list[NamedAgent], url: str, options: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from dragoman.cli import exits, keeping
+from dragoman.cli.advice import advised
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single, visible
 from dragoman.config.places import places
@@ -56,7 +57,7 @@ def work(
     except ConnectionFailed as error:
         if getattr(options, "json", False):
             put({"error": {"kind": "connection_failed", "message": str(error)}})
-        print(f"{parser.prog}: {visible(str(error))}", file=sys.stderr)
+        print(f"{parser.prog}: {visible(advised(str(error)))}", file=sys.stderr)
         return exits.DIED
 
 

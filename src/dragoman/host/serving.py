@@ -38,6 +38,9 @@ logger = logging.getLogger("dragoman")
 # How soon whoever came with a token that was revoked is put out. Seconds.
 REVOKED = 2.0
 
+# How long it is believed that the store can be used. Seconds.
+LOOKED = 5.0
+
 # The API takes names and roles; nothing that long is either. Bytes, seconds.
 LARGEST = 64 * 1024
 PATIENCE = 10.0
@@ -100,6 +103,7 @@ class Host:
         self._origins = frozenset(origins)
         self._api = Api(house, tokens)
         self._began = time.monotonic()
+        self._looked, self._is_ready = float("-inf"), True
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closing = False
         self._watch()
@@ -188,11 +192,15 @@ class Host:
 
     async def _ready(self, request: Request) -> None:
         """Whether sessions can be served: not while it ends, nor when the store cannot be used."""
-        try:
-            if self._is_closing:
-                raise StoreFault("unusable", "the host is stopping")
-            await self._house.store.sessions()
-        except ProtocolError:
+        now = time.monotonic()
+        if now - self._looked > LOOKED:  # anybody may ask, so asking must cost nothing
+            self._looked = now
+            try:
+                await self._house.store.sessions()
+                self._is_ready = True
+            except ProtocolError:
+                self._is_ready = False
+        if self._is_closing or not self._is_ready:
             await request.answer(503, b'{"status":"not ready"}', {"retry-after": "5"})
             return
         await request.answer(200, b'{"status":"ready"}')
