@@ -49,7 +49,8 @@ leaves. The agent's questions are answered by one key; the answer can be for onc
 Editing, history and completion come with: pip install 'dragoman[tui]'. Without it, chat reads plain lines.
 
 What is said is kept (`dragoman sessions`): --session gives the session a name and goes on with it another time, and an
-agent that dies can be started again. --no-store keeps nothing.
+agent that dies can be started again. --no-store keeps nothing. With --host the session is in a host (docs/host.md), and
+others may be in it: who is here, asks, waits and decides is shown, and :who lists them.
 
 exit codes:
     0  you left                            8  the sandbox cannot be had here
@@ -60,6 +61,7 @@ exit codes:
 examples:
   dragoman chat
   dragoman chat --session roof
+  dragoman chat --host office --session roof
   dragoman chat --agent opencode --mode plan
   dragoman chat --agent-mode code --model large -- my-agent --acp
   dragoman chat -- dragoman agent everything"""

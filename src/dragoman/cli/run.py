@@ -55,6 +55,7 @@ examples:
   dragoman run 'What does this project do?'
   dragoman run --agent opencode --file src/main.py 'Is there a bug in it?'
   dragoman run --session roof 'Where were we?'
+  dragoman run --host office --session roof 'And if we used tiles?'
   dragoman run --json 'Which files are tests?' | jq -r 'select(.kind == "result").body.text'
   dragoman run --quiet --timeout 300 'Write a summary' > summary.md
   dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything

@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="a certificate and its key, as PEM files")
     parser.add_argument("--store", metavar="FILE", help="keep sessions there and not in your own store")
-    parser.add_argument("--share", choices=SHARES, help="one agent process for each session (the default) or user")
+    parser.add_argument("--share", choices=SHARES, help="one agent process for each session; user: not there yet")
     parser.add_argument(
         "--unattended", choices=UNATTENDED, help="questions while nobody may answer: wait (24 h at most), or deny"
     )
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode of all sessions")
     parser.add_argument("--mcp", metavar="FILE", help='MCP servers that users may name: {"mcpServers": {...}}', **many)
     parser.add_argument("--origin", metavar="URL", help="a web page that may use it; can be repeated", **many)
-    parser.add_argument("--name", metavar="HOST", help="what it is called besides its address", **many)
+    parser.add_argument("--name", metavar="DOMAIN", help="what it is called besides its address", **many)
     parser.add_argument("--no-local", action="store_true", help="you need a token on this machine too (behind a proxy)")
     parser.add_argument("--verbose", action="store_true", help="say on stderr what happens to agents and clients")
     parser.add_argument("--json", action="store_true", help="print one line of JSON when it is there")
