@@ -12,7 +12,8 @@ import pytest
 from dragoman import Agent, Turn
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.mcp import McpServer
-from tests.host.houses import hosting, opened, said, until
+from dragoman.store.memory import MemoryStore
+from tests.host.houses import hosting, opened, said, talker, until
 from tests.host.test_sharing import denied, hearing
 
 
@@ -88,6 +89,25 @@ def test_a_live_session_can_be_forked_and_both_go_on(tmp_path: Path) -> None:
             again = await ann.load(two.id, str(tmp_path))
             assert [text for who, text in said(again) if who == "user"] == ["before", "there"]
             assert len(hosted.house.rooms) == 2
+
+    asyncio.run(scene())
+
+
+def test_an_agent_that_can_fork_does_and_is_told_nothing_twice(tmp_path: Path) -> None:
+    async def scene() -> None:
+        own = MemoryStore()  # the agent's: what it keeps of its sessions from one process to the next
+        async with hosting(lambda: talker(store=own)) as hosted, hosted.client("ann") as ann:
+            one = await opened(ann, tmp_path)
+            await one.ask("before")
+            two = await ann.fork(one.id, str(tmp_path))
+            assert await two.ask("there") == "heard there"
+            log = await hosted.house.store.read(two.id)
+            assert [entry.body["by"] for entry in log if entry.kind == "opened"] == [
+                "session/new", "session/fork", "session/resume",
+            ]  # fmt: skip
+            assert not any("retold" in entry.body for entry in log if entry.kind == "prompt")
+            assert log[-1].actor == "agent"
+            assert await one.ask("here") == "heard here"
 
     asyncio.run(scene())
 

@@ -182,6 +182,22 @@ def test_cancelling_the_turn_takes_the_question_back(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+def test_a_question_of_an_agent_that_dies_is_taken_back(tmp_path: Path) -> None:
+    async def scene() -> None:
+        ann = Person()
+        async with hosting() as hosted, hosted.client(permission=ann) as one:
+            session = await opened(one, tmp_path)
+            await ask(hosted, one, session)
+            await until(lambda: ann.asked)
+            await hosted.started[-1].transport.close("dead")
+            await until(lambda: ann.withdrawn)
+            await until(lambda: hosted.room.queue.is_empty)
+            assert not hosted.room.questions.are_open
+            assert await session.ask("x") == "heard x"
+
+    asyncio.run(scene())
+
+
 def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
     def curious() -> Agent:
         agent = Agent("curious")

@@ -201,9 +201,11 @@ class House:
         """Start an agent without a session."""
         place = named.cwd or os.getcwd()
         dial = dialling(named, place, self.reach(named), report=self.report, patience=self.bounds.opening)
-        lend = Lending(approve=lambda _: False)
-        agent = RemoteAgent(dial, Answers("deny", None), lend=lend, on={}, sign_in=None, terms=Terms())
-        await agent.start(introduction(lend.capabilities()))
+        lend, answers = Lending(approve=lambda _: False), Answers("deny", lambda _: None)
+        agent = RemoteAgent(dial, answers, lend=lend, on={}, sign_in=None, terms=Terms())
+        offered = lend.capabilities()
+        offered.elicitation = answers.capabilities()
+        await agent.start(introduction(offered))
         self.met(named.name, agent.introduction)
         return agent
 
@@ -221,13 +223,12 @@ class House:
         """The room of a session, from the store if need be; being used until `done_with`."""
         if self._is_closing:
             raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
-        room = self.rooms.get(session)
-        if room is None:
+        while (room := self.rooms.get(session)) is None:  # it may be forgotten again before we are told
             opening = self._opening.get(session)
             if opening is None:
                 opening = self._opening[session] = asyncio.ensure_future(self._reopen(session))
                 opening.add_done_callback(lambda done: self._reopened(session, done))
-            room = await asyncio.shield(opening)
+            await asyncio.shield(opening)
         if room.is_over:
             raise not_found(session)
         self.use(room)

@@ -15,6 +15,8 @@ from dragoman.host.directory import ADMIN, EDITOR, may
 from dragoman.host.telling import UPDATE, News, stamp
 from dragoman.roles.audience import GATES, told
 from dragoman.roles.option import as_choice
+from dragoman.schema.methods import find
+from dragoman.schema.side import Side
 from dragoman.schema.update import ConfigOptionUpdate, Plan, UpdateParams
 from dragoman.wire.envelope import say_call
 
@@ -61,7 +63,8 @@ class Member:
         if (news.but and news.but == desk.id) or (news.wanted and news.wanted not in desk.announced):
             return
         if news.method != UPDATE:
-            desk.connection.notify(news.method, news.params)
+            if desk.connection.peer.refusal(find(Side.CLIENT, news.method)) is None:
+                desk.connection.notify(news.method, news.params)
         elif news.frame is not None and desk.is_plain:
             desk.write(news.frame)
         elif news.update is not None:
