@@ -205,15 +205,17 @@ class Room(Keeping):
             if first <= member.told + 1:
                 for line in [line for line in self._tail if line.seq > member.told]:
                     self._retell(member, line)
-                return
+                    if transport.congested():
+                        await transport.drain()
+                continue
             lines = await self.house.store.lines(self.id, member.told, PAGE, intact=True)
             if not lines:
                 member.told = self.seq  # what is missing was lost, and will not come back
                 return
             for text in lines:
                 self._retell(member, read_line(text))
-            if transport.congested():
-                await transport.drain()
+                if transport.congested():
+                    await transport.drain()
 
     def _retell(self, member: Member, line: Line) -> None:
         member.told = line.seq
