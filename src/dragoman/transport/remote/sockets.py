@@ -102,7 +102,7 @@ class SocketTransport:
         elif spool.waiting_size >= self._block:
             self._block = min(self._block * 2, COALESCE)
             self._flush()
-        if spool.size > self._limits.buffered:
+        if spool.size - len(data) > self._limits.buffered:  # one frame is taken however large: it would come again
             self._overflow()
 
     @property
@@ -112,7 +112,9 @@ class SocketTransport:
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
-        return self._spool.waiting_size + (self._wire.buffered if self._wire is not None else 0) > HIGH_WATER
+        spool, wire = self._spool, self._wire
+        waiting = spool.waiting_size + (wire.buffered if wire is not None else 0)
+        return waiting > HIGH_WATER or spool.size > self._limits.buffered // 2
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what waits."""
@@ -179,6 +181,8 @@ class SocketTransport:
             cursor = read_ack(frame)
             if cursor is not None:
                 self._spool.acknowledge(cursor)
+                if self._drainers and not self.congested():
+                    self._wake()
                 continue
             kept.append(frame)
             due = self.receipt.add(len(frame) if type(frame) is bytes else 0) or due
