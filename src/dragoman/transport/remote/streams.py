@@ -116,7 +116,7 @@ class StreamsTransport:
         self._waiting += len(data)
         if stream.reader is not None:
             stream.reader.wake()
-        if self._waiting > self._limits.buffered:
+        if self._waiting - len(data) > self._limits.buffered:  # one frame is taken however large: it would come again
             error = WriteStalled(f"slow_consumer: {self._waiting} bytes wait for {self.peer}, which does not read")
             self.fail(error)
 
@@ -127,11 +127,11 @@ class StreamsTransport:
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
-        return self._waiting > HIGH_WATER
+        return self._waiting > min(HIGH_WATER, self._limits.buffered // 2)
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what waits."""
-        while self._broken is None and self._waiting > LOW_WATER:
+        while self._broken is None and self._waiting > min(LOW_WATER, self._limits.buffered // 4):
             waiter = self._loop.create_future()
             self._drainers.append(waiter)
             await waiter
