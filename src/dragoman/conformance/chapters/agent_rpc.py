@@ -43,5 +43,8 @@ CHAPTER = chapter(
         must("24", "An id that was used before, and answered, may be used again.", "reference 1.1"),
         should("25", "The error of an unknown method names the method.", "peers.md 5"),
         must("26", "An id as large as 2^53 - 1 comes back as it is.", "reference 1.1"),
+        should(
+            "27", "Methods of the agent's own begin with an underscore.", "reference 1.14, peers.md 7", "v1", "banjo"
+        ),
     ],
 )

@@ -133,6 +133,12 @@ def _unversioned(tape: Tape, message: Json) -> Iterable[Json]:
     yield without("jsonrpc")(message) if tape.method(message) == "session/new" else message
 
 
+def _calls_its_own(tape: Tape, message: Json) -> Iterable[Json]:
+    if "hello there" in str(message):
+        tape.say({"jsonrpc": "2.0", "method": "agent/notify/suggestion", "params": {"text": "And then?"}})
+    yield message
+
+
 seeded("agent.rpc.01", speaks(_number_for_text))
 seeded("agent.rpc.02", hears("no/such_notification", _answers))
 seeded("agent.rpc.03", errors(UNKNOWN, with_(code=-32603)))
@@ -162,3 +168,4 @@ seeded("agent.rpc.23", listens(_wants_the_usual_order))
 seeded("agent.rpc.24", hears(UNKNOWN, _never_twice))
 seeded("agent.rpc.25", errors("no/such_method_either", lambda _: {"code": -32601, "message": "Method not found"}))
 seeded("agent.rpc.26", _ids(float(2**53), 2**53 - 1))
+seeded("agent.rpc.27", hears("session/prompt", _calls_its_own))

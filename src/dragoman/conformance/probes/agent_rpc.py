@@ -7,6 +7,8 @@ from dragoman.conformance.agent_stage import AgentStage
 from dragoman.conformance.probe import probe
 from dragoman.conformance.shape import fault
 from dragoman.conformance.stage import Heard, Json
+from dragoman.schema.methods import find
+from dragoman.schema.side import Side
 
 LARGEST = 2**53 - 1  # the largest whole number that every JSON reader keeps
 
@@ -293,3 +295,18 @@ async def unknown_methods_are_named(stage: AgentStage) -> None:
 async def large_ids_come_back(stage: AgentStage) -> None:
     """Not as a float."""
     await _comes_back(stage, LARGEST)
+
+
+@probe("agent.rpc.27")
+async def extensions_have_an_underscore(stage: AgentStage) -> None:
+    """In a plain turn, and in one that reads a file."""
+    await stage.did("plain")
+    await stage.did("read")
+    called = [heard for heard in stage.heard if isinstance(heard.message, dict) and "method" in heard.message]
+    odd = [heard for heard in called if not _is_known(str(heard.message["method"]))]
+    names = ", ".join(sorted({str(heard.message["method"]) for heard in odd}))
+    stage.require(not odd, f"the agent calls {names}, which nobody knows", *odd)
+
+
+def _is_known(method: str) -> bool:
+    return method.startswith(("_", "$/")) or find(Side.CLIENT, method) is not None
