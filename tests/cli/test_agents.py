@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import EVERYTHING, PATIENCE, dragoman
+from tests.started import started
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_an_editor_can_be_given_an_agent_by_its_name(path: Path, tmp_path: Path)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
     command = [sys.executable, "-m", "dragoman", "translate", "--agent", "mine"]
     # Like an editor it stays until it is answered: who hangs up is waited for only a moment, and agents start slowly.
-    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as editor:
+    with started(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as editor:
         assert editor.stdin is not None
         assert editor.stdout is not None
         editor.stdin.write(json.dumps(hello) + "\n")

@@ -23,6 +23,7 @@ from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen, dragoman
 from tests.cli.test_flags import telling
+from tests.started import started
 
 ENTER = "\r"
 
@@ -204,7 +205,7 @@ def test_errors_are_a_result_as_well(tmp_path: Path, words: tuple[str, ...], cod
 
 def test_who_stops_reading_ends_it(tmp_path: Path) -> None:
     command = [*DRAGOMAN, "run", "--json", "--prompt", "/slow 1000", "--", *EVERYTHING]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
+    with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
         assert running.stdout is not None
         running.stdout.readline()
         running.stdout.close()

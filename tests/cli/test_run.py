@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnTerminal, dragoman, run
+from tests.started import started
 
 RUN = ("run", "--prompt")
 AGENT = ("--", *EVERYTHING)
@@ -170,7 +171,7 @@ def test_what_the_agent_writes_to_stderr_is_shown_on_request(tmp_path: Path) -> 
 
 def test_a_reader_that_has_gone_ends_it_quietly(tmp_path: Path) -> None:
     command = [*DRAGOMAN, "run", "--prompt", "/stream 200000 100", "--", *EVERYTHING]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(100)
@@ -182,7 +183,7 @@ def test_a_reader_that_has_gone_ends_it_quietly(tmp_path: Path) -> None:
 
 def test_a_signal_cancels_the_turn_without_a_terminal_too(tmp_path: Path) -> None:
     command = [*DRAGOMAN, "run", "--prompt", "/slow 1000", "--", *EVERYTHING]
-    with subprocess.Popen(
+    with started(
         command, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as process:
         assert process.stderr is not None

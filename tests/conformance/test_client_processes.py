@@ -21,6 +21,7 @@ from dragoman.conformance.requirement import requirements
 from dragoman.conformance.run import try_one
 from dragoman.conformance.verdict import Outcome
 from dragoman.testing.stage import filled_in
+from tests.started import started
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 RUN = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--", "{agent}"]
@@ -153,7 +154,7 @@ def test_the_requirements_of_clients_are_listed() -> None:
 def test_an_editor_is_served_and_sees_verdicts_as_they_come() -> None:
     only = ["client.life.01", "client.update.01", "client.process.01"]
     line = [*DRAGOMAN, "check", "client", "--serve", "--only", *only]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as serving:
+    with started(line, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as serving:
         assert serving.stdout is not None
         lines = iter(serving.stdout.readline, "")
         agent = next(line.split() for line in lines if "doorway.py" in line)
