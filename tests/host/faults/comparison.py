@@ -32,6 +32,7 @@ class Findings(msgspec.Struct):
     answered: int = 0
     questions: int = 0
     refused: dict[str, int] = {}
+    slow: int = 0  # clients that were dropped because they did not read
     lost: int = 0
     doubled: int = 0
     disordered: int = 0
@@ -110,6 +111,7 @@ def compare(views: Iterable[View], kept: dict[str, Log], findings: Findings) -> 
     for view in views:
         refused.update(view.refused)
     findings.refused = dict(refused)
+    findings.slow = sum("slow_consumer" in report for view in views for report in view.reports)
     del findings.faults[TOLD:]
     return findings
 

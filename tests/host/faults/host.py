@@ -27,7 +27,7 @@ AGENTS = ("forgets", "keeps")  # the first is at /acp
 _AGENT = "tests.host.faults.agent"
 
 # A client that reads nothing is dropped after this many bytes, so that some are in every run.
-BUFFERED = 96 * 1024
+BUFFERED = 128 * 1024
 
 
 class Host:

@@ -181,6 +181,7 @@ def table(findings: Findings) -> str:
         "sessions": findings.sessions,
         "lines between them": findings.lines,
         **{f"  {what}": count for what, count in findings.done.items()},
+        "dropped for not reading": findings.slow,
         "prompts": findings.prompts,
         "  answered": findings.answered,
         **{f"  {why}": count for why, count in sorted(findings.refused.items())},

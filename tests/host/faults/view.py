@@ -39,7 +39,8 @@ class View:
             return
         params = msgspec.json.decode(frame).get("params", {})
         stamp = params.get("_meta", {}).get("dragoman", {}) if isinstance(params, dict) else {}
-        if "update" in params and "seq" in stamp and params.get("sessionId") == (self.session or params["sessionId"]):
+        if "update" in params and "seq" in stamp:
+            self.session = self.session or params["sessionId"]
             self.seen.append(Seen(stamp["seq"], *read(params["update"])))
 
     @property
