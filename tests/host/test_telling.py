@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -85,3 +87,12 @@ def test_what_only_those_hear_who_want_it(kind: str, body: Any, method: str, tol
 @pytest.mark.parametrize("kind", ["file", "terminal", "asked", "opened", "member", "lost", "from the future"])
 def test_what_nobody_hears(kind: str) -> None:
     assert told("s", line(kind, {})) == []
+
+
+def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
+    root = Path(__file__).parents[2]
+    sources = "".join(file.read_text() for file in (root / "src" / "dragoman" / "host").glob("*.py"))
+    spoken = set(re.findall(r'"(_dragoman/\w+)"', sources))
+    page = (root / "docs" / "rooms.md").read_text()
+    assert spoken
+    assert sorted(name for name in spoken if name not in page) == []

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman")
 
 
+# How long a room that came from the store waits for whoever asked for it. Seconds; they are there already, or gone.
+UNCLAIMED = 1.0
+
+
 def plain_guard(ask: AskUser | None) -> Guard:
     """A guard by the built-in policy alone: nothing remembered, nothing audited; the room keeps the time."""
     return Guard(Policy(), ask=ask, patience=Bounds().unattended * 2)
@@ -236,8 +240,9 @@ class House:
 
     def _reopened(self, session: str, done: asyncio.Future[Room]) -> None:
         self._opening.pop(session, None)
-        if not done.cancelled():
-            done.exception()  # whoever waited for it was told, if they still wait
+        if not done.cancelled() and done.exception() is None:
+            # Whoever asked for it may have left meanwhile; then nobody else would let it go.
+            asyncio.get_running_loop().call_later(UNCLAIMED, done.result().rest)
 
     async def _reopen(self, session: str) -> Room:
         try:
@@ -253,10 +258,7 @@ class House:
         """An empty room for a session that is about to be opened; being used until `done_with`."""
         if self._is_closing:
             raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
-        theirs = sum(1 for room in self.rooms.values() if room.opener == visitor.user and room.agent is not None)
-        if theirs >= self.bounds.sessions:
-            message = f"{theirs} of your sessions are awake; close some of them first"
-            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.bounds.sessions})
+        self.check_awake(visitor.user)
         room = Room(self, new_id(), Standing())
         room.opener = visitor.user
         room.standing.agent = self.named(visitor.agent).name
@@ -264,6 +266,13 @@ class House:
         self.tally.sessions += 1
         self.use(room)
         return room
+
+    def check_awake(self, user: str) -> None:
+        """Raise where a user has as many sessions awake as anybody may."""
+        theirs = [room for room in self.rooms.values() if room.opener == user and (room.is_held or not room.seq)]
+        if len(theirs) >= self.bounds.sessions:
+            message = f"{len(theirs)} sessions of {user} are awake; close some of them first"
+            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.bounds.sessions})
 
     async def fork(self, origin: Room, visitor: Visitor) -> Room:
         """A room whose log begins with that of another; an agent that cannot fork is told what was said."""

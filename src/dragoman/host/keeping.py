@@ -66,6 +66,11 @@ class Keeping(ABC):
         return self._session is not None and self._session.connection.failure is None
 
     @property
+    def is_held(self) -> bool:
+        """Whether there is an agent, awake or on its way."""
+        return self._agent is not None
+
+    @property
     def agent(self) -> RoomAgent | None:
         """The agent, while it is awake."""
         return self._agent if self.is_awake else None
@@ -93,8 +98,8 @@ class Keeping(ABC):
                 return self._session
             if self.is_over:
                 raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self.id!r} any more")
-            loop = asyncio.get_running_loop()
-            self.crashes.check(loop.time())
+            self.crashes.check(asyncio.get_running_loop().time())
+            self.house.check_awake(self.opener)
             await self._let_go()
             mode = self.standing.modes.current_mode_id if self.standing.modes else ""
             options = {option.id: value_of(option) for option in self.standing.options}
