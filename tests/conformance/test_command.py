@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.started import started
+
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 PATIENCE = 90  # seconds; a check of three requirements takes two
@@ -59,7 +61,7 @@ def test_what_was_tried_before_ctrl_c_is_reported(tmp_path: Path) -> None:
     agent = ["/bin/sh", "-c", f"echo >> {starts}; exec {shlex.join(twin('agent.prompt.08'))}"]
     words = ["--dialect", "v1", "--jobs", "1", "--only", "agent.rpc.03", "agent.prompt.08", "--json", str(report)]
     command = [*DRAGOMAN, "check", "agent", *words, "--", *agent]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    with started(command, stdout=subprocess.PIPE, text=True) as running:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 2):
             time.sleep(0.05)  # the second probe has not begun; it never ends, for its prompt is never answered
