@@ -25,7 +25,7 @@ from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.host.calls import Calls
 from dragoman.host.directory import EDITOR, VIEWER, may
 from dragoman.host.introduction import introduced
-from dragoman.host.member import STATES, Member
+from dragoman.host.member import AWAY, HERE, STATES, Member
 from dragoman.host.room import Room
 from dragoman.host.stamping import StampedOutbox
 from dragoman.host.telling import ANNOUNCED
@@ -88,6 +88,8 @@ class Desk:
         """Serve it until it leaves."""
         connection = self.connection
         connection.on_close = lambda _: self._leave()
+        if hasattr(connection.transport, "on_presence"):
+            connection.transport.on_presence = self._is_seen
         connection.start()
         alarm: asyncio.TimerHandle | None = None
         if self.visitor.expires is not None:
@@ -101,6 +103,11 @@ class Desk:
                 alarm.cancel()
             await connection.close()
             self._leave()
+
+    def _is_seen(self, is_there: bool) -> None:
+        """A connection outlives its sockets: whoever has none now is away, and may come back."""
+        for room in self.rooms.values():
+            room.set_state(self, HERE if is_there else AWAY)
 
     def _leave(self) -> None:
         for room in list(self.rooms.values()):

@@ -8,6 +8,7 @@ are messages; binary ones are ignored (reference 3.2).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
@@ -77,6 +78,7 @@ class SocketTransport:
         self._parted = self._active = self._loop.time()  # since when there is no socket; the last message either way
         self._moved, self._left = self._active, 0  # when bytes last left, and how many waited then
         self.closed = self._loop.create_future()
+        self.on_presence: Callable[[bool], None] = lambda _: None  # hears whether there is a socket
 
     # --- the contract -----------------------------------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class SocketTransport:
     def attach(self, wire: Wire) -> None:
         """This socket carries the connection from now on."""
         old, self._wire = self._wire, wire
+        self.on_presence(True)
         if old is not None:
             old.close(TAKEN_OVER, "the connection goes on over a newer socket")
         self._active = self._moved = self._loop.time()
@@ -154,6 +157,8 @@ class SocketTransport:
         self._parted = self._loop.time()
         if not self.resumable or is_goodbye:
             self.fail(TransportClosed(f"{self.peer} closed the connection{f': {why}' if why else ''}"))
+        else:
+            self.on_presence(False)
 
     def arrived(self, frames: list[Frame]) -> None:
         """These messages came over the socket."""
@@ -287,6 +292,8 @@ class AsgiWire:
         self._ending: tuple[int, str] | None = None
         self._reading = asyncio.Event()
         self._reading.set()
+        self._task = asyncio.current_task()
+        self._limit: asyncio.TimerHandle | None = None
         self.gone = False
 
     @property
@@ -317,12 +324,17 @@ class AsgiWire:
         self._ending = self._ending or (code, reason)
         self._reading.set()
         self._some.set()
-        asyncio.get_running_loop().call_later(CLOSE_PATIENCE, self._give_up)
+        self._limit = self._limit or asyncio.get_running_loop().call_later(CLOSE_PATIENCE, self._give_up)
 
     def _give_up(self) -> None:
-        self._queue.clear()
         self.gone = True
-        self._some.set()
+        if self._task is not None:
+            self._task.cancel()  # it waits for a peer that neither reads nor answers
+
+    def end(self) -> None:
+        """The socket is gone."""
+        if self._limit is not None:
+            self._limit.cancel()
 
     async def pump(self) -> None:
         """Send what is written until the end; the task of this socket."""
