@@ -17,7 +17,7 @@ from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.registry import NAMES
 
-CLIENT = [each for each in requirements().values() if each.side == "client"]
+CLIENT = [each for each in requirements().values() if each.side == "client" and not each.way]
 CHAPTERS = sorted({each.chapter for each in CLIENT})
 
 # Several wait for something that never comes, and cost nothing meanwhile.
@@ -75,8 +75,8 @@ def told(verdicts: Sequence[Verdict]) -> list[str]:
 def test_there_are_eighty_requirements_and_each_has_a_probe_and_a_fault() -> None:
     ids = [each.id for each in CLIENT]
     assert len(ids) >= 80
-    assert set(ids) == {id for id in probes() if id.startswith("client.")}
-    assert set(ids) == {id for id in faults() if id.startswith("client.")}
+    assert set(ids) <= probes().keys()
+    assert set(ids) <= faults().keys()
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

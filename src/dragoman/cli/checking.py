@@ -48,8 +48,10 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--list", action="store_true", help="list the requirements and check nothing")
 
 
-def chosen(parser: Parser, options: argparse.Namespace, side: str, dialect: str = "") -> list[Requirement]:
-    """The requirements that the options name, for one side and dialect ("": any)."""
+def chosen(
+    parser: Parser, options: argparse.Namespace, side: str, dialect: str = "", way: str = ""
+) -> list[Requirement]:
+    """The requirements that the options name, for one side, dialect ("": any) and way ("": pipes)."""
     if options.dialect != "auto" and options.dialect not in NAMES:
         parser.error(f"there is no dialect {options.dialect!r}; there are: auto, {', '.join(NAMES)}")
     if options.jobs < 1:
@@ -60,7 +62,11 @@ def chosen(parser: Parser, options: argparse.Namespace, side: str, dialect: str 
             parser.error(f"no requirement is called {start!r}; --list lists them")
     if options.only:
         found = [each for each in found if each.id.startswith(tuple(options.only))]
-    return [each for each in found if not dialect or each.applies(dialect)]
+    meant = [each for each in found if not dialect or each.applies(dialect, way)]
+    if dialect and options.only and not meant:
+        where = f"over {way}" if way else "of a command"
+        parser.error(f"{' and '.join(options.only)}: nothing of it is asked {where} that speaks {dialect}")
+    return meant
 
 
 def listed(found: Sequence[Requirement]) -> int:

@@ -17,11 +17,10 @@ import msgspec
 from dragoman.conformance import spoken
 from dragoman.conformance.pace import Pace
 from dragoman.conformance.script import EVERYTHING, PLAIN, Script
-from dragoman.conformance.stage import Heard, Json, Stage
+from dragoman.conformance.stage import Heard, Json, Line, Stage
 from dragoman.engine.capability import offers
 from dragoman.errors import DragomanError
 from dragoman.schema.side import Side
-from dragoman.transport.stream import StreamTransport
 
 CONTENT = "first line\nsecond line\nthird line\n"
 
@@ -47,7 +46,7 @@ class AgentStage(Stage):
 
     def __init__(
         self,
-        transport: StreamTransport,
+        transport: Line,
         dialect: str,
         pace: Pace,
         *,

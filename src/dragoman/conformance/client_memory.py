@@ -89,6 +89,8 @@ Program = Callable[[StreamTransport, Surroundings], Awaitable[int]]
 class MemoryClient:
     """A client's program as the subject of a check."""
 
+    way = ""
+
     def __init__(
         self, program: Program, dialect: str, *, traits: frozenset[str] = frozenset(), pace: Pace = MEMORY
     ) -> None:

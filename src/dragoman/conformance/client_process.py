@@ -102,6 +102,8 @@ class Run(Visited):
 class CommandClient:
     """A client that a command starts, and that starts us."""
 
+    way = ""
+
     def __init__(self, command: Sequence[str], dialect: str, *, pace: Pace = PROCESS) -> None:
         self.command = list(command)
         self.dialect = dialect

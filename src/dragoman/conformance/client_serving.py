@@ -30,6 +30,8 @@ BEGIN = frozenset({"client.rpc.03", "client.rpc.19"})
 class ServedClient:
     """An editor as the subject of a check; `say` tells the user what to do next."""
 
+    way = ""
+
     def __init__(self, reception: Reception, dialect: str, say: Callable[[str], None], *, pace: Pace = PACE) -> None:
         self._reception = reception
         self._say = say

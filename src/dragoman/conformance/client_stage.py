@@ -15,12 +15,11 @@ from typing import Any
 
 from dragoman.conformance.client_grounds import Ending, Grounds
 from dragoman.conformance.pace import Pace
-from dragoman.conformance.stage import Heard, Json, Stage
+from dragoman.conformance.stage import Heard, Json, Line, Stage
 from dragoman.dialect.shape import SIDE
 from dragoman.engine.capability import offers
 from dragoman.errors import ConnectionFailed, DragomanError, Unsayable, WriteStalled
 from dragoman.schema.side import Side
-from dragoman.transport.stream import StreamTransport
 
 SESSION = "9b2f7c1e-5a4d-4f0b-8c6e-d1a2b3c4d5e6"  # crow's are UUIDs; others take any string
 
@@ -55,9 +54,7 @@ class ClientStage(Stage):
 
     we = Side.AGENT
 
-    def __init__(
-        self, transport: StreamTransport, dialect: str, pace: Pace, grounds: Grounds, *, needs: str = ""
-    ) -> None:
+    def __init__(self, transport: Line, dialect: str, pace: Pace, grounds: Grounds, *, needs: str = "") -> None:
         super().__init__(transport, dialect, pace, needs=needs)
         self.grounds = grounds
         self.answers = dict(ANSWERS)

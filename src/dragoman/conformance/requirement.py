@@ -36,10 +36,12 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     dialects: tuple[str, ...] = ()
     needs: str = ""
+    way: str = ""
+    """The transport that it is about, `http` or `ws`; "" for all, pipes among them."""
 
-    def applies(self, dialect: str) -> bool:
-        """Whether peers of this dialect have to do it."""
-        return not self.dialects or dialect in self.dialects
+    def applies(self, dialect: str, way: str = "") -> bool:
+        """Whether peers of this dialect have to do it, over this way ("": pipes)."""
+        return (not self.dialects or dialect in self.dialects) and self.way in ("", way)
 
     @property
     def home(self) -> str:
@@ -86,7 +88,7 @@ def may(number: str, sentence: str, source: str, *dialects: str, needs: str = ""
     return Row(number, Level.MAY, sentence, source, dialects, needs)
 
 
-def chapter(name: str, title: str, rows: Iterable[Row], *, dialects: tuple[str, ...] = ()) -> Chapter:
+def chapter(name: str, title: str, rows: Iterable[Row], *, dialects: tuple[str, ...] = (), way: str = "") -> Chapter:
     """The chapter `agent.rpc` or `client.order` of these rows; `dialects` are those of rows that name none."""
     side = Side(name.partition(".")[0])
     made = (
@@ -98,6 +100,7 @@ def chapter(name: str, title: str, rows: Iterable[Row], *, dialects: tuple[str, 
             source=row.source,
             dialects=row.dialects or dialects,
             needs=row.needs,
+            way=way,
         )
         for row in rows
     )

@@ -26,7 +26,7 @@ async def check(subject: Subject, requirements: Iterable[Requirement], jobs: int
         async with limit:
             return await try_one(subject, requirement)
 
-    chosen = [requirement for requirement in requirements if requirement.applies(subject.dialect)]
+    chosen = [requirement for requirement in requirements if requirement.applies(subject.dialect, subject.way)]
     tasks = [asyncio.ensure_future(one(requirement)) for requirement in chosen]
     try:
         for task in tasks:

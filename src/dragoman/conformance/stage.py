@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -20,7 +20,6 @@ from dragoman.conformance.verdict import Evidence, Failed, Skipped, Unsure
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.errors import ConnectionFailed, DragomanError
 from dragoman.schema.side import Side
-from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame, Oversize
 
 Json = Any
@@ -37,6 +36,30 @@ PROOF = 3
 
 # So many frames are kept as evidence; a flood is told by its beginning, and by what was marked.
 MOST = 400
+
+
+class Line(Protocol):
+    """What carries the frames: pipes, or something that acts as if it were pipes."""
+
+    async def receive(self) -> list[Frame]:
+        """The next frames; raises ConnectionFailed after the last one."""
+        ...
+
+    def send(self, data: bytes) -> None:
+        """Send one frame."""
+        ...
+
+    def pour(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken most of what was sent."""
+        ...
+
+    async def hang_up(self) -> None:
+        """End our half of the conversation."""
+        ...
 
 
 class Heard(msgspec.Struct, eq=False):
@@ -77,7 +100,7 @@ class Stage:
 
     we: Side
 
-    def __init__(self, transport: StreamTransport, dialect: str, pace: Pace, *, needs: str = "") -> None:
+    def __init__(self, transport: Line, dialect: str, pace: Pace, *, needs: str = "") -> None:
         self.transport = transport
         self.dialect = dialect
         self.pace = pace

@@ -32,6 +32,8 @@ class Subject(Protocol):
 
     dialect: str
     pace: Pace
+    way: str
+    """`http` or `ws`; "" for pipes."""
 
     def stage(self, requirement: Requirement) -> AbstractAsyncContextManager[Stage]:
         """A fresh peer, and the stage before it."""
@@ -40,6 +42,8 @@ class Subject(Protocol):
 
 class CommandAgent:
     """An agent that a command starts."""
+
+    way = ""
 
     def __init__(
         self, command: Sequence[str], dialect: str, *, pace: Pace = PROCESS, script: Script | None = None
@@ -71,6 +75,8 @@ class CommandAgent:
 
 class MemoryAgent:
     """An agent in this process: `serve` takes its end of the line and serves until that is closed."""
+
+    way = ""
 
     def __init__(self, serve: Callable[[Transport], Awaitable[None]], dialect: str, *, pace: Pace = MEMORY) -> None:
         self._serve = serve
