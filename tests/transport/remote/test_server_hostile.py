@@ -226,10 +226,15 @@ class Talker:
     def __init__(self) -> None:
         self.sent = 0
         self.ended = ""
+        self.hears = False  # whether it answers initialize first
 
     async def accept(self, transport: Transport, visitor: Visitor) -> None:
         """Send until the transport refuses; never wait, as a host with many clients must not."""
         text = b'{"jsonrpc":"2.0","method":"x","params":{"text":"%b"}}' % (b"x" * 10_000)
+        if self.hears:
+            await transport.receive()
+            transport.send(b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}')
+            await transport.receive()  # somebody listens now
         try:
             while True:
                 for _ in range(20):
@@ -250,6 +255,27 @@ def test_a_client_that_does_not_read_is_dropped_with_a_reason(query: str) -> Non
         assert "slow_consumer" in talker.ended
         assert talker.sent < 20_000_000, "far more was kept than the limit says"
         there.ask(_gone(there))
+    finally:
+        there.close()
+
+
+def test_a_client_that_does_not_read_its_stream_is_dropped_and_its_request_ends() -> None:
+    talker = Talker()
+    talker.hears = True
+    there = Standing(Endpoint(talker.accept, limits=Limits(buffered=1_000_000)))
+    try:
+        with there.connect() as client, there.dial() as end:
+            mine = there.initialized(client)
+            end.sendall(
+                b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
+                b"Acp-Connection-Id: %b\r\n\r\n" % mine["acp-connection-id"].encode()
+            )
+            assert end.recv(12) == b"HTTP/1.1 200"
+            assert client.post("", json={"jsonrpc": "2.0", "method": "begin"}, headers=mine).status_code == 202
+            client.close()
+            there.ask(_until(lambda: talker.ended != ""))
+            assert "slow_consumer" in talker.ended
+            there.ask(_gone(there))
     finally:
         there.close()
 

@@ -7,6 +7,7 @@ streams. Where the documents and the two official SDKs disagree we take what bot
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
@@ -169,10 +170,15 @@ async def _tell(request: Request, link: Link, transport: StreamsTransport, reade
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    watching = loop.create_task(_watch(request, reader))
-    # A client that does not read must not keep its request when its connection has ended.
-    transport.closed.add_done_callback(lambda _: loop.call_later(CLOSE_PATIENCE, watching.cancel))
+    watching = loop.create_task(_watch(request))
     watching.add_done_callback(lambda _: reader.leave())
+    limit: asyncio.TimerHandle | None = None
+
+    def ended(_: object) -> None:  # a client that does not read must not keep its request when its connection is over
+        nonlocal limit
+        limit = loop.call_later(CLOSE_PATIENCE, task.cancel)
+
+    transport.closed.add_done_callback(ended)
     headers = {
         "content-type": "text/event-stream",
         "cache-control": "no-store",
@@ -181,14 +187,21 @@ async def _tell(request: Request, link: Link, transport: StreamsTransport, reade
     }
     try:
         await request.start(200, headers)
-        async for chunk in reader.chunks(keepalive):
-            await request.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        async with aclosing(reader.chunks(keepalive)) as chunks:
+            async for chunk in chunks:
+                await request.send({"type": "http.response.body", "body": chunk, "more_body": True})
         await request.send({"type": "http.response.body", "body": b""})
+    except asyncio.CancelledError:
+        if limit is None or task.uncancel() > 0:
+            raise
     finally:
+        transport.closed.remove_done_callback(ended)
+        if limit is not None:
+            limit.cancel()
         watching.cancel()
 
 
-async def _watch(request: Request, reader: Reader) -> None:
+async def _watch(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

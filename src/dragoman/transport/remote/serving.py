@@ -28,7 +28,7 @@ try:
     from hypercorn.protocol import ProtocolWrapper
     from hypercorn.typing import ConnectionState
 
-    from dragoman.transport.remote.upgrade import Http1, State, WebSocket, _silent
+    from dragoman.transport.remote.upgrade import Http1, State, WebSocket, silent
 except ImportError as error:
     raise StartFailed(f"serving needs the extra `host` ({error.name}): pip install 'dragoman[host]'") from None
 
@@ -76,7 +76,7 @@ class Served:
         self.http1.load()
         self.http2 = Http2Config()
         self.http2.include_server_header = False
-        self.http2.errorlog = self.http2.accesslog = _silent
+        self.http2.errorlog = self.http2.accesslog = silent
         # hypercorn has one clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
         self.http2.keep_alive_timeout = min(KEEP_ALIVE, 3 * limits.header_patience)
         self.http2.h2_max_header_list_size = limits.headers

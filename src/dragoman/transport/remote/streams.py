@@ -8,7 +8,7 @@ the requests that `endpoint` hands over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, Take
@@ -51,7 +51,7 @@ class Reader:
         self._left = True
         self._some.set()
 
-    async def chunks(self, keepalive: float) -> AsyncIterator[bytes]:
+    async def chunks(self, keepalive: float) -> AsyncGenerator[bytes, None]:
         """The chunks of the stream until it ends, with a sign of life in between."""
         transport, stream = self._transport, self.stream
         try:

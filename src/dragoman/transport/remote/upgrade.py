@@ -26,9 +26,9 @@ from dragoman.transport.remote.upgrading import DIRECT
 from dragoman.wire.frames import Frame
 
 # uvicorn would log addresses with their query, in which tokens may stand, and every garbled request of a stranger.
-_silent = logging.getLogger("dragoman.silent")
-_silent.setLevel(logging.CRITICAL + 1)
-_silent.propagate = False
+silent = logging.getLogger("dragoman.silent")
+silent.setLevel(logging.CRITICAL + 1)
+silent.propagate = False
 
 
 def _said(status: str, kind: str, message: str) -> bytes:
@@ -59,7 +59,7 @@ class Http1(H11Protocol):
 
     def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
-        self.logger = self.access_logger = _silent
+        self.logger = self.access_logger = silent
         self.access_log = False
         self._header_timer: asyncio.TimerHandle | None = None
 
@@ -121,7 +121,7 @@ class WebSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
-        self.logger = self.conn.logger = _silent
+        self.logger = self.conn.logger = silent
         self.conn.debug = False
         self._sockets = server_state.sockets
         self._arrived: Callable[[list[Frame]], None] | None = None
