@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 
 import msgspec
@@ -258,3 +259,16 @@ def test_where_to_listen(bind: str, tls: bool, leave: bool, found: tuple[str, in
     else:
         with pytest.raises(StartFailed, match=found):
             check_bind(bind, has_tls=tls, has_leave=leave)
+
+
+def test_without_the_extra_serving_says_what_to_install() -> None:
+    script = (
+        "import sys, asyncio; sys.modules['uvicorn'] = None\n"
+        "from dragoman import Agent\n"
+        "app = Agent('x').asgi()\n"
+        "try: asyncio.run(Agent('x').serve('127.0.0.1:0'))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.startswith("StartFailed ")
+    assert "pip install 'dragoman[host]'" in run.stdout
