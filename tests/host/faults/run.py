@@ -28,7 +28,7 @@ from tests.host.faults.view import USER, View
 
 # How long everybody may take to come, and at the end to have seen everything. Seconds.
 ARRIVAL = 120.0
-SETTLING = 90.0
+SETTLING = 240.0
 
 # The longest that a line is stalled, and that a host is away after it was killed. Seconds.
 STALL = 4.0
