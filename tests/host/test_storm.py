@@ -118,8 +118,8 @@ def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path: Path)
                 assert started == [entry.turn for entry in log if entry.kind == "turn_ended"]
                 said = {entry.seq: entry for entry in log if entry.kind in ("update", "prompt")}
                 for guest in guests:
-                    await until(lambda guest=guest, session=session: guest.heard[session][-1] >= max(said))  # type: ignore[misc]
-                    heard = guest.heard[session]
+                    heard, last = guest.heard[session], max(said)
+                    await until(lambda heard=heard, last=last: heard[-1] >= last)  # type: ignore[misc]
                     assert heard == sorted(set(heard)), "nothing twice, nothing out of order"
                     missed = [seq for seq in said.keys() - set(heard) if said[seq].kind == "update"]
                     assert missed == []

@@ -228,9 +228,10 @@ class Calls:
         room, member = self._desk.joined(params.session_id)
         self._house.use(room)
         try:
-            if room.queue.of_desk(self._desk.id):
+            if ours := room.queue.of_desk(self._desk.id):
                 room.cancel(self._desk)
-                await room.settled()
+                if room.queue.running in ours:
+                    await room.settled()
             room.leave(self._desk)
             if room.queue.is_empty and (not room.members or may(member.role, ADMIN)):
                 await room.sleep()

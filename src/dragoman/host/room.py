@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -66,6 +67,7 @@ class Room(Keeping):
         self._joining = 0
         self._tail: deque[Line] = deque(maxlen=TAIL)
         self._worker: asyncio.Task[None] | None = None
+        self._turned = asyncio.Event()  # set when a turn is over
         self._gathering: asyncio.TimerHandle | None = None
         self._lent: dict[str, Any] = {}
 
@@ -313,6 +315,7 @@ class Room(Keeping):
                     waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, f"the host failed: {error!r}"))
                 finally:
                     self.queue.over()
+                    self._turned.set()
                 if self.queue.waiting:
                     waiting = self.queue.next()
                     self.broadcast(self._queued())
@@ -400,6 +403,10 @@ class Room(Keeping):
         self.rouse()
 
     async def settled(self) -> None:
-        """Wait until the running turn is over, as long as anybody should."""
-        if self._worker is not None:
-            await asyncio.wait({self._worker}, timeout=self.house.bounds.stopping)
+        """Wait until the turn that runs now is over, as long as anybody should."""
+        running = self.queue.running
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.house.bounds.stopping):
+                while running is not None and self.queue.running is running:
+                    self._turned.clear()
+                    await self._turned.wait()
