@@ -61,9 +61,17 @@ def test_an_agent_that_takes_neither_gets_links_and_no_images(tmp_path: Path) ->
 def test_what_takes_longer_than_the_timeout_is_given_up(tmp_path: Path) -> None:
     ran = dragoman("run", "/slow 1000", "--timeout", "1", *AGENT, cwd=tmp_path)
     assert ran.returncode == 9
+    assert "dragoman run: given up: " in ran.stderr
     assert "Traceback" not in ran.stderr
     ran = dragoman("run", "/error timeout", *AGENT, cwd=tmp_path)
     assert ran.returncode == 1  # not ours
+
+
+def test_an_agent_that_is_not_ready_in_time_is_given_up_once_whatever_dialects_there_are_to_try(tmp_path: Path) -> None:
+    mute = (sys.executable, "-c", "import sys; sys.stdin.read()")
+    ran = dragoman("run", "hello", "--timeout", "0.5", "--", *mute, cwd=tmp_path)
+    assert ran.returncode == 9
+    assert ran.stderr == "dragoman run: given up: it was not ready within 0.5 s\n"
 
 
 def test_modes_models_and_options_are_set_before_the_prompt(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
@@ -27,6 +28,9 @@ from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, DragomanError, StoreFault
 from dragoman.policy.modes import MODES
 from dragoman.schema.content import ContentBlock, TextContent
+
+# What is left of --timeout for the turn when the agent was ready only just in time. Seconds.
+LEAST = 0.1
 
 EPILOG = f"""\
 What an agent may do is decided by your policy, the project's, and the mode (docs/policy.md). Without any, reading in
@@ -150,19 +154,24 @@ async def talk(
     clean: Callable[[str], str] = str
     log = ""
     finish: Callable[..., int] = _code if entries is None else entries.result
+    clock = asyncio.get_running_loop().time
+    began = clock()
     try:
-        async with meeting.meet(
-            agent,
-            options,
-            terminal,
-            somebody(terminal.aside),
-            timeout=options.timeout,
-            on_entry=None if entries is None else entries.put,
-            quiet=options.quiet or options.json,
-        ) as met:
+        async with AsyncExitStack() as stack:
+            meet = meeting.meet(
+                agent,
+                options,
+                terminal,
+                somebody(terminal.aside),
+                timeout=options.timeout,
+                on_entry=None if entries is None else entries.put,
+                quiet=options.quiet or options.json,
+            )
+            met = await _within(options.timeout, stack.enter_async_context(meet))
             clean, log = met.leave.clean, met.log
             asked, screen = content(met, options), met.shown(met.session)
-            turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, options.timeout)
+            left = None if options.timeout is None else max(LEAST, round(options.timeout - (clock() - began), 2))
+            turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, left)
             code = ended(turn.stop_reason or "", terminal, met.leave.refused)
         return finish(code)
     except asyncio.CancelledError:
@@ -174,6 +183,15 @@ async def talk(
         if code == exits.DIED and log and not options.quiet and not options.json:
             terminal.aside.line(f"what was said is kept; go on with: dragoman run --session {single(log)}", "dim")
         return finish(code, error=told(error, clean))
+
+
+async def _within(timeout: float | None, start: Awaitable[Met]) -> Met:
+    """Meet the agent in the time there is: whatever it waits for by then, the time is what ran out."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await start
+    except TimeoutError:
+        raise ProtocolError(Kind.TIMEOUT, f"it was not ready within {timeout:g} s") from None
 
 
 def _code(code: int, **_: Any) -> int:
@@ -212,8 +230,11 @@ def failed(
     error: ProtocolError | ConnectionFailed, terminal: Terminal, clean: Callable[[str], str], *, is_timed: bool = False
 ) -> int:
     """The exit code of a turn that failed, with what to do about it; an agent's words may have secrets in them."""
+    if is_timed and isinstance(error, ProtocolError) and error.kind == Kind.TIMEOUT:
+        terminal.aside.line(f"dragoman run: given up: {clean(visible(error.explanation))}", "red")
+        return exits.TIMEOUT
     terminal.aside.line(f"dragoman run: {clean(explained(error))}", "red")
-    return exits.TIMEOUT if is_timed and getattr(error, "kind", "") == Kind.TIMEOUT else code_of(error)
+    return code_of(error)
 
 
 def code_of(error: ProtocolError | ConnectionFailed) -> int:
