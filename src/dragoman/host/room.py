@@ -1,74 +1,47 @@
 """A room: one session with whoever is in it, its log, its agent while that is awake, and the prompts that wait.
 
-Everything members see is a function of committed entries of the log, told in the order of their numbers; so it is the
-same for all. Whoever comes is told what was before, from the store, and hears the rest live, with no gap and nothing
-twice. Above are the desks of clients; beside it questions and the queue; below are the agent of the room and the store.
+Prompts of several people run one after the other; what the agent wants of a client it gets of a member. Above are the
+desks of clients; below are the company in the room, which hears everything, and the keeping of its agent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Raw
 
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.directory import lesser
+from dragoman.host.company import PAGE, Company
 from dragoman.host.engaged import INTERRUPTED
-from dragoman.host.keeping import Keeping
 from dragoman.host.lent import HOST, chosen
 from dragoman.host.member import Member
 from dragoman.host.queue import Queue, Waiting
 from dragoman.host.standing import Standing
-from dragoman.host.telling import PRESENCE, QUEUE, TURNS, Line, News, read_line, retold, told
-from dragoman.roles.chronicle import Chronicle
+from dragoman.host.telling import PRESENCE, QUEUE, TURNS, News, read_line
 from dragoman.roles.sessions import new_id
-from dragoman.schema.base import encode
 from dragoman.schema.prompt import PromptResult, StopReason
-from dragoman.schema.update import AvailableCommandsUpdate, UpdateParams
-from dragoman.store.contract import Entry, EntryKind
+from dragoman.store.contract import EntryKind
 
 if TYPE_CHECKING:
     from dragoman.host.desk import Desk
     from dragoman.host.house import House
 
-# Entries that are read of a log at once: few enough to hold, enough to make reading cheap.
-PAGE = 500
-
-# Messages to members that are said before anybody else's turn comes (some ten milliseconds), and the fewest entries
-# that a commit is worth.
-AT_ONCE, FEWEST = 10_000, 16
-
-# Entries that are held for those who are still reading the log; who is further behind reads on.
-TAIL = 4096
 
 # What an agent tells its client besides updates.
 _FOR_CLIENTS = frozenset({"elicitation/complete"})
 
-# Presence changes of a moment are told together: a hundred who come at once are one piece of news. Seconds.
-TOGETHER = 0.05
 
-
-class Room(Keeping):
+class Room(Company):
     """One session and everybody in it."""
 
     def __init__(self, house: House, id: str, standing: Standing) -> None:
         super().__init__(house, id, standing)
-        self.chronicle = Chronicle(house.store, id, on_entry=self._committed)
-        self.members: dict[str, Member] = {}  # by connection, in the order they came
-        self._live: tuple[Member, ...] = ()  # the same, for telling them
         self.queue = Queue(house.bounds.prompts)
         self.uses = 0  # calls that are about to do something here
-        self._joining = 0
-        self._tail: deque[Line] = deque(maxlen=TAIL)
         self._worker: asyncio.Task[None] | None = None
         self._turned = asyncio.Event()  # set when a turn is over
-        self._gathering: asyncio.TimerHandle | None = None
         self._lent: dict[str, Any] = {}
 
     @classmethod
@@ -89,102 +62,7 @@ class Room(Keeping):
             room.chronicle.turn = None
         return room
 
-    @property
-    def seq(self) -> int:
-        """The number of the last entry that was told."""
-        return self.standing.seq
-
-    # --- one order for all --------------------------------------------------------------------------------------
-
-    def _committed(self, _: str, entry: Entry) -> None:
-        """An entry is kept: everybody hears of it now."""
-        body = entry.body if type(entry.body) is Raw else Raw(encode(entry.body))
-        line = Line(entry.seq, entry.kind, body, entry.actor, entry.turn)
-        self.standing.note(line)
-        if self._joining:
-            self._tail.append(line)
-        if not self._live:
-            return
-        seq = line.seq
-        try:
-            news = told(self.id, line)
-        except Exception as error:  # an entry that nobody can tell must not end the log
-            self.house.report(f"session {self.id}: entry {seq} cannot be told: {error!r}")
-            return
-        heard = 0
-        for member in self._live:  # who is let go meanwhile makes another one
-            if seq > member.told and member.is_live:
-                member.told = seq
-                heard += 1
-                for one in news:
-                    self._say(member, one)
-        self.house.tally.delivered += heard
-
-    def _say(self, member: Member, news: News) -> None:
-        """What goes wrong on the way to one member is no concern of the others."""
-        try:
-            member.hear(news)
-        except Exception as error:
-            self.house.report(f"session {self.id}: {member.desk.client or 'a client'} was not told: {error!r}")
-
-    def broadcast(self, news: News) -> None:
-        """Something that no entry tells: presence, the queue."""
-        for member in self._live:
-            if member.is_live:
-                self._say(member, news)
-
-    # --- coming and going ---------------------------------------------------------------------------------------
-
-    async def join(
-        self,
-        desk: Desk,
-        role: str,
-        answer: Callable[[], None],
-        *,
-        after: int | None = None,
-        answers_first: bool = False,
-    ) -> Member:
-        """Be told what came `after` a number (None: nothing), be answered, and hear everything from then on."""
-        if desk.id not in self.members and len(self.members) >= self.house.bounds.members:
-            raise ProtocolError(Kind.RATE_LIMITED, f"{len(self.members)} clients are in this session already")
-        member = Member(desk, self.id, role, self.seq if after is None else min(after, self.seq))
-        self.rouse()
-        before = self.members.get(desk.id)
-        if before is not None:  # who is told it all again does not hear two things at once
-            before.is_live = False
-        if answers_first:  # who has the answer may prompt at once, before the history is told
-            self.members[desk.id] = member
-            desk.rooms[self.id] = self
-            answer()
-        self._joining += 1
-        try:
-            await self._catch_up(member)
-            if desk.connection.failure is not None:
-                raise ProtocolError(Kind.CANCELLED, "the client has left")
-        except BaseException:
-            self._drop(desk)
-            raise
-        finally:
-            self._joining -= 1
-            if not self._joining:
-                self._tail.clear()
-        # From here to the end nothing can come in between.
-        if not answers_first:
-            answer()
-        member.is_live = True
-        self.members[desk.id] = member
-        self._changed()
-        desk.rooms[self.id] = self
-        if after is None and self.standing.commands:
-            update = AvailableCommandsUpdate(available_commands=self.standing.commands)
-            desk.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
-        self.questions.came(member)
-        self._present()
-        for news in self._now():
-            self._say(member, news)
-        return member
-
-    def _now(self) -> list[News]:
+    def now(self) -> list[News]:
         """What is so while somebody comes: a turn that runs, prompts that wait, whose files are used."""
         news = []
         if self.standing.turn is not None:
@@ -196,78 +74,6 @@ class Room(Keeping):
         if self._lent:
             news.append(self._workspace())
         return news
-
-    async def _catch_up(self, member: Member) -> None:
-        """Tell what the log has, page by page, and what was committed meanwhile."""
-        transport = member.desk.connection.transport
-        while member.told < self.seq:
-            if member.desk.connection.failure is not None:
-                raise ProtocolError(Kind.CANCELLED, "the client has left")
-            first = self._tail[0].seq if self._tail else self.seq + 1
-            if first <= member.told + 1:
-                for line in [line for line in self._tail if line.seq > member.told]:
-                    self._retell(member, line)
-                    if transport.congested():
-                        await transport.drain()
-                continue
-            lines = await self.house.store.lines(self.id, member.told, PAGE, intact=True)
-            if not lines:
-                member.told = self.seq  # what is missing was lost, and will not come back
-                return
-            for text in lines:
-                self._retell(member, read_line(text))
-                if transport.congested():
-                    await transport.drain()
-
-    def _retell(self, member: Member, line: Line) -> None:
-        member.told = line.seq
-        for news in retold(self.id, line):
-            self._say(member, news)
-
-    def leave(self, desk: Desk) -> None:
-        """A client is gone, or does not want to hear any more; its prompts go on."""
-        member = self._drop(desk)
-        if member is not None:
-            self.questions.went(member)
-            self._present()
-        self.rest()
-
-    def _drop(self, desk: Desk) -> Member | None:
-        desk.rooms.pop(self.id, None)
-        member = self.members.pop(desk.id, None)
-        if member is not None:
-            member.is_live = False
-            self._changed()
-        return member
-
-    def _changed(self) -> None:
-        self._live = tuple(self.members.values())
-        self.chronicle.most = max(FEWEST, AT_ONCE // len(self._live)) if len(self._live) > 1 else None
-
-    def set_role(self, desk: Desk, role: str) -> None:
-        """Somebody may do more or less than before."""
-        member = self.members.get(desk.id)
-        if member is None or member.role == lesser(role, member.most):
-            return
-        member.role = lesser(role, member.most)
-        (self.questions.came if member.controls else self.questions.went)(member)
-        self._present()
-
-    def set_state(self, desk: Desk, state: str) -> None:
-        """Somebody types, or is idle."""
-        member = self.members.get(desk.id)
-        if member is not None and member.state != state:
-            member.state = state
-            self._present()
-
-    def _present(self) -> None:
-        if self._gathering is None:
-            self._gathering = asyncio.get_running_loop().call_later(TOGETHER, self._tell_presence)
-
-    def _tell_presence(self) -> None:
-        self._gathering = None
-        there = [member.shown for member in self.members.values()]
-        self.broadcast(News("_dragoman/presence", params={"sessionId": self.id, "members": there}, wanted=PRESENCE))
 
     # --- prompts ------------------------------------------------------------------------------------------------
 
@@ -395,11 +201,7 @@ class Room(Keeping):
             await asyncio.gather(self._worker, return_exceptions=True)
         await self.gone()
         await self.chronicle.flush()
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
-        for member in list(self.members.values()):
-            self._drop(member.desk)
+        self.part()
         self.rouse()
 
     async def settled(self) -> None:
