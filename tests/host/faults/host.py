@@ -48,10 +48,11 @@ class Host:
     def configure(self) -> None:
         """Write down which agents there are."""
         lines = []
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         for name in AGENTS:
             words = ["-m", _AGENT, *([str(self.folder / "agent.db")] if name == "keeps" else [])]
             lines += [f"[agents.{name}]", f"command = {_quoted(sys.executable)}"]
-            lines += [f"args = [{', '.join(map(_quoted, words))}]", f"env = {{ PYTHONPATH = {_quoted(str(ROOT))} }}"]
+            lines += [f"args = [{', '.join(map(_quoted, words))}]", f"env = {{ PYTHONPATH = {_quoted(path)} }}"]
         lines += ["[host]", f"agents = [{', '.join(map(_quoted, AGENTS))}]", "[host.limits]"]
         lines += [f"{name} = {value}" for name, value in self._limits.items()]
         place = self.folder / "config" / "dragoman"
