@@ -147,6 +147,21 @@ def test_the_deadline_runs_only_while_somebody_is_there_who_may_answer(tmp_path:
     asyncio.run(scene())
 
 
+def test_the_deadline_stands_still_while_the_only_one_who_may_answer_has_no_socket(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client(permission=Person()) as one:
+            session = await opened(one, tmp_path)
+            (desk,) = hosted.house.desks
+            desk._is_seen(False)
+            await ask(hosted, one, session)
+            await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
+            assert hosted.room.questions.are_open
+            desk._is_seen(True)
+            assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
+
+    asyncio.run(scene())
+
+
 def test_who_closes_the_question_leaves_it_to_the_others_and_the_last_closes_it(tmp_path: Path) -> None:
     async def scene() -> None:
         ann, ben = Person(), Person()

@@ -66,6 +66,7 @@ class Desk:
         self.rooms: dict[str, Room] = {}
         self.client = ""  # what it calls itself
         self.announced: frozenset[str] = frozenset()
+        self.is_there = True  # False while its connection has no socket
         self.is_initialized = False
         self.is_plain = False  # whether frames of official v1 can be shared with others
         self._stamped: StampedOutbox | None = None
@@ -106,8 +107,10 @@ class Desk:
 
     def _is_seen(self, is_there: bool) -> None:
         """A connection outlives its sockets: whoever has none now is away, and may come back."""
+        self.is_there = is_there
         for room in self.rooms.values():
             room.set_state(self, HERE if is_there else AWAY)
+            room.questions.noticed()
 
     def _leave(self) -> None:
         for room in list(self.rooms.values()):

@@ -51,7 +51,8 @@ _ENDS = frozenset({"terminal/release", "fs/unwatch"})
 
 def chosen(members: Sequence[Member], gate: str, prompter: str) -> Member | None:
     """Whose files or terminals are used: the prompter's, else of those who offer them the longest there."""
-    able = [each for each in members if each.is_live and each.controls and each.desk.connection.offers(gate)]
+    there = [each for each in members if each.is_live and each.controls and each.desk.is_there]
+    able = [each for each in there if each.desk.connection.offers(gate)]
     return next((each for each in able if each.desk.id == prompter), able[0] if able else None)
 
 

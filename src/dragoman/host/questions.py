@@ -94,6 +94,11 @@ class Questions:
                 member.desk.connection.call_off(asked[1], wait=False)
             self._put(question)
 
+    def noticed(self) -> None:
+        """Somebody lost the socket, or has one again: deadlines stand still, or run."""
+        for question in list(self._open):
+            self._put(question)
+
     # --- one question -----------------------------------------------------------------------------------------
 
     def _able(self, question: _Open) -> list[Member]:
@@ -120,7 +125,9 @@ class Questions:
         if able and all(member.desk.id in question.dismissed for member in able):
             question.close(Answer(None, able[-1].desk.visitor.user, "the question was closed without an answer"))
             return
-        self._time(question, bool(able))
+        # Who lost the socket for a moment is there enough not to be answered for, and too far to be hurried.
+        is_attended = any(member.desk.is_there for member in able) if self._bounds.waits else bool(able)
+        self._time(question, is_attended)
 
     def _put_to(self, question: _Open, member: Member) -> None:
         desk = member.desk
