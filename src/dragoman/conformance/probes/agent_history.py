@@ -147,7 +147,9 @@ async def closing_cancels(stage: AgentStage) -> None:
     """As session/cancel would."""
     await stage.opened()
     turn = await _running(stage)
-    await stage.asked("session/close", {"sessionId": stage.session})
+    closed = await stage.asked("session/close", {"sessionId": stage.session})
+    if closed is None or "error" in closed.message:
+        stage.unsure("the session could not be closed", closed)
     await stage.ended(turn)
     stage.require(turn.answer, "the turn of a session that was closed was not answered")
     stage.require(turn.stop == "cancelled", f"the turn of a closed session ended as {turn.stop!r}", turn.answer)
@@ -235,5 +237,8 @@ async def unknown_sessions_may_be_closed(stage: AgentStage) -> None:
     """Nothing is open, which is what was wanted; or it is told that nothing was."""
     await stage.initialized()
     heard = await stage.asked("session/close", {"sessionId": "no-such-session"})
-    if heard is None or "error" in heard.message:
+    error = heard.message.get("error") if heard else None
+    if isinstance(error, dict) and error.get("code") == -32601:
+        stage.unsure("session/close is offered and not there", heard)
+    if heard is None or error is not None:
         stage.refused(heard, "closing a session that is not there", -32002, -32602)
