@@ -89,6 +89,8 @@ def test_events_have_their_number_and_that_of_the_log() -> None:
         b"id: 9\ndata: " + quoted + b"\n\n"
         b"id: 10\ndata: {\ndata: }\n\n"
     )
+    assert events([b"{\r}"], 1) == b"id: 1\ndata: {\ndata: }\n\n"
+    assert events([b"{}", b"[]"], 1, {2: b"5 s"}).startswith(b"id: 1\ndata: {}\n\ndragoman-after: 5 s\nid: 2\n")
     assert [cursor(id) for id in ("8.41", "7", "", "x", "-1")] == [8, 7, None, None, None]
 
 

@@ -39,11 +39,13 @@ class Reader:
     def __init__(self, transport: StreamsTransport, stream: Stream) -> None:
         self.stream = stream
         self._transport = transport
+        self.sleeps = False  # whether it waits for a wake
         self._some = asyncio.Event()
         self._left = False
 
     def wake(self) -> None:
         """There is something to read, or it ended."""
+        self.sleeps = False
         self._some.set()
 
     def leave(self) -> None:
@@ -63,6 +65,7 @@ class Reader:
                 elif transport.is_broken:
                     return
                 else:
+                    self.sleeps = True
                     try:
                         async with asyncio.timeout(keepalive):
                             await self._some.wait()
@@ -114,8 +117,9 @@ class StreamsTransport:
         if self.routing.answered is not None:
             self._note(self.routing.answered)
         self._waiting += len(data)
-        if stream.reader is not None:
-            stream.reader.wake()
+        reader = stream.reader
+        if reader is not None and reader.sleeps:
+            reader.wake()
         if self._waiting - len(data) > self._limits.buffered:  # one frame is taken however large: it would come again
             error = WriteStalled(f"slow_consumer: {self._waiting} bytes wait for {self.peer}, which does not read")
             self.fail(error)
@@ -168,6 +172,9 @@ class StreamsTransport:
         """
         if session is None:
             return self._main
+        stream = self._streams.get(session)
+        if stream is not None and stream.opened:
+            return stream
         stream = self.stream(session)
         if stream is None:
             return self._main
