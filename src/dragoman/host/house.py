@@ -194,11 +194,12 @@ class House:
     async def log_in(self, visitor: Visitor, login: Login) -> None:
         """Authenticate with an agent; what it takes is done again with every one that is started for this user."""
         named = self.named(visitor.agent)
-        agent = await self._visit(named)
-        try:
-            await agent.authenticate(login.method, login.credentials or None)
-        finally:
-            await agent.close()
+        async with self.logins.turn(visitor.user):  # each starts an agent: a client must not start any number
+            agent = await self._visit(named)
+            try:
+                await agent.authenticate(login.method, login.credentials or None)
+            finally:
+                await agent.close()
         self.logins.remember(visitor.user, named.name, login)
 
     async def _visit(self, named: NamedAgent) -> RemoteAgent:

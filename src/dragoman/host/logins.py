@@ -6,8 +6,10 @@ started for them. Above are desks and rooms.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from dragoman.errors import Kind, ProtocolError
 
@@ -27,10 +29,15 @@ class Logins:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Login] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def remember(self, user: str, agent: str, login: Login) -> None:
         """A user authenticated with an agent."""
         self._known[user, agent] = login
+
+    def turn(self, user: str) -> asyncio.Lock:
+        """What a user's logins wait for, one after the other."""
+        return self._turns.setdefault(user, asyncio.Lock())
 
     def forget(self, user: str, agent: str) -> None:
         """A user logged out."""
