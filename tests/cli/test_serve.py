@@ -52,18 +52,6 @@ class Served:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
-    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Another command of the same user."""
-        return subprocess.run(
-            [*DRAGOMAN, *words],
-            cwd=self.folder,
-            env={**self.environ, **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-
 
 class Editor:
     """An editor that starts `dragoman attach` as its agent."""
@@ -141,6 +129,7 @@ def run(served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     """A command of the host's user in this process, for processes cost time."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, served.environ[name])
+    monkeypatch.chdir(served.folder)
     monkeypatch.setattr("sys.stdin", None)
 
     def ran(*words: str) -> Ran:
@@ -159,9 +148,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(served: Served, run: Run) -> None:
-    ran = served.run("run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks")
-    assert ran.returncode == 0, ran.stderr
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    ran = run("run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks")
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in ran.out.splitlines()]
     assert [line["seq"] for line in lines[:-1]] == list(range(1, len(lines)))
     assert lines[-1]["body"]["text"] == "the roof leaks"
     shown = run("sessions", "show", "roof", "--host", served.url)
@@ -199,9 +188,8 @@ def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
     assert link.startswith(f"{served.url}/acp?token=dgm_")
     [seen] = json.loads(run("sessions", "--json", "--host", link).out)
     assert seen["name"] == "roof"
-    refused = served.run("run", "--host", link, "/echo more")
-    assert refused.returncode == 1
-    assert "you are viewer" in refused.stderr
+    refused = run("run", "--host", link, "/echo more")
+    assert (refused.code, "you are viewer" in refused.err) == (1, True)
     monkeypatch.setenv("DRAGOMAN_TOKEN", "dgm_nonsense")
     wrong = run("sessions", "--host", served.url)
     assert (wrong.code, wrong.err.count("\n")) == (7, 1)
@@ -238,10 +226,10 @@ def test_the_host_tells_how_it_is(served: Served) -> None:
         assert b"roof" in answer.read()
 
 
-def test_one_store_has_one_host(served: Served) -> None:
-    other = served.run("serve", "--bind", "127.0.0.1:0", "--", *EVERYTHING)
-    assert (other.returncode, other.stderr.count("\n")) == (10, 1)
-    assert str(served.process.pid) in other.stderr
+def test_one_store_has_one_host(served: Served, run: Run) -> None:
+    other = run("serve", "--bind", "127.0.0.1:0", "--", *EVERYTHING)
+    assert (other.code, other.err.count("\n")) == (10, 1)
+    assert str(served.process.pid) in other.err
 
 
 def test_an_editor_stays_in_its_session_when_the_host_is_killed_and_started_again(tmp_path: Path) -> None:
