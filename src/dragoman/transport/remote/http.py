@@ -30,6 +30,9 @@ from dragoman.transport.remote.sse import Batch
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import MAX_FRAME, Frame
 
+# A server has said by then whether it has a stream. Seconds.
+ANSWER_PATIENCE = 15.0
+
 # A session's stream is there by then, or something is wrong that its message will tell. Seconds.
 STREAM_PATIENCE = 10.0
 
@@ -97,8 +100,9 @@ class HttpTransport:
             request = self._client.build_request("GET", self._address.url, headers=asked)
             request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
             try:
-                return await self._client.send(request, stream=True)
-            except (httpx.HTTPError, OSError) as error:
+                async with asyncio.timeout(ANSWER_PATIENCE):  # a stream may be silent for ever, but not unanswered
+                    return await self._client.send(request, stream=True)
+            except (httpx.HTTPError, OSError) as error:  # a TimeoutError is one
                 raise failed(self.peer, error) from None
 
         feed = Feed(
