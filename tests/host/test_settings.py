@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config.grants import Grants
 from dragoman.config.hosting import Hosting
 from dragoman.errors import ConfigFault
 from dragoman.host import settings
 from dragoman.host.bounds import Bounds
+from dragoman.policy.grants import Grant
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.visitor import Visitor
 
@@ -46,3 +48,16 @@ def test_remote_users_work_under_their_roots_and_nowhere_without(tmp_path: Path)
     assert none(Visitor(user="me", local=True)) is None
     with pytest.raises(ConfigFault, match="there is no folder"):
         settings.roots(Hosting(roots=(str(tmp_path / "gone"),)))
+
+
+def test_what_members_allow_for_always_does_not_become_a_grant_of_the_owner(tmp_path: Path) -> None:
+    path = str(tmp_path / "grants.json")
+    owners = Grant(id="1", verdict="allow", scope="always", operation="file_write", created=0.0)
+    Grants(path).add([owners], now=0.0)
+    recalled = settings.Recalled(path)
+    theirs = Grant(id="2", verdict="allow", scope="always", operation="terminal_execute", created=0.0)
+    recalled.add([theirs], now=0.0)
+    assert [grant.id for grant in recalled.current()] == ["1", "2"]
+    assert [grant.id for grant in Grants(path).current()] == ["1"]
+    recalled.end_run("any")
+    assert [grant.id for grant in recalled.current()] == ["1"]

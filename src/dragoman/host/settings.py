@@ -7,14 +7,16 @@ ConfigFault that says which setting is wrong. Above are the commands; starts not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from dragoman.config.grants import Grants
 from dragoman.config.hosting import Hosting
 from dragoman.config.places import Places
 from dragoman.errors import ConfigFault
 from dragoman.host.bounds import Bounds
 from dragoman.host.issuer import Trust
+from dragoman.policy.grants import Grant
 from dragoman.roles.asking import AskUser
 from dragoman.roles.guard import Guard
 from dragoman.transport.remote.limits import Limits
@@ -77,13 +79,35 @@ def roots(hosting: Hosting) -> Callable[[Visitor], Sequence[str] | None]:
     return of
 
 
+class Recalled(Grants):
+    """The owner's grants, which the members of a session may use and not add to: what they answer for always holds in
+    that session, and no longer than its agent runs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._here: tuple[Grant, ...] = ()
+
+    def current(self) -> tuple[Grant, ...]:
+        """Those of the owner, and of this session."""
+        return (*super().current(), *self._here)
+
+    def add(self, grants: Iterable[Grant], *, now: float) -> None:
+        """Remember more, here alone."""
+        self._here = (*(grant for grant in self._here if not grant.is_over(now)), *grants)
+
+    def end_run(self, run: str) -> None:
+        """The agent has ended."""
+        self._here = ()
+
+
 def guard(hosting: Hosting, here: Places) -> Callable[[AskUser | None], Guard]:
     """What makes the guard of each session: by the policy, the grants and the audit of the owner."""
     patience = bounds(hosting).unattended * _NEVER
     policy = os.path.expanduser(hosting.policy) or None
 
     def made(ask: AskUser | None) -> Guard:
-        return Guard.of_user(here, policy=policy, ask=ask, mode=hosting.mode or None, patience=patience)
+        grants, mode = Recalled(here.grants), hosting.mode or None
+        return Guard.of_user(here, policy=policy, grants=grants, ask=ask, mode=mode, patience=patience)
 
     made(None)  # files that cannot be used are told before anything starts
     return made

@@ -127,17 +127,20 @@ class Guard:
         *,
         environ: Mapping[str, str] = os.environ,
         policy: str | None = None,
+        grants: Grants | None = None,
         roots: Sequence[str] = (),
         **options: Any,
     ) -> Guard:
         """A guard by the policy, grants and audit of this user, whose secrets are those of the environment.
 
-        `policy` is another file in place of the user's own. What would make every answer a no is told at once: raises
-        ConfigFault for a policy file (also of a project in `roots`), grants or an audit that cannot be used.
+        `policy` is another file in place of the user's own, `grants` others than the user's. What would make every
+        answer a no is told at once: raises ConfigFault for a policy file (also of a project in `roots`), grants or an
+        audit that cannot be used.
         """
         from dragoman.config.policy import Policies
 
-        policies, grants, audit = Policies(places, own=policy), Grants(places.grants), Audit(places.audit)
+        policies, audit = Policies(places, own=policy), Audit(places.audit)
+        grants = grants or Grants(places.grants)
         policies.load(tuple(map(os.path.realpath, roots)))
         grants.current()
         try:
