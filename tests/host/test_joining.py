@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.errors import ConnectionFailed
 from dragoman.host.bounds import Bounds
+from dragoman.store.contract import Draft
 from dragoman.store.sqlite import SqliteStore
 from dragoman.transport.memory import MemoryTransport
 from tests.host.houses import Hosted, hosting, opened, said, until
@@ -146,6 +147,26 @@ def test_a_client_that_does_not_read_is_let_go_and_the_others_never_wait(tmp_pat
             await until(lambda: len(hosted.room.members) == 2)
             await until(lambda: said(other)[-1][1].endswith("5999 "))
             await until(lambda: len(hosted.house.desks) == 2)
+
+    asyncio.run(scene())
+
+
+def test_what_another_program_writes_into_the_log_is_heard_in_its_place(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting() as hosted, hosted.client() as ann:
+            session = await opened(ann, tmp_path)
+            client = await raw(hosted)
+            await client.ask("session/load", {"sessionId": session.id, "cwd": "/", "mcpServers": []})
+            await session.ask("one")
+            chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "from elsewhere"}}
+            strange = Draft(kind="update", actor="agent", time="t", body=chunk)
+            await hosted.house.store.append(session.id, [strange, strange])
+            await session.ask("two")
+            await session.ask("three")
+            expected = await numbers(hosted, session.id)
+            await until(lambda: client.numbers and client.numbers[-1] == expected[-1])
+            assert client.numbers == expected
+            client.reading.cancel()
 
     asyncio.run(scene())
 

@@ -11,11 +11,12 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.directory import lesser
 from dragoman.host.keeping import Keeping
 from dragoman.host.member import Member
@@ -74,12 +75,21 @@ class Company(Keeping):
         """An entry is kept: everybody hears of it now."""
         body = entry.body if type(entry.body) is Raw else Raw(encode(entry.body))
         line = Line(entry.seq, entry.kind, body, entry.actor, entry.turn)
+        is_gap = bool(self.standing.seq) and line.seq > self.standing.seq + 1
         self.standing.note(line)
+        if is_gap:
+            self._tail.clear()  # who is reading the log finds there what is missing here
         if self._joining:
             self._tail.append(line)
         if not self._live:
             return
         seq = line.seq
+        if is_gap:  # another program wrote to this log: all read up what nobody told them
+            behind = [member for member in self._live if member.is_live]
+            for member in behind:
+                member.is_live = False
+            self._do(self._read_up(behind))
+            return
         try:
             news = told(self.id, line)
         except Exception as error:  # an entry that nobody can tell must not end the log
@@ -100,6 +110,18 @@ class Company(Keeping):
             member.hear(news)
         except Exception as error:
             self.house.report(f"session {self.id}: {member.desk.client or 'a client'} was not told: {error!r}")
+
+    async def _read_up(self, behind: list[Member]) -> None:
+        self._joining += 1
+        try:
+            for member in behind:
+                with suppress(ProtocolError, ConnectionFailed):
+                    await self._catch_up(member, told)
+                if self.members.get(member.desk.id) is member:
+                    member.is_live = True
+                    self.questions.came(member)
+        finally:
+            self._stop_joining()
 
     def broadcast(self, news: News) -> None:
         """Something that no entry tells: presence, the queue."""
@@ -140,9 +162,7 @@ class Company(Keeping):
             self._drop(desk)
             raise
         finally:
-            self._joining -= 1
-            if not self._joining:
-                self._tail.clear()
+            self._stop_joining()
         # From here to the end nothing can come in between.
         if not answers_first:
             answer()
@@ -158,6 +178,11 @@ class Company(Keeping):
         for news in self.now():
             self._say(member, news)
         return member
+
+    def _stop_joining(self) -> None:
+        self._joining -= 1
+        if not self._joining:
+            self._tail.clear()
 
     async def _catch_up(self, member: Member, tell: Tell) -> None:
         """Tell what the log has, page by page, and what was committed meanwhile."""
