@@ -23,7 +23,7 @@ from dragoman.wire.envelope import say_call
 if TYPE_CHECKING:
     from dragoman.host.desk import Desk
 
-# What a member can say of itself; the room says `away` of nobody: who is away is not there.
+# What a member can say of itself; the desk says `away` of who has lost the socket and may come back.
 HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
 STATES = (HERE, IDLE, TYPING, AWAY)
 
