@@ -221,6 +221,7 @@ class Faulty:
         """As the line below."""
         if self._reading is not None:
             self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
         await self._inner.close(reason)
 
 
