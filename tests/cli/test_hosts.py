@@ -90,3 +90,6 @@ def test_a_host_is_kept_with_its_token_in_a_private_file(run: Run, tmp_path: Pat
     assert not file.exists()
     assert run("hosts", "remove", "office").code == 1
     assert "none is configured" in run("hosts").out
+    assert run("hosts", "add", "roof", "http://127.0.0.1:7437/acp?token=dgm_link").code == 0
+    assert "dgm_link" not in run("hosts").out
+    assert file.with_name("roof").read_text() == "dgm_link\n"

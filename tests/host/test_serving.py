@@ -35,9 +35,10 @@ class Caller:
     def __init__(self, app: Host, token: str = "") -> None:
         self._app = app
         self._token = token
+        self.root = ""  # where the app is mounted
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
-        place, _, query = path.partition("?")
+        place, _, query = f"{self.root}{path}".partition("?")
         given = {"host": "127.0.0.1:7437", **headers}
         if self._token:
             given["authorization"] = f"Bearer {self._token}"
@@ -45,6 +46,7 @@ class Caller:
             "type": "http",
             "method": method,
             "path": place,
+            "root_path": self.root,
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in given.items()],
             "client": ("192.0.2.7", 1234),
@@ -197,6 +199,10 @@ def test_the_pages_tell_what_there_is_and_nothing_of_what_was_said(tmp_path: Pat
             assert "roof" not in text
             assert "leak" not in text
             assert (await at.ann("HEAD", "/")).body == b""
+            at.ann.root = "/tools/host"  # mounted in another app
+            assert b"<code>/tools/host/acp</code>" in (await at.ann("GET", "/")).body
+            assert (await at.ann("GET", "/api/host")).status == 200
+            at.ann.root = ""
             told = (await at.ann("GET", "/metrics")).body.decode()
             assert told.endswith("# EOF\n")
             assert "dragoman_prompts_total 1" in told

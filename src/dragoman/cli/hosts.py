@@ -8,6 +8,7 @@ import os
 import sys
 
 from dragoman.cli import exits
+from dragoman.cli.afar import parted
 from dragoman.cli.arguments import Parser
 from dragoman.cli.shelf import put
 from dragoman.cli.terminal import single
@@ -90,14 +91,15 @@ def add(parser: Parser, options: argparse.Namespace) -> int:
     here = places()
     if name in config.load(here.agents).hosts:
         parser.error(f"there is a host {name} already; remove it first")
+    url, inside = parted(options.url)  # the token of a share link belongs into the file, not into the listing
     if options.token_file is not None:
         file = os.path.abspath(os.path.expanduser(options.token_file))
         hosts.token_of(NamedHost(name=name, url=options.url, token_file=file), {})
     else:
-        token = _typed(name)
+        token = inside or _typed(name)
         file = hosts.keep_token(here, name, token) if token else ""
     ca = os.path.abspath(os.path.expanduser(options.ca)) if options.ca else ""
-    hosts.add(here.agents, NamedHost(name=name, url=options.url, token_file=file, ca=ca))
+    hosts.add(here.agents, NamedHost(name=name, url=url, token_file=file, ca=ca))
     if options.default:
         hosts.set_default(here.agents, name)
     return _done(options, {"added": name, "token": bool(file)}, f"{name} is kept; try: dragoman chat --host {name}")
