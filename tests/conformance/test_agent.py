@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.conformance.pace import PROCESS
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.run import try_one
 from dragoman.conformance.subject import MemoryAgent
@@ -19,11 +20,18 @@ from tests.conformance.tried import AGENT, AT_ONCE, sound, told, tried, twin
 # Beside its own requirement each fault meets these: none of them may cry wolf.
 OTHERS = ("agent.rpc.03", "agent.init.01", "agent.prompt.14")
 
+WRONG = (Outcome.FAIL, Outcome.INCONCLUSIVE)
+
+# What surprises at the pace of memory is tried again with the time that processes get: on a busy machine a whole wait
+# may pass while others run. What is wrong stays wrong.
+
 
 @pytest.mark.parametrize("dialect", NAMES)
 def test_our_agent_keeps_every_requirement(dialect: str) -> None:
     verdicts = tried(sound(dialect), AGENT)
-    wrong = [each for each in verdicts.values() if each.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE)]
+    doubtful = [requirements()[id] for id, each in verdicts.items() if each.outcome in WRONG]
+    verdicts |= tried(sound(dialect, PROCESS), doubtful)
+    wrong = [each for each in verdicts.values() if each.outcome in WRONG]
     assert not wrong, told(wrong)
     assert len(verdicts) >= 100
 
@@ -32,8 +40,13 @@ async def _found(requirement: Requirement, limit: asyncio.Semaphore) -> list[Ver
     fault: Fault = faults()[requirement.id]
     others = [requirements()[id] for id in OTHERS if id.rpartition(".")[0] != requirement.chapter]
     async with limit:
-        subject = twin(requirement.home, fault)
-        return [await try_one(subject, each) for each in (requirement, *others)]
+        found = []
+        for each in (requirement, *others):
+            verdict = await try_one(twin(requirement.home, fault), each)
+            if (verdict.outcome is Outcome.FAIL) != (each is requirement):
+                verdict = await try_one(twin(requirement.home, fault, PROCESS), each)
+            found.append(verdict)
+        return found
 
 
 def test_every_fault_is_found_by_its_own_requirement() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from dragoman.agents.everything import everything
+from dragoman.conformance.pace import MEMORY, Pace
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.run import check
 from dragoman.conformance.subject import MemoryAgent
@@ -21,22 +22,22 @@ AGENT = [each for each in requirements().values() if each.side is Side.AGENT and
 AT_ONCE = 24
 
 
-def sound(dialect: str) -> MemoryAgent:
+def sound(dialect: str, pace: Pace = MEMORY) -> MemoryAgent:
     """Our agent as it is."""
 
     async def serve(transport: Transport) -> None:
         await everything(dialect).serve(transport, report=lambda _: None)
 
-    return MemoryAgent(serve, dialect)
+    return MemoryAgent(serve, dialect, pace=pace)
 
 
-def twin(dialect: str, fault: Fault) -> MemoryAgent:
+def twin(dialect: str, fault: Fault, pace: Pace = MEMORY) -> MemoryAgent:
     """Our agent with one fault."""
 
     async def serve(transport: Transport) -> None:
         await everything(dialect).serve(Faulty(transport, fault), report=lambda _: None)
 
-    return MemoryAgent(serve, dialect)
+    return MemoryAgent(serve, dialect, pace=pace)
 
 
 def tried(subject: MemoryAgent, wanted: Iterable[Requirement]) -> dict[str, Verdict]:
