@@ -132,6 +132,7 @@ class Chat:
         self.session: Conversation
         self._is_playing = False
         self._state = "here"  # what the others see of us
+        self._is_met = False
         self._log: str | None = None  # where the session is kept
         self._is_told = False  # whether the person knows what was said before
         self._unshown: deque[Any] = deque()
@@ -163,7 +164,7 @@ class Chat:
             discreet=True,
         )
         async with met as self._met:
-            self.leave = self._met.leave
+            self.leave, self._is_met = self._met.leave, True
             self._enter(self._met.session)
             history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
             self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
@@ -311,7 +312,7 @@ class Chat:
 
     def _mention(self, text: str, style: str) -> None:
         """Say what others do, above the line on which the person writes."""
-        if self._met.leave.is_asking:  # a question that somebody else answered is about to go
+        if self._is_met and self._met.leave.is_asking:  # a question that somebody else answered is about to go
             asyncio.get_running_loop().call_later(SILENCE, self._mention, text, style)
             return
         if self._is_playing:

@@ -81,7 +81,8 @@ async def meet(
         before = await keeping.found(cast(Store, store), options.session)
     record = Record(cast(Store, store), options.session, before)
     options.cwd = _folder(options, about, before.cwd if before is not None else None)
-    company = Company(str(about.get("user", "")), tell or (lambda text, style: terminal.aside.line(text, style)))
+    say = tell or (lambda text, style: terminal.aside.line(text, style))
+    company = Company(str(about.get("user", "")), say)
     async with AsyncExitStack() as stack:
         leave = Leave(terminal.aside, person, cwd=options.cwd, yes=options.yes, asks=True, sandboxed=True)
         stack.push_async_callback(leave.close)
@@ -99,7 +100,7 @@ async def meet(
                 permission=permission,
                 elicit=None if person is None else Facts(leave, person, terminal.aside),
                 on=company.handlers(),
-                report=lambda words: terminal.aside.line(leave.clean(words), "dim"),
+                report=lambda words: say(leave.clean(words), "dim"),
                 patience=meeting.PATIENCE if timeout is None else timeout,
                 timeout=timeout,
                 trace=getattr(options, "tap", None),
