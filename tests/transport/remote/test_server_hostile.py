@@ -76,10 +76,11 @@ def rest(end: socket.socket) -> bytes:
     return said
 
 
-def dialled(server: Standing) -> ClientConnection:
+def dialled(server: Standing, headers: dict[str, str] | None = None) -> ClientConnection:
     """A raw WebSocket."""
     url = server.url.replace("http", "ws")
-    opened: ClientConnection = connect(url, open_timeout=WITHIN, max_size=None, ping_interval=None).__enter__()
+    patient: dict[str, Any] = {"open_timeout": WITHIN, "max_size": None, "ping_interval": None}
+    opened: ClientConnection = connect(url, additional_headers=headers, **patient).__enter__()
     return opened
 
 
@@ -176,6 +177,15 @@ def test_requests_beyond_the_rate_are_refused_by_kind_and_time() -> None:
         assert sorted(answer["id"] for answer in said) == list(range(8)), "each has an answer of its own"
         assert len(late) == 4, "one of the five was the upgrade"
         assert all(answer["error"]["data"]["retryAfter"] > 1 for answer in late)
+
+
+def test_what_was_refused_for_its_rate_counts_as_received() -> None:
+    with standing(limits=Limits(rate=0.1, burst=5)) as slow, dialled(slow, {"Dragoman-Resume": "1"}) as socket_:
+        for id in range(8):
+            socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
+        said = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(9)]
+        receipts = [each["params"]["cursor"] for each in said if each.get("method") == "_dragoman/ack"]
+        assert receipts[-1:] == [8], "a client would send the refused ones again"
 
 
 def test_a_message_over_the_limit_ends_its_socket(server: Standing) -> None:

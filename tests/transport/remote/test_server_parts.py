@@ -223,8 +223,9 @@ def test_the_owner_of_a_socket_is_found_and_nobody_owns_one_that_was_left(family
             assert (visitor.local, bool(visitor.user)) == (True, True)
         with accepted:  # the other end is closed: who sent something and left is nobody
             assert owner_of(there, here) == -1
+            assert asyncio.run(local_only(knock)).local, "the same socket was found out before"
             with pytest.raises(Refused, match="another user"):
-                asyncio.run(local_only(knock))
+                asyncio.run(local_only(Knock(address=there[0], port=there[1], here=here)))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
+# Where our own server keeps what is known of a socket, in the scope of each of its requests.
+SOCKET = "dragoman.socket"
+
 # A page of another place may see these answers of ours, and say these things to us.
 _EXPOSED = "acp-connection-id, dragoman-cursor, retry-after"
 _ALLOWED = (
@@ -64,6 +67,7 @@ class Request:
             port=port or 0,
             secure=self.scope.get("scheme") in ("https", "wss"),
             here=(str(here), here_port or 0),
+            socket=self.scope.get(SOCKET, {}),
         )
 
     async def body(self, limit: int, patience: float) -> bytes:

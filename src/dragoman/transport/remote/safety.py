@@ -54,7 +54,9 @@ async def local_only(knock: Knock) -> Visitor:
     for name in _FORWARDED:
         if name in knock.headers:
             raise Refused(403, f"a proxy passed this on ({name}), so nobody knows who asks; set up tokens first")
-    uid = owner_of((knock.address, knock.port), knock.here)
+    if "uid" not in knock.socket:  # a socket stays its owner's, and the kernel's table takes a while to read
+        knock.socket["uid"] = owner_of((knock.address, knock.port), knock.here)
+    uid = knock.socket["uid"]
     if uid is not None and uid != os.getuid():
         raise Refused(403, "another user of this machine runs this server; start one of your own")
     return Visitor(user=own_name(), local=True, address=knock.address)

@@ -15,6 +15,7 @@ from typing import Any
 
 from dragoman.errors import StartFailed
 from dragoman.transport.contract import CLOSE_PATIENCE
+from dragoman.transport.remote.asgi import SOCKET, Receive, Scope, Send
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.safety import check_bind
 
@@ -203,6 +204,7 @@ class Door(asyncio.Protocol):
         served = self._served
         protocol = Http1(served.http1, served.state, {})
         protocol.header_patience = served.limits.header_patience
+        protocol.app = _by_one_socket(protocol.app)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         if first:
@@ -219,7 +221,7 @@ class Door(asyncio.Protocol):
         writer = asyncio.StreamWriter(self.transport, protocol, reader, loop)
         if first:
             reader.feed_data(first)
-        app: Any = ASGIWrapper(served.app)
+        app: Any = ASGIWrapper(_by_one_socket(served.app))
         task = loop.create_task(_Http2(app, loop, served.http2, served.context, {}, reader, writer).run())
         served.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -228,6 +230,17 @@ class Door(asyncio.Protocol):
         self._served.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # a stranger's garbage is not worth a line
+
+
+def _by_one_socket(app: App) -> Any:
+    """The app as one socket asks it: its requests share what is found out of it."""
+    known: dict[str, Any] = {}
+
+    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[SOCKET] = known
+        await app(scope, receive, send)
+
+    return asked
 
 
 class _Http2(TCPServer):

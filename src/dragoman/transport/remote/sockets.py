@@ -170,6 +170,11 @@ class SocketTransport:
             if self._inlet.is_full:
                 self._hold()
 
+    def refused(self, frame: Frame) -> None:
+        """This message came and is not passed on; who sent it must not send it again after a cut."""
+        if self.resumable:
+            self._counted([frame])
+
     def _hold(self) -> None:
         if self._wire is not None:
             self._wire.pause()

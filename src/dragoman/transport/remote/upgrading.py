@@ -125,6 +125,7 @@ class _Pace:
         except ProtocolError:
             pass
         self._refused += 1
+        self._transport.refused(frame)
         if self._refused > TOLERATED:
             error = TransportClosed(f"{self._transport.peer} sent far too many messages")
             self._transport.fail(error, 1008, "rate_limited: far too many messages")

@@ -7,7 +7,7 @@ Above are the endpoint and the host; below is nothing. Which tokens exist and wh
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -64,6 +64,7 @@ class Knock(Struct, frozen=True, kw_only=True):
     port: int = 0  # of the other end
     secure: bool = False  # whether it came over TLS
     here: tuple[str, int] = ("", 0)  # the address and port it came to
+    socket: dict[str, Any] = {}  # what was found out of the socket it came by, for all that come by it
 
 
 class Refused(DragomanError):
