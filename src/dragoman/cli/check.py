@@ -8,7 +8,9 @@ from __future__ import annotations
 from dragoman.cli.actions import Action, Actions
 
 ACTIONS: dict[str, Action] = {
-    "agent": Action("check_agent", "agent [OPTIONS] -- CMD...", "check the agent that this command starts"),
+    "agent": Action(
+        "check_agent", "agent [OPTIONS] URL | -- CMD...", "check the agent at an address, or that a command starts"
+    ),
     "client": Action("check_client", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
 }
 
@@ -23,6 +25,7 @@ examples:
   dragoman check agent --level must --junit check.xml --html check.html -- my-agent --acp
   dragoman check agent --json now.json --baseline known.json -- my-agent --acp
   dragoman check agent --only agent.cancel agent.order.02 -- dragoman agent everything
+  dragoman check agent http://127.0.0.1:8000/acp
   dragoman check client -- dragoman run --prompt hello --yes -- {agent}
   dragoman check client --serve --only client.update
 

@@ -1,13 +1,18 @@
-"""`dragoman check agent`: start an agent once for every requirement, and say which it keeps."""
+"""`dragoman check agent`: start an agent once for every requirement, or visit it, and say which it keeps."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dragoman.cli import exits
 from dragoman.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from dragoman.conformance.subject import Subject
 
 EPILOG = """\
 Every requirement is tried with a fresh process in an empty folder; nothing the agent does ends the check. What an agent
@@ -18,6 +23,10 @@ read, write and run something; --script FILE gives the words that make yours do 
   read = "Read the file {file}."
   slow = "Run: sleep 60"
 
+An agent that is served already is checked at its address: http:// and https:// over Streamable HTTP, ws:// and wss://
+over WebSocket, each with the requirements of that transport (agent.http, agent.ws) and all others. Every probe is a
+connection of its own to the same server.
+
 """
 
 EXAMPLES = """
@@ -25,6 +34,8 @@ EXAMPLES = """
 examples:
   dragoman check agent -- my-agent --acp
   dragoman check agent --level must --junit check.xml --html check.html -- my-agent --acp
+  dragoman check agent http://127.0.0.1:8000/acp
+  dragoman check agent --only agent.ws --token-file ~/.office-token wss://office.example:7437/acp
   dragoman check agent --dialect draft --only agent.draft -- my-agent"""
 
 # The ladder that finds out what an agent speaks: the official dialect first. Banjo cannot be told from it.
@@ -37,58 +48,101 @@ def main(name: str, arguments: list[str]) -> int:
 
     parser = Parser(
         f"check {name}",
-        "[OPTIONS] -- CMD ARG...",
-        "Check whether the agent that a command starts keeps the protocol.",
+        "[OPTIONS] URL | -- CMD ARG...",
+        "Check whether an agent keeps the protocol: one that a command starts, or one at an address.",
         EPILOG + EXITS + EXAMPLES,
     )
     add_options(parser)
     parser.add_argument("--script", metavar="FILE", help="what to prompt the agent with (TOML)")
+    parser.add_argument("--token-file", metavar="FILE", help="where the token for an address is")
+    parser.add_argument("--ca", metavar="FILE", help="certificate authorities to trust at an address")
+    parser.add_argument("url", nargs="?", default="", metavar="URL", help="the address of an agent")
     options, command = parser.read(arguments)
-    found = chosen(parser, options, "agent", "" if options.dialect == "auto" else options.dialect)
+    if options.only and not command and not options.url and _is_url(options.only[-1]):
+        options.url = options.only.pop()  # --only takes all words up to the next option
+    if options.url and not _is_url(options.url):
+        parser.error(f"{options.url!r} is no address (http://, https://, ws://, wss://); a command comes after --")
+    if options.url and command:
+        parser.error("check an address or a command, not both")
+    way = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
+    found = chosen(parser, options, "agent", "" if options.dialect == "auto" else options.dialect, way)
     if options.list:
         return listed(found)
-    if not command:
-        parser.error("name the agent to check after --, as in: -- my-agent --acp")
+    if not command and not options.url:
+        parser.error("name the agent to check after --, as in: -- my-agent --acp; or give its address")
 
     from dragoman.cli.checking import checked
     from dragoman.conformance.script import read
     from dragoman.conformance.subject import CommandAgent
     from dragoman.errors import ConfigFault, StartFailed
+    from dragoman.transport.remote.address import shown
 
     async def work() -> int:
         script = read(options.script) if options.script else None
-        dialect = options.dialect if options.dialect != "auto" else await spoken_by(command)
-        subject = CommandAgent(command, dialect, script=script)
-        return await checked(subject, chosen(parser, options, "agent", dialect), options, command, "agent")
+        token = _token(options.token_file)
+
+        def agent(dialect: str) -> Subject:
+            if not options.url:
+                return CommandAgent(command, dialect, script=script)
+            from dragoman.conformance.remote_stage import AddressAgent
+
+            return AddressAgent(options.url, dialect, script=script, token=token, tls=options.ca)
+
+        dialect = options.dialect if options.dialect != "auto" else await spoken_by(agent)
+        meant = chosen(parser, options, "agent", dialect, way)
+        peer = [shown(options.url)] if options.url else command
+        return await checked(agent(dialect), meant, options, peer, "agent")
 
     try:
         return asyncio.run(work())
     except StartFailed as error:
-        return _failed(f"the agent could not be started: {error}", exits.DIED)
+        return _failed(f"the agent could not be {'reached' if options.url else 'started'}: {error}", exits.DIED)
     except ConfigFault as error:
         return _failed("; ".join(error.faults), exits.USAGE)
 
 
-async def spoken_by(command: Sequence[str]) -> str:
+def _is_url(word: str) -> bool:
+    return word.startswith(("http://", "https://", "ws://", "wss://"))
+
+
+def _token(path: str | None) -> str:
+    """The token in a file; raises ConfigFault."""
+    from dragoman.errors import ConfigFault
+
+    if path is None:
+        return ""
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigFault([f"cannot read the token in {path}: {getattr(error, 'strerror', None) or error}"]) from None
+
+
+async def spoken_by(agent: Callable[[str], Subject]) -> str:
     """The dialect an agent answers initialize in; raises StartFailed when it answers in none."""
     from dragoman.conformance.agent_stage import AgentStage
     from dragoman.conformance.requirement import requirements
     from dragoman.conformance.spoken import ALL, initialize
-    from dragoman.conformance.subject import CommandAgent
+    from dragoman.conformance.verdict import Found
     from dragoman.dialect.detect import of_agent
     from dragoman.errors import StartFailed
 
     why = "it did not answer initialize"
     for dialect in LADDER:
-        async with CommandAgent(command, dialect).stage(requirements()["agent.init.01"]) as stage:
-            assert isinstance(stage, AgentStage)
-            params = initialize(dialect, stage.cwd, ALL[dialect])
-            heard = await stage.asked("initialize", params, stage.pace.start)
-            result = heard.message.get("result") if heard else None
-            if isinstance(result, dict):
-                return of_agent(result) or dialect
-            if stage.gone is not None:
-                why = str(stage.gone)
+        try:
+            async with agent(dialect).stage(requirements()["agent.init.01"]) as stage:
+                assert isinstance(stage, AgentStage)
+                params = initialize(dialect, stage.cwd, ALL[dialect])
+                heard = await stage.asked("initialize", params, stage.pace.start)
+                result = heard.message.get("result") if heard else None
+                if isinstance(result, dict):
+                    return of_agent(result) or dialect
+                if stage.gone is not None:
+                    why = str(stage.gone)
+                elif heard is not None:
+                    why = f"it refused initialize: {heard.message.get('error')}"
+        except Found as found:
+            why = str(found)
     raise StartFailed(f"{why}; say what it speaks with --dialect, or start it by hand to see what is wrong")
 
 
