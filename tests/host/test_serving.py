@@ -15,6 +15,7 @@ import pytest
 from dragoman.host.register import Register
 from dragoman.host.serving import Host
 from dragoman.host.tokens import Tokens
+from dragoman.store.contract import Draft
 from dragoman.transport.remote.limits import Limits
 from tests.host.houses import Hosted, hosting, opened
 
@@ -142,6 +143,18 @@ def test_another_users_session_is_not_there_until_it_is_shared(tmp_path: Path) -
             for method, path in (("POST", f"{place}/name"), ("POST", f"{place}/shares"), ("DELETE", place)):
                 refused = await at.ben(method, path, {} if method == "POST" else None)
                 assert (refused.status, refused.json["error"]["kind"]) == (403, "permission_denied")
+
+    asyncio.run(scene())
+
+
+def test_the_owner_sees_what_nobody_opened_here_also_from_elsewhere(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with doors(tmp_path) as at:
+            draft = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={"cwd": "/"})
+            await at.hosted.house.store.append("old", [draft])
+            owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
+            assert [one["sessionId"] for one in (await owner("GET", "/api/sessions")).json["sessions"]] == ["old"]
+            assert [one["sessionId"] for one in (await at.ann("GET", "/api/sessions")).json["sessions"]] == [at.session]
 
     asyncio.run(scene())
 

@@ -336,10 +336,12 @@ class House:
         if visitor.session is not None:
             return [one for one in kept if one.session_id == visitor.session]
         roles = await self.directory.sessions_of(visitor.user)
+        # What nobody opened here is its owner's, also when they come from elsewhere.
+        is_owner = visitor.local or visitor.user == getattr(self.directory, "owner", None)
         return [
             one
             for one in kept
-            if one.session_id in roles or (visitor.local and await self.role_in(visitor, one.session_id) is not None)
+            if one.session_id in roles or (is_owner and await self.role_in(visitor, one.session_id) is not None)
         ]
 
     # --- the end ------------------------------------------------------------------------------------------------
