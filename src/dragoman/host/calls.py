@@ -65,8 +65,7 @@ class Calls:
     async def new(self, incoming: Incoming, done: Done) -> None:
         """session/new: an agent is started for it; who opened it is its admin."""
         params, desk, house = incoming.params, self._desk, self._house
-        if desk.visitor.session is not None or not may(desk.visitor.role, EDITOR):
-            raise ProtocolError(Kind.PERMISSION_DENIED, "you were let in to look at sessions, not to open new ones")
+        self._check_may_open("open new ones")
         cwd, directories = self._folders(params)
         servers = await self._servers(params.mcp_servers or (), cwd)
         room = await house.new_room(desk.visitor)
@@ -87,6 +86,12 @@ class Calls:
             await room.join(desk, desk.visitor.role, lambda: done(result, None), after=0, answers_first=True)
         finally:
             house.done_with(room)
+
+    def _check_may_open(self, what: str) -> None:
+        """Who came by a share link, or may only look, has no agents of their own."""
+        visitor = self._desk.visitor
+        if visitor.session is not None or not may(visitor.role, EDITOR):
+            raise ProtocolError(Kind.PERMISSION_DENIED, f"you were let in to look at sessions, not to {what}")
 
     def _folders(self, params: Any) -> tuple[str, list[str]]:
         roots = self._house.roots(self._desk.visitor)
@@ -262,6 +267,7 @@ class Calls:
 
     async def authenticate(self, params: Any) -> AuthenticateResult:
         """authenticate: with an agent of the kind behind this door; those that are started later are told as well."""
+        self._check_may_open("log in")
         credentials = side(params).get("credentials")
         login = Login(params.method_id, credentials if isinstance(credentials, dict) else {})
         await self._house.log_in(self._desk.visitor, login)
@@ -269,6 +275,7 @@ class Calls:
 
     async def logout(self, _: Any) -> LogoutResult:
         """logout."""
+        self._check_may_open("log out")
         self._house.logins.forget(self._desk.visitor.user, self._house.named(self._desk.visitor.agent).name)
         return LogoutResult()
 
