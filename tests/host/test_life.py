@@ -203,7 +203,7 @@ def test_who_logged_in_once_is_logged_in_with_every_agent_that_is_started_for_th
             assert (await denied(ben.open(str(tmp_path)))).kind == Kind.AUTH_REQUIRED
             with pytest.raises(ProtocolError):
                 await ben.authenticate("no such method")
-            async with hosted.client("eve", role="viewer") as eve:
+            async with hosted.client("eve", visitor={"role": "viewer"}) as eve:
                 assert (await denied(eve.authenticate("key"))).kind == Kind.PERMISSION_DENIED
 
     asyncio.run(scene())
