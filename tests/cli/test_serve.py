@@ -261,6 +261,7 @@ def test_an_editor_stays_in_its_session_when_the_host_is_killed_and_started_agai
         (("--tls", "c.pem", "k.pem"), "c.pem"),
     ],
 )
+@pytest.mark.item("004-57")
 def test_an_unsafe_or_wrong_host_does_not_start_and_says_what_to_do(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

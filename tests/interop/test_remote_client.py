@@ -72,6 +72,7 @@ def visit(url: str, work: Any, **options: Any) -> Guest:
     return guest
 
 
+@pytest.mark.item("OFF-03", "OFF-07")
 def test_a_turn_is_told_in_order(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         session = await agent.open(str(folder))
@@ -82,6 +83,7 @@ def test_a_turn_is_told_in_order(url: str, folder: Path) -> None:
     assert visit(url, work).said == []
 
 
+@pytest.mark.item("OFF-03", "OFF-07")
 def test_permission_is_asked_and_answered_within_a_turn(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         session = await agent.open(str(folder))
@@ -132,6 +134,7 @@ def test_large_messages_pass_both_ways(url: str, folder: Path) -> None:
     visit(url, work)
 
 
+@pytest.mark.item("OFF-03", "OFF-07")
 def test_a_session_is_loaded_over_another_connection_where_the_server_can(
     server: tuple[str, str], url: str, folder: Path
 ) -> None:

@@ -47,6 +47,7 @@ def agent(client: RemoteClient, url: str, folder: Path) -> RemoteClient:
     return client
 
 
+@pytest.mark.item("OFF-03", "OFF-07")
 def test_a_turn_with_a_question_is_completed(agent: RemoteClient, folder: Path) -> None:
     session = agent("new", cwd=str(folder)).result["sessionId"]
     turn = agent("prompt", session=session, text="/echo ünd 😀")
@@ -79,6 +80,7 @@ def test_many_updates_arrive_in_order(agent: RemoteClient, folder: Path) -> None
     assert f"> {words}\n" in agent("prompt", session=session, text=words).text
 
 
+@pytest.mark.item("OFF-03", "OFF-07")
 def test_a_session_is_loaded_over_a_new_connection(agent: RemoteClient, url: str, folder: Path) -> None:
     session = agent("new", cwd=str(folder)).result["sessionId"]
     agent("prompt", session=session, text="/echo before")

@@ -256,6 +256,7 @@ def test_nobody_from_elsewhere_is_the_owner(knock: Knock) -> None:
         ("127.0.0.1:99999", False, False, "say where"),
     ],
 )
+@pytest.mark.item("004-57")
 def test_where_to_listen(bind: str, tls: bool, leave: bool, found: tuple[str, int] | str) -> None:
     if isinstance(found, tuple):
         assert check_bind(bind, has_tls=tls, has_leave=leave) == found
