@@ -63,6 +63,7 @@ def test_a_token_is_made_listed_and_revoked(run: Run) -> None:
         (("create",), 2, "for whom"),
         (("create", "a b"), 1, "no name of a user"),
         (("create", "ann", "--for", "soon"), 2, "as in 90d"),
+        (("create", "ann", "--for", "0d"), 2, "no time at all"),
         (("create", "ann", "--for", "1d", "--forever"), 2, "contradict"),
         (("revoke",), 2, "which"),
         (("revoke", "nobody"), 1, "there is no token"),

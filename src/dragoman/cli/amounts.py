@@ -23,3 +23,11 @@ def scaled(parser: Parser, flag: str, text: str | None, units: Mapping[str, floa
     if found is None or unit is None or unit not in units:
         parser.error(f"{flag}: a number and {', '.join(unit for unit in units if unit)}, as in 90{list(units)[1]}")
     return float(found[1]) * units[unit]
+
+
+def lasting(parser: Parser, text: str | None, otherwise: float) -> float:
+    """How long something counts, from --for: seconds, or `otherwise` when nothing was said; never no time at all."""
+    seconds = scaled(parser, "--for", text, SECONDS)
+    if seconds == 0:
+        parser.error("--for: for no time at all it would be of no use; say longer, as in 1h")
+    return otherwise if seconds is None else seconds

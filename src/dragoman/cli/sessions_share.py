@@ -60,7 +60,7 @@ def main(_: str, arguments: list[str]) -> int:
         parser.error("choose one of --user, --list and --revoke")
     if options.user is None and options.role in ("admin", "none"):
         parser.error(f"a link is for a viewer or an editor; {options.role} is for --user NAME")
-    options.seconds = amounts.scaled(parser, "--for", options.lasting, amounts.SECONDS) or LASTING
+    options.seconds = amounts.lasting(parser, options.lasting, LASTING)
     return shelf.work(parser, options, partial(_share, options), afar=True)
 
 

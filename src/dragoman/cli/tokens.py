@@ -79,7 +79,7 @@ def create(parser: Parser, options: argparse.Namespace) -> int:
         parser.error("create for whom? say one name, as in: create ann")
     if options.forever and options.lasting:
         parser.error("--for and --forever contradict each other")
-    seconds = amounts.scaled(parser, "--for", options.lasting, amounts.SECONDS) or LASTING
+    seconds = amounts.lasting(parser, options.lasting, LASTING)
     with _register() as register:
         text, token = Tokens(register).create(
             options.words[0],
