@@ -138,7 +138,11 @@ class CommandClient:
     async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> Run:
         is_wrapped = requirement.id in WRAPPED
         written = elsewhere(self.command, os.getcwd(), folder)
-        line = filled_in(written, words(path, wrapped=is_wrapped), folder)
+        return await self._launch(
+            filled_in(written, words(path, wrapped=is_wrapped), folder), folder, token, is_wrapped
+        )
+
+    async def _launch(self, line: list[str], folder: str, token: str, is_wrapped: bool = False) -> Run:
         outer = os.environ.get(tree.MARKER)
         marked = {tree.MARKER: f"{outer}:{token}" if outer else token, CANARY: "1"}
         WARDEN.guard(token, 0)

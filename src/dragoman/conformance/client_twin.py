@@ -69,7 +69,7 @@ class Life(msgspec.Struct):
     """How an agent left: `death` or `closed output`."""
 
 
-async def converse(target: Transport | list[str], fault: Fault, dialect: str, life: Life) -> int:
+async def converse(target: Transport | list[str] | str, fault: Fault, dialect: str, life: Life) -> int:
     """Be the client, with this fault; gives the exit status."""
     traits = traits_of(fault)
     lines: list[Faulty] = []

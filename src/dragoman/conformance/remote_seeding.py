@@ -80,7 +80,8 @@ class Event(msgspec.Struct):
         return found if isinstance(found, dict) else {}
 
 
-Edit = Callable[[Exchange], None]
+Edit = Callable[[Exchange], Any]
+Raw = Callable[[Exchange, bytes], bytes]
 Events = Callable[[Exchange, list[Event]], list[Event]]
 
 
@@ -93,9 +94,14 @@ def _same(_: Exchange, events: list[Event]) -> list[Event]:
 
 
 def exchange(
-    *, asked: Edit = _nothing, answered: Edit = _nothing, events: Events = _same, ends: bool = True
+    *,
+    asked: Edit = _nothing,
+    answered: Edit = _nothing,
+    events: Events = _same,
+    raw: Raw | None = None,
+    ends: bool = True,
 ) -> RemoteFault:
-    """A fault in requests, in answers that are no streams, or in the events of streams."""
+    """A fault in requests, in answers that are no streams, in the events of streams, or in their bytes."""
 
     def around(app: App) -> App:
         world = World()
@@ -108,12 +114,18 @@ def exchange(
             is_large = int(headers.get("content-length", "0")) > 64 * 1024 * 1024
             body = b"" if is_large else await _whole(receive)
             made = Exchange(world, scope["method"], headers, body)
-            asked(made)
+            wait = asked(made)
+            if wait is not None:
+                await wait
             if made.status:
                 await _answer(made, send)
                 return
             scope = {**scope, "headers": [(name.encode(), value.encode()) for name, value in made.headers.items()]}
-            await app(scope, _again(made.body, receive), _Speaking(made, send, receive, answered, events, ends))
+            await app(
+                scope,
+                _again(made.body, receive),
+                _Speaking(made, send, receive, answered, events, raw, ends),
+            )
 
         return _with_close(faulty, app)
 
@@ -123,12 +135,22 @@ def exchange(
 class _Speaking:
     """The way out of one answer, with the fault in it."""
 
-    def __init__(self, made: Exchange, send: Send, receive: Any, answered: Edit, events: Events, ends: bool) -> None:
+    def __init__(
+        self,
+        made: Exchange,
+        send: Send,
+        receive: Any,
+        answered: Edit,
+        events: Events,
+        raw: Raw | None,
+        ends: bool,
+    ) -> None:
         self._made = made
         self._send = send
         self._receive = receive
         self._answered = answered
         self._events = events
+        self._raw = raw
         self._ends = ends
         self._is_stream = False
 
@@ -143,7 +165,9 @@ class _Speaking:
                 self._answered(made)
                 await self._send(_head(made))
         elif self._is_stream:
-            if message.get("more_body", False):
+            if message.get("more_body", False) and self._raw is not None:
+                await self._send({**message, "body": self._raw(made, message["body"])})
+            elif message.get("more_body", False):
                 parts = [Event(text + b"\n\n") for text in message["body"].split(b"\n\n") if text]
                 body = b"".join(event.text for event in self._events(made, parts))
                 await self._send({**message, "body": body})
