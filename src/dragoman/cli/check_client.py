@@ -15,6 +15,10 @@ tester as its agent and prompt it. Where the agent's command belongs, write {age
 words, anywhere else one quoted word; without {agent} the words are appended. {cwd} is the folder. Let the client allow
 what it is asked for (--yes), or files and terminals stay inconclusive. Ctrl-C is sent to it to make it cancel.
 
+A client of remote agents is given an address instead, with {url}: the tester then waits there, one address for each
+requirement, and checks what the transport asks of clients (client.http, client.ws) and everything else. --over ws
+makes it a WebSocket address, else it is Streamable HTTP.
+
 What a client shows is read from its standard output: order and completeness of the text can only be checked there.
 
 --serve is for editors: it prints the command to configure as an agent, then tries one requirement with each prompt and
@@ -28,6 +32,8 @@ examples:
   dragoman check client -- dragoman run --prompt hello --yes -- {agent}
   dragoman check client --level must --html check.html -- my-client --agent {agent}
   dragoman check client --only client.process client.order -- python my_client.py
+  dragoman check client --only client.http -- my-client --connect {url}
+  dragoman check client --over ws -- my-client --connect {url}
   dragoman check client --serve --only client.update --json editor.json"""
 
 
@@ -43,8 +49,10 @@ def main(name: str, arguments: list[str]) -> int:
     )
     add_options(parser)
     parser.add_argument("--serve", action="store_true", help="wait for an editor to start the tester")
+    parser.add_argument("--over", choices=("http", "ws"), default="http", help="what {url} is an address of")
     options, command = parser.read(arguments)
-    found = chosen(parser, options, "client", "" if options.dialect == "auto" else options.dialect)
+    way = options.over if any("{url}" in word for word in command) else ""
+    found = chosen(parser, options, "client", "" if options.dialect == "auto" else options.dialect, way)
     if options.list:
         return listed(found)
     if options.serve and command:
@@ -72,13 +80,19 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
     from dragoman.conformance.client_trial import tried
 
     client = CommandClient(command, "v1")
+    if any("{url}" in word for word in command):
+        from dragoman.conformance.client_remote import UrlClient
+
+        client = UrlClient(command, "v1", options.over)
     trial = await tried(client, "" if options.dialect == "auto" else options.dialect)
     client.leaves = trial.leaves
     if not trial.leaves:
         print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)
     if not trial.shows:
         print("the client shows no text on its standard output: the order of it cannot be checked", file=sys.stderr)
-    return await checked(client, chosen(parser, options, "client", trial.dialect), options, command, "client")
+    return await checked(
+        client, chosen(parser, options, "client", trial.dialect, client.way), options, command, "client"
+    )
 
 
 async def _serve(parser: Parser, options: argparse.Namespace) -> int:

@@ -102,7 +102,7 @@ class Run(Visited):
 class CommandClient:
     """A client that a command starts, and that starts us."""
 
-    way = ""
+    way: str = ""
 
     def __init__(self, command: Sequence[str], dialect: str, *, pace: Pace = PROCESS) -> None:
         self.command = list(command)

@@ -207,7 +207,7 @@ async def _run(agent: Sequence[str], fault: Fault, dialect: str) -> int:
 
     traits = traits_of(fault)
     reads = fault.reads if isinstance(fault, ClientFault) else None
-    target: Transport | list[str] = list(agent)
+    target: Transport | list[str] | str = agent[0] if len(agent) == 1 and "://" in agent[0] else list(agent)
     child: subprocess.Popen[bytes] | None = None
     if reads or traits & PROCESS_TRAITS:
         child = _started(agent, traits)
