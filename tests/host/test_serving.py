@@ -147,6 +147,25 @@ def test_another_users_session_is_not_there_until_it_is_shared(tmp_path: Path) -
     asyncio.run(scene())
 
 
+def test_who_opened_a_session_may_name_it_also_with_the_token_of_an_editor(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with doors(tmp_path) as at:
+            place = f"/api/sessions/{at.session}"
+            editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
+            assert (await editing("POST", f"{place}/name", {"name": "roof"})).json["name"] == "roof"
+            refused = await editing("DELETE", place)
+            assert refused.status == 403
+            assert "with this token" in refused.json["error"]["message"]
+            reading = Caller(at.app, at.tokens.create("ann", "viewer")[0])
+            assert (await reading("POST", f"{place}/name", {"name": "loft"})).status == 403
+            await at.ann("POST", f"{place}/members", {"user": "ben", "role": "editor"})
+            assert (await at.ben("POST", f"{place}/name", {"name": "loft"})).status == 403
+            link = (await at.ann("POST", f"{place}/shares", {"role": "editor", "name": "ann"})).json["token"]
+            assert (await Caller(at.app, link)("POST", f"{place}/name", {"name": "loft"})).status == 403
+
+    asyncio.run(scene())
+
+
 def test_the_owner_sees_what_nobody_opened_here_also_from_elsewhere(tmp_path: Path) -> None:
     async def scene() -> None:
         async with doors(tmp_path) as at:
