@@ -129,7 +129,7 @@ class _Visiting:
             came.put_nowait(transport)
             await transport.closed
 
-        wire = Wire(Endpoint(accept))
+        wire = Wire(Endpoint(accept, agents=lambda _: True))
         with workspace() as folder:
             async with serving(wrapped(wire, self.fault)) as served:
                 url = served.url.replace("http", "ws", 1) if self.way == "ws" else served.url

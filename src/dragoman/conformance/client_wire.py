@@ -87,6 +87,9 @@ class Wire:
         if scope["type"] == "websocket":
             await self._socket(scope, headers, receive, send)
             return
+        if scope["method"] == "GET" and scope["path"].endswith("/api/host"):
+            await self._introduce(send)
+            return
         body = b""
         while (message := await receive())["type"] == "http.request":
             body += bytes(message.get("body", b""))
@@ -105,6 +108,13 @@ class Wire:
             return left.pop() if left else await receive()
 
         await self._app({**scope, "headers": _spelled(mended.headers)}, again, _Answering(self, seen, send))
+
+    async def _introduce(self, send: Any) -> None:
+        """What a host of ours says of itself, for clients that ask (`dragoman run --host`)."""
+        host = {"dragoman": "0", "user": "check", "role": "admin", "session": None, "agents": ["check"], "roots": None}
+        headers = {"content-type": "application/json"}
+        await send({"type": "http.response.start", "status": 200, "headers": _spelled(headers)})
+        await send({"type": "http.response.body", "body": json.dumps(host).encode()})
 
     def _mended(self, seen: Seen) -> Seen:
         headers = {name: value for name, value in seen.headers.items() if not name.startswith(OWN)}
