@@ -135,6 +135,9 @@ class _Visiting:
                 url = served.url.replace("http", "ws", 1) if self.way == "ws" else served.url
                 async with self.started(url, folder, requirement) as (grounds, ended):
                     transport = await self._first(came, ended, grounds)
+                    is_socket = wire.requests[0].method == "UPGRADE"
+                    if requirement.way and is_socket is not (self.way == "ws"):
+                        raise Unsure(f"the client came by {'WebSocket' if is_socket else 'HTTP'}; say so with --over")
                     stage = RemoteClientStage(
                         ServedLine(transport), self.dialect, self.pace, grounds, needs=requirement.needs
                     )
