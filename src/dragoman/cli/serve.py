@@ -34,6 +34,9 @@ On this machine you need no token. Any other address needs TLS and tokens, or it
 (dragoman tokens create USER) or configure an issuer. Sessions of remote users work in the folders you name with --root,
 and nowhere without. Whoever is let in can make an agent run commands as you: roles guard sessions, not the machine.
 
+Each session has an agent process of its own. With --share user the sessions of one user share a process of each agent,
+never those of several users. Agents in a sandbox, agents of other dialects than official v1, and forks keep their own.
+
 All of it can stand in config.toml as [host]; a flag is stronger. docs/host.md tells the rest, and every limit.
 
 modes: {", ".join(MODES)}
@@ -46,6 +49,7 @@ examples:
   dragoman serve
   dragoman serve --agent opencode --agent claude --root ~/src
   dragoman serve --bind 0.0.0.0:7437 --tls cert.pem key.pem --root /srv/projects
+  dragoman serve --agent opencode --share user
   dragoman serve --unattended deny --mode plan -- my-agent --acp
   dragoman serve --json -- dragoman agent everything"""
 
@@ -61,7 +65,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="a certificate and its key, as PEM files")
     parser.add_argument("--store", metavar="FILE", help="keep sessions there and not in your own store")
-    parser.add_argument("--share", choices=SHARES, help="one agent process for each session; user: not there yet")
+    parser.add_argument("--share", choices=SHARES, help="one agent process a session, or one for all of a user's")
     parser.add_argument(
         "--unattended", choices=UNATTENDED, help="questions while nobody may answer: wait (24 h at most), or deny"
     )
@@ -158,6 +162,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
                 servers={each.name: each for file in hosting.mcp for each in servers.load(os.path.expanduser(file))},
                 bounds=bounds,
                 report=report,
+                shares=hosting.share == "user",
             )
         )
         host = Host(

@@ -15,6 +15,7 @@ from msgspec import Raw
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, ProtocolError
+from dragoman.host.pool import SHARED, PooledDial
 from dragoman.roles.answers import Answers
 from dragoman.roles.connect import SHOWN
 from dragoman.roles.conversation import Terms
@@ -142,7 +143,7 @@ def engage(
     timeout: float | None = None,
 ) -> tuple[RoomAgent, InitializeParams]:
     """The agent of a room, not started yet, and how we introduce ourselves to it."""
-    dial = dialling(named, cwd, room.house.reach(named), report=report, patience=timeout or 60.0)
+    dial = _reaching(room, named, cwd, report=report, patience=timeout or 60.0)
     answers = Answers(permission, elicit)
     agent = RoomAgent(
         room,
@@ -157,6 +158,14 @@ def engage(
     offered = lend.capabilities()
     offered.elicitation = answers.capabilities()
     return agent, introduction(offered)
+
+
+def _reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
+    """How the agent of a room is reached: at a process of its own, or at one that rooms of its owner share."""
+    pool, dialect = room.house.pool, room.house.dialect_of(named)
+    if pool is None or named.sandbox or dialect not in SHARED:
+        return dialling(named, cwd, room.house.reach(named), **more)
+    return PooledDial(pool, room, named, dialect=dialect, cwd=cwd, env=dict(named.env), shows=SHOWN, **more)
 
 
 def dialling(

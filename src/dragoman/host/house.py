@@ -24,6 +24,7 @@ from dragoman.host.desk import Desk
 from dragoman.host.directory import Directory, MemoryDirectory, lesser
 from dragoman.host.engaged import dialling, introduction
 from dragoman.host.logins import Login, Logins
+from dragoman.host.pool import Pool
 from dragoman.host.room import Room
 from dragoman.host.standing import Standing
 from dragoman.host.tally import Tally
@@ -76,10 +77,12 @@ class House:
         bounds: Bounds = Bounds(),  # noqa: B008  (immutable)
         reach: Callable[[NamedAgent], Sequence[str] | Transport] = lambda named: named.words,
         report: Callable[[str], None] | None = None,
+        shares: bool = False,
     ) -> None:
         """The first of the agents is meant where none is named. The store stays the caller's to close.
 
-        `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed.
+        `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed:
+        one a session, or with `shares` one for all sessions of a user.
         """
         if not agents:
             raise ValueError("a house needs an agent; name at least one")
@@ -92,12 +95,14 @@ class House:
         self.bounds = bounds
         self.reach = reach
         self.report = report or logger.info
+        self.pool = Pool() if shares else None
         self.tally = Tally()
         self.logins = Logins()
         self.rooms: dict[str, Room] = {}
         self.desks: set[Desk] = set()
         self._opening: dict[str, asyncio.Future[Room]] = {}
         self._introductions: dict[str, InitializeResult] = {}
+        self._dialects: dict[str, str] = {}
         self._probing: dict[str, asyncio.Lock] = {}
         self._is_closing = False
 
@@ -176,9 +181,14 @@ class House:
         """Whether there is an agent of this name."""
         return not name or name in self._agents
 
-    def met(self, name: str, introduction: InitializeResult) -> None:
+    def met(self, name: str, introduction: InitializeResult, dialect: str) -> None:
         """An agent introduced itself, perhaps otherwise than before."""
         self._introductions[name] = introduction
+        self._dialects[name] = dialect
+
+    def dialect_of(self, named: NamedAgent) -> str:
+        """What an agent speaks: as configured, or as was found out; "" where nobody knows yet."""
+        return self._dialects.get(named.name, "") if named.dialect == "auto" else named.dialect
 
     async def introduction(self, visitor: Visitor) -> InitializeResult:
         """What the agent behind this door says of itself; it is started once to find out."""
@@ -211,7 +221,7 @@ class House:
         offered = lend.capabilities()
         offered.elicitation = answers.capabilities()
         await agent.start(introduction(offered))
-        self.met(named.name, agent.introduction)
+        self.met(named.name, agent.introduction, agent.dialect)
         return agent
 
     async def allowed(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
@@ -353,6 +363,8 @@ class House:
             await asyncio.wait(set(self._opening.values()))
         await asyncio.gather(*(room.close("the host was stopped") for room in list(self.rooms.values())))
         self.rooms.clear()
+        if self.pool is not None:
+            await self.pool.close()
         await asyncio.gather(*(desk.connection.close("the host was stopped") for desk in list(self.desks)))
 
 

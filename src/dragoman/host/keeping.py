@@ -138,7 +138,7 @@ class Keeping(ABC):
             await agent.start(introduction)
             house.tally.starts += 1
             guard.attend(agent, named.name)
-            house.met(named.name, agent.introduction)
+            house.met(named.name, agent.introduction, agent.dialect)
             await house.logins.replay(self.standing.owner or self.opener, named.name, agent)
         except BaseException:
             await self._let_go()

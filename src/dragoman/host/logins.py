@@ -35,6 +35,11 @@ class Logins:
         """A user authenticated with an agent."""
         self._known[user, agent] = login
 
+    def known(self, user: str, agent: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+        """How a user is logged in to an agent, as something to compare."""
+        login = self._known.get((user, agent))
+        return None if login is None else (login.method, tuple(sorted(login.credentials.items())))
+
     def turn(self, user: str) -> asyncio.Lock:
         """What a user's logins wait for, one after the other."""
         return self._turns.setdefault(user, asyncio.Lock())

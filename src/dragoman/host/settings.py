@@ -45,8 +45,6 @@ def names() -> list[str]:
 
 def limits(hosting: Hosting) -> Limits:
     """What its doors bear."""
-    if hosting.share != "session":
-        raise ConfigFault([f"share: {hosting.share} cannot be had yet; each session has an agent process of its own"])
     unknown = [name for name in hosting.limits if name not in names()]
     if unknown:
         raise ConfigFault([f"host.limits: there is no {name}; there are {', '.join(names())}" for name in unknown])
