@@ -211,6 +211,7 @@ def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.Monk
             one.await_text("y/s/n")
             one.type("y")
             two.await_text("decided: Allow once (Write note.txt)")
+            two.await_line("▌ y/s/n/2?")  # what others decided stands below the question, not in it
             two.await_text("Created note.txt")
             one.await_text("Created note.txt")
     assert (served.folder / "note.txt").read_text().strip() == "hello"

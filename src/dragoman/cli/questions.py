@@ -49,7 +49,11 @@ class Person:
         keys = "/".join(choice.key for choice in choices)
         with key_by_key(self._fd):
             while True:
-                typed = await self._take(f"{MARK} {keys}? ", "ask")
+                try:
+                    typed = await self._take(f"{MARK} {keys}? ", "ask")
+                except asyncio.CancelledError:
+                    self._sheet.line("")  # taken back, as when somebody else answered: what comes next stands below it
+                    raise
                 if typed in (b"", _END):
                     self._sheet.line("")
                     self._sheet.mark([Line("no answer", "dim")])
