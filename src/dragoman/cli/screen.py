@@ -222,7 +222,8 @@ class Screen:
         self._note(f"{update.used} of {update.size} tokens of the context used{cost}")
 
     def _notice(self, update: Notice) -> None:
-        self._note(f"{single(update.severity)}: {single(update.title)}")
+        more = f": {single(update.description)}" if isinstance(update.description, str) and update.description else ""
+        self._note(f"{single(update.severity)}: {single(update.title)}{more}")
 
     def _note(self, text: str) -> None:
         self._enter(self._aside, "note")
