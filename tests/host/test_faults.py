@@ -17,7 +17,7 @@ from tests.host.faults.comparison import Findings, Log, compare
 from tests.host.faults.run import Plan, fault_run, table
 from tests.host.faults.view import Seen, View
 
-SHORT = Plan(seconds=3.0, cuts=12, stalls=3, agent_kills=1, kills=1, clients=8, sessions=2)
+SHORT = Plan(seconds=2.0, cuts=8, stalls=2, agent_kills=1, kills=1, clients=6, sessions=2)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -25,10 +25,10 @@ def test_whatever_is_cut_or_killed_every_view_equals_the_log(tmp_path: Path) -> 
     findings = asyncio.run(fault_run(tmp_path, SHORT, "short"))
     assert findings.faults == [], table(findings)
     assert (findings.lost, findings.doubled, findings.disordered) == (0, 0, 0)
-    assert findings.done == {"cut": 12, "stalled": 3, "agent killed": 1, "host killed": 1}
-    assert (findings.clients, findings.sessions) == (8, 2)
+    assert findings.done == {"cut": 8, "stalled": 2, "agent killed": 1, "host killed": 1}
+    assert (findings.clients, findings.sessions) == (6, 2)
     assert findings.lines > SHORT.clients + SHORT.cuts
-    assert findings.acknowledged > 100
+    assert findings.acknowledged > 50
     assert findings.answered > 0
 
 

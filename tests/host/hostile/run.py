@@ -44,9 +44,10 @@ LIMITS = {
     "burst": 3_000,
 }
 
-# The one beside works over WebSocket and over HTTP, and comes in anew so often. Seconds.
+# The one beside works over both, rests a little between two turns, and comes in anew so often. Seconds.
 WAYS = 2
-VISIT = 0.2
+REST = 0.2
+VISIT = 0.5
 
 # Frames of garbage that are sent before it is looked what came back.
 BURST = 500
@@ -100,6 +101,7 @@ class Victim:
                 self.turns += 1
                 self.longest = max(self.longest, time.monotonic() - began)
                 number += 1
+                await asyncio.sleep(REST)
 
     async def visit(self) -> None:
         """Come in anew, again and again."""
