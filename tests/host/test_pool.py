@@ -10,12 +10,18 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dragoman import Agent
 from dragoman.config.agents import NamedAgent
 from dragoman.errors import Kind
 from dragoman.host.directory import MemoryDirectory
+from dragoman.host.engaged import reaching
 from dragoman.host.house import House
+from dragoman.host.pool import PooledDial
 from dragoman.store.memory import MemoryStore
-from tests.host.houses import Hosted, until
+from dragoman.transport.remote.visitor import Visitor
+from tests.host.houses import Hosted, hosting, opened, talker, until
 from tests.host.test_processes import agents, descriptors, told
 from tests.host.test_questions import Person
 from tests.host.test_sharing import denied, hearing
@@ -138,5 +144,94 @@ def test_the_death_of_a_shared_process_is_told_in_each_session_and_each_comes_ba
                 assert (refused.data or {})["retryAfter"] > 0
         await ended(hosted)
         assert not agents()
+
+    run(scene())
+
+
+def test_a_fork_has_a_process_of_its_own_for_its_log_begins_with_another_user(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting(shares=True) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
+            one, _ = [await opened(ann, tmp_path) for _ in range(2)]
+            count = len(hosted.agents)
+            assert count == 2  # one was asked who it is, one is shared
+            await hosted.house.directory.set_role(one.id, "ben", "admin")
+            fork = await ben.fork(one.id, str(tmp_path))
+            assert await fork.ask("mine") == "heard mine"
+            assert len(hosted.agents) == count + 1
+            await hosted.house.directory.set_role(fork.id, "ann", "admin")
+            await hosted.house.rooms[fork.id].close("for a while")
+            hosted.house.forget(fork.id)
+            again = await ben.load(fork.id, str(tmp_path))  # from the store, where ann stands first in its log
+            assert await again.ask("still mine") == "heard still mine"
+            assert len(hosted.agents) == count + 2
+
+    run(scene())
+
+
+def test_a_session_is_not_shared_with_who_is_not_its_admin_any_more(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting(shares=True) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
+            one, two = [await opened(ann, tmp_path) for _ in range(2)]
+            directory = hosted.house.directory
+            await directory.set_role(two.id, "ben", "admin")
+            await directory.set_role(two.id, "ann", None)
+            await hosted.house.rooms[two.id].sleep()
+            bens = await ben.load(two.id, str(tmp_path))
+            count = len(hosted.agents)
+            assert await bens.ask("now mine") == "heard now mine"
+            assert len(hosted.agents) == count + 1
+            assert await one.ask("hers") == "heard hers"
+
+    run(scene())
+
+
+def test_sessions_before_and_after_a_login_are_in_different_processes(tmp_path: Path) -> None:
+    logins: list[Any] = []
+
+    def made() -> Agent:
+        agent = talker()
+
+        @agent.authenticate("key", "Key")
+        async def authenticate(_: Any) -> None:
+            logins.append(agent)
+
+        return agent
+
+    async def scene() -> None:
+        async with hosting(made, shares=True) as hosted, hosted.client("ann") as ann:
+            await opened(ann, tmp_path)
+            await ann.authenticate("key")
+            count = len(hosted.agents)
+            for _ in range(2):
+                session = await opened(ann, tmp_path)
+                assert await session.ask("in") == "heard in"
+            assert len(hosted.agents) == count + 1
+            assert logins.count(hosted.agents[-1]) == 1  # once for both
+
+    run(scene())
+
+
+@pytest.mark.parametrize("dialect", ["crow", "draft", "2025.1"])
+def test_agents_of_other_dialects_keep_a_process_for_each_session(dialect: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        named = [NamedAgent(name="talker", command="talker", dialect=dialect)]
+        async with hosting(lambda: talker(dialect=dialect), agents=named, shares=True) as hosted:
+            async with hosted.client("ann") as ann:
+                both = [await opened(ann, os.getcwd()) for _ in range(2)]
+                assert [await each.ask("on") for each in both] == ["heard on"] * 2
+                assert len(hosted.agents) == 3
+
+    run(scene())
+
+
+def test_agents_in_a_sandbox_keep_a_process_for_each_session() -> None:
+    async def scene() -> None:
+        boxed, plain = [
+            NamedAgent(name=name, command="true", dialect="v1", sandbox=name == "boxed") for name in ("boxed", "plain")
+        ]
+        async with House([boxed, plain], store=MemoryStore(), shares=True) as house:
+            room = await house.new_room(Visitor(user="ann", local=True))
+            ways = [reaching(room, named, "/", report=None, patience=1.0) for named in (boxed, plain)]
+            assert [isinstance(way, PooledDial) for way in ways] == [False, True]
 
     run(scene())

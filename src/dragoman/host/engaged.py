@@ -143,7 +143,7 @@ def engage(
     timeout: float | None = None,
 ) -> tuple[RoomAgent, InitializeParams]:
     """The agent of a room, not started yet, and how we introduce ourselves to it."""
-    dial = _reaching(room, named, cwd, report=report, patience=timeout or 60.0)
+    dial = reaching(room, named, cwd, report=report, patience=timeout or 60.0)
     answers = Answers(permission, elicit)
     agent = RoomAgent(
         room,
@@ -160,7 +160,7 @@ def engage(
     return agent, introduction(offered)
 
 
-def _reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
+def reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
     """How the agent of a room is reached: at a process of its own, or at one that rooms of its owner share."""
     pool, dialect = room.house.pool, room.house.dialect_of(named)
     if pool is None or named.sandbox or dialect not in SHARED:
