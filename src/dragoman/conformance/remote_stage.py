@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -22,17 +22,37 @@ from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.script import Script
 from dragoman.conformance.stage import Heard, Json, Stage
 from dragoman.conformance.subject import workspace
-from dragoman.conformance.verdict import Unsure
+from dragoman.conformance.verdict import Found, Unsure
 from dragoman.conformance.ws_line import WsLine
-from dragoman.errors import ConnectionFailed
+from dragoman.engine.capability import offers
+from dragoman.errors import ConnectionFailed, DragomanError
 
 
 class RemoteStage(AgentStage):
     """What both ways have in common."""
 
+    sessions: list[tuple[object, str]]
     token: str = ""
     tls: str | bool | None = None
     url: str = ""
+
+    async def opened(self, *, capabilities: Json = None, **members: Json) -> str:
+        """As for any agent; the session is remembered, for the server stays."""
+        found = await super().opened(capabilities=capabilities, **members)
+        self.sessions.append((self.transport, found))
+        return found
+
+    async def tidy(self) -> None:
+        """Close and delete the sessions of this probe, as far as the agent lets us: a server has only so many."""
+        kept = len(self.record)
+        for method in ("close", "delete"):
+            if not offers(f"agent.sessionCapabilities.{method}", self.capabilities):
+                continue
+            for transport, session in self.sessions:
+                if transport is self.transport and self.gone is None:
+                    with suppress(DragomanError):  # a dialect that cannot say it
+                        await self.requested(f"session/{method}", {"sessionId": session}, TIDY)
+        del self.record[kept:]
 
     def first(self) -> dict[str, Json]:
         """An initialize, to be said by hand."""
@@ -96,6 +116,9 @@ class RemoteStage(AgentStage):
         assert isinstance(self.transport, HttpLine | WsLine)
         return self.transport
 
+
+# A session that is not closed by then is left to the server. Seconds.
+TIDY = 2.0
 
 # Garbage that is answered at all is answered by then. Seconds.
 GARBLED = 0.5
@@ -192,6 +215,7 @@ class AddressAgent:
             kind = WsStage if self.way == "ws" else HttpStage
             line = (WsLine if self.way == "ws" else HttpLine)(self.url, token=self.token, tls=self.tls)
             stage = kind(line, self.dialect, self.pace, workspace=folder, needs=requirement.needs, script=self.script)
+            stage.sessions = []
             stage.url, stage.token, stage.tls = self.url, self.token, self.tls
             line.note = stage._note
             try:
@@ -203,5 +227,9 @@ class AddressAgent:
                     if answer.status != 101 and not requirement.way:
                         stage.unsure(f"the upgrade was answered with {answer.status}")
                 yield stage
+                await stage.tidy()
+            except Found:
+                await stage.tidy()
+                raise
             finally:
                 await line.close()

@@ -22,7 +22,7 @@ async def _turn(stage: RemoteClientStage) -> list[Seen]:
 
 
 def _wrong(stage: RemoteClientStage, found: list[Seen], why: str) -> None:
-    stage.require(not found, why + (f" ({found[0].method} {found[0].calls})" if found else ""))
+    stage.require(not found, why + (f" ({found[0].method} {found[0].calls})".replace(" )", ")") if found else ""))
 
 
 @probe("client.http.01")
