@@ -142,6 +142,13 @@ class HttpStage(RemoteStage):
             codes = ()
         return super().refused(heard, what, *codes)
 
+    async def answered(self, id: Json, seconds: float | None = None) -> Heard | None:
+        """As for any agent, from when all was posted: a thousand requests take their time, which is ours."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.pace.start):
+                await self.line.drain()
+        return await super().answered(id, seconds)
+
     async def connected(self) -> str:
         """A connection by hand, with no stream; gives its id."""
         answer = await self.line.post(self.first())
