@@ -10,11 +10,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
+import httpx
 import pytest
 
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.errors import Unreachable
+from dragoman.transport.remote.address import Remote, parse
 from dragoman.transport.remote.endpoint import Endpoint
+from dragoman.transport.remote.faults import failed
+from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.postman import Postman
+from dragoman.transport.remote.retrying import Outage
 from dragoman.transport.remote.serving import serving
 from dragoman.transport.remote.visitor import Knock, Visitor, bearer, unauthorized
 from tests.transport.remote.certificate import certificate
@@ -118,6 +125,52 @@ def test_tls_where_none_is_spoken(over: str) -> None:
             return str(await failure(f"{over}://127.0.0.1:{port}/acp"))
 
     assert "TLS cannot be spoken there" in asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_a_server_that_goes_away_in_the_middle_of_tls_may_come_back(over: str) -> None:
+    async def main() -> StartFailed:
+        async with answering(b"") as port:
+            return await failure(f"{over}://127.0.0.1:{port}/acp")
+
+    error = asyncio.run(asyncio.wait_for(main(), WITHIN))
+    assert isinstance(error, Unreachable)
+    assert error.is_passing
+
+
+def test_a_reset_while_tls_waits_for_bytes_is_no_fault_of_tls() -> None:
+    try:
+        try:
+            raise ssl.SSLWantReadError
+        except ssl.SSLWantReadError:
+            raise ConnectionResetError(104, "Connection reset by peer")  # noqa: B904  (as the TLS of anyio does)
+    except ConnectionResetError as reset:
+        error = failed("there", reset)
+    assert error.is_passing
+    assert str(error) == "there: Connection reset by peer"
+
+
+def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
+    class Client:
+        tries = 0
+
+        async def post(self, *_: object, **__: object) -> httpx.Response:
+            self.tries += 1
+            if self.tries == 1:
+                raise anyio.EndOfStream  # httpx lets it through when a server is gone that spoke HTTP/2 over TLS
+            return httpx.Response(202)
+
+    async def main() -> None:
+        client = Client()
+        remote = Remote(patience=Patience(first=0.001))
+        told: list[str] = []
+        postman = Postman(client, parse("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
+        postman.counts = True
+        assert (await postman.deliver(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
+        assert client.tries == 2
+        assert "connected again" in told[-1]
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
 
 
 @pytest.fixture(scope="module")

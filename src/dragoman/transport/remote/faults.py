@@ -112,6 +112,11 @@ def failed(name: str, error: BaseException) -> Unreachable:
                 f"{name}: its certificate is not trusted ({cause.verify_message or 'unknown'}); "
                 "give the authority that signed it (tls=FILE), or check the name in the address"
             )
+        if isinstance(cause, ssl.SSLWantReadError | ssl.SSLWantWriteError):
+            continue  # no fault but how TLS asks for more bytes; what came instead of them stands above it
+        if isinstance(cause, ssl.SSLError) and _is_end(cause):
+            what = "it hung up in the middle of TLS; if it always does, perhaps it speaks plain HTTP"
+            return Unreachable(f"{name}: {what}", is_passing=True)
         if isinstance(cause, ssl.SSLError):
             return Unreachable(
                 f"{name}: TLS cannot be spoken there ({cause.reason or 'the handshake failed'}); "
@@ -121,6 +126,13 @@ def failed(name: str, error: BaseException) -> Unreachable:
             return found
     said = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(f"{name}: the connection broke: {said[:QUOTED]}", is_passing=True)
+
+
+def _is_end(error: ssl.SSLError) -> bool:
+    """Whether the other end went away, as one that is killed does, rather than spoke something else."""
+    return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError) or (
+        error.reason == "UNEXPECTED_EOF_WHILE_READING"
+    )
 
 
 def _of_network(name: str, cause: BaseException) -> Unreachable | None:

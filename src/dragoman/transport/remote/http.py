@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 
 import httpx
 from msgspec import UnsetType
@@ -102,7 +103,7 @@ class HttpTransport:
             try:
                 async with asyncio.timeout(ANSWER_PATIENCE):  # a stream may be silent for ever, but not unanswered
                     return await self._client.send(request, stream=True)
-            except (httpx.HTTPError, OSError) as error:  # a TimeoutError is one
+            except Exception as error:  # httpx also lets through what its parts raise, such as the end of a TLS stream
                 raise failed(self.peer, error) from None
 
         feed = Feed(
@@ -337,12 +338,13 @@ class HttpTransport:
                 self._end(closed)
                 if self.connection_id and not is_over:
                     await self._client.delete(self._address.url, headers=self._named(None))
-        except (TimeoutError, ConnectionFailed, httpx.HTTPError, OSError):
+        except Exception:  # who cannot be told goodbye finds out
             pass
         finally:
             self._end(closed)
             for task in (*self._tasks, *([posting] if posting is not None else [])):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._client.aclose()
+            with suppress(Exception):  # of sockets whose other end is gone
+                await self._client.aclose()
             self._closing.set_result(None)

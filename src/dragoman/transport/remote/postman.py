@@ -74,7 +74,7 @@ class Postman:
             answer = await self._client.post(self._address.url, content=data, headers={**_JSON, **headers})
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise failed(self._address.shown, error) from None
-        except (httpx.HTTPError, OSError) as error:
+        except Exception as error:  # httpx also lets through what its parts raise, such as the end of a TLS stream
             self.has_left = True
             fault = failed(self._address.shown, error)
             if headers and not self.counts:
