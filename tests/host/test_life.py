@@ -205,5 +205,8 @@ def test_who_logged_in_once_is_logged_in_with_every_agent_that_is_started_for_th
                 await ben.authenticate("no such method")
             async with hosted.client("eve", visitor={"role": "viewer"}) as eve:
                 assert (await denied(eve.authenticate("key"))).kind == Kind.PERMISSION_DENIED
+            await hosted.house.directory.set_role(session.id, "ben", "editor")
+            fork = await ben.fork(session.id, str(tmp_path))
+            assert (await denied(fork.ask("z"))).kind == Kind.AUTH_REQUIRED, "ann's login is not ben's"
 
     asyncio.run(scene())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.capability import offers
 from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
 from dragoman.host.consent import Consent
+from dragoman.host.directory import ADMIN
 from dragoman.host.engaged import RoomAgent, RoomConversation, engage
 from dragoman.host.lent import RoomLending
 from dragoman.host.questions import Questions
@@ -139,11 +140,18 @@ class Keeping(ABC):
             house.tally.starts += 1
             guard.attend(agent, named.name)
             house.met(named.name, agent.introduction, agent.dialect)
-            await house.logins.replay(self.standing.owner or self.opener, named.name, agent)
+            if (user := await self._whose()) is not None:
+                await house.logins.replay(user, named.name, agent)
         except BaseException:
             await self._let_go()
             raise
         return agent
+
+    async def _whose(self) -> str | None:
+        """Whose login the agent gets: who opened it here, as admin. A log may name anybody, that of a fork another."""
+        if not self.standing.seq or await self.house.directory.role_of(self.opener, self.id) == ADMIN:
+            return self.opener
+        return None
 
     def _entered(self, session: Any) -> RoomConversation:
         assert isinstance(session, RoomConversation)
