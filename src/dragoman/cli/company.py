@@ -35,6 +35,7 @@ class Company:
         self._waiting: list[dict[str, Any]] = []
         self._asked: dict[str, tuple[str, dict[str, str]]] = {}  # the last question: its title, and names of answers
         self._answered = ""  # the last one that was answered here
+        self._lent: dict[str, str] = {}  # files and terminals that are not the host's: whose
         self._is_known = False  # whether somebody told us who is here
         self.changed: Callable[[], None] = lambda: None  # the status line is another one now
 
@@ -45,7 +46,7 @@ class Company:
             "_dragoman/queue": self._about(self._queue),
             "_dragoman/turn": self._about(self._turn),
             "_dragoman/permission_resolved": self._about(self._resolved),
-            "_dragoman/workspace": lambda _: None,
+            "_dragoman/workspace": self._about(self._workspace),
             "_dragoman/agent": lambda _: None,
             "_dragoman/closed": self._about(self._closed),
         }
@@ -135,6 +136,15 @@ class Company:
         about = f" ({single(title)})" if title else ""
         self._tell(f"{single(by)} decided: {_decision(params, names)}{about}", "dim")
 
+    def _workspace(self, params: dict[str, Any]) -> None:
+        """Say whose files and terminals the agent uses, when they are not, or no longer, those it had before."""
+        for what in ("files", "terminals"):
+            whose = params.get(what)
+            lender = _lender(whose) if isinstance(whose, dict) else ""
+            if lender != self._lent.get(what, ""):
+                self._lent[what] = lender
+                self._tell(f"{what}: {f'those of {lender}' if lender else 'those of the host'}", "dim")
+
     def _closed(self, params: dict[str, Any]) -> None:
         self._tell(single(str(params.get("reason", "the session was closed"))), "yellow")
 
@@ -145,6 +155,11 @@ def _decision(params: dict[str, Any], names: Mapping[str, str]) -> str:
     said = outcome.get("outcome") if isinstance(outcome, dict) else outcome
     option = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
     return single(names.get(option) or option or str(said or "something"))
+
+
+def _lender(whose: dict[str, Any]) -> str:
+    program = single(str(whose.get("client") or ""))
+    return f"{single(str(whose.get('user', '')))}{f' ({program})' if program else ''}"
 
 
 def _names(members: list[dict[str, Any]]) -> list[str]:
