@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -163,8 +162,7 @@ def test_nobody_at_the_address_is_said_in_one_line() -> None:
     assert re.fullmatch(r"dragoman check agent: the agent could not be reached: .*\n", ran.stderr)
 
 
-def test_an_address_and_a_command_are_one_too_many(tmp_path: Path) -> None:
-    assert check("agent", "http://127.0.0.1:9/acp", "--", "agent").returncode == 2
+def test_what_is_about_addresses_is_not_asked_of_a_command() -> None:
     ran = check("agent", "--only", "agent.http", "--dialect", "v1", "--", "agent")
     assert ran.returncode == 2
     assert "nothing of it is asked of a command" in ran.stderr
