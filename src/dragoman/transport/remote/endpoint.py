@@ -234,7 +234,7 @@ LEAVING = 5.0
 def slow_down(wait: float) -> Refused:
     """The refusal of too many requests."""
     seconds = max(1, math.ceil(wait))
-    return Refused(429, f"too many requests; wait {wait:.1f} seconds", {"retry-after": str(seconds)})
+    return Refused(429, f"too many requests; wait {max(wait, 0.1):.1f} seconds", {"retry-after": str(seconds)})
 
 
 def agent_of(path: str) -> str | None:

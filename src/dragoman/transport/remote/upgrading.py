@@ -131,7 +131,7 @@ class _Pace:
             self._transport.fail(error, 1008, "rate_limited: far too many messages")
             return
         data = {"kind": Kind.RATE_LIMITED, "retryAfter": round(wait, 3)}
-        error_ = {"code": -32000, "message": f"too many requests; wait {wait:.1f} seconds", "data": data}
+        error_ = {"code": -32000, "message": f"too many requests; wait {max(wait, 0.1):.1f} seconds", "data": data}
         with suppress(Exception):
             self._transport.send(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error_}))
 
