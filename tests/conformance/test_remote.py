@@ -26,7 +26,7 @@ CLIENT = [each for each in REMOTE if each.side == "client"]
 TOKEN = "check-token"
 
 # Most of a probe is waiting.
-AT_ONCE = 8
+AT_ONCE = 16
 
 # What must not be found is given time on a busy machine; what must be found is not waited for longer than needed.
 PATIENT = msgspec.structs.replace(MEMORY, start=20.0, answer=10.0, turn=20.0, leave=20.0)
@@ -170,8 +170,6 @@ def test_what_is_about_addresses_is_not_asked_of_a_command() -> None:
 
 def test_a_client_is_given_the_address() -> None:
     client = [sys.executable, "-m", "dragoman.conformance.client_twin", "--", "{url}"]
-    ran = check(
-        "client", "--dialect", "v1", "--over", "ws", "--only", "client.ws.03", "client.update.01", "--", *client
-    )
+    ran = check("client", "--dialect", "v1", "--over", "ws", "--only", "client.ws.03", "--", *client)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "2 passed, 0 failed" in ran.stdout
+    assert "1 passed, 0 failed" in ran.stdout

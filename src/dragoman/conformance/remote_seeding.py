@@ -6,6 +6,7 @@ place; an edit of events gives the events that go on. Above are the tables of fa
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,6 +15,9 @@ import msgspec
 
 from dragoman.conformance.remote_twin import App, RemoteFault
 from dragoman.transport.remote.upgrading import DIRECT
+
+# A stream that does not end goes on for so long, which no probe waits for. Seconds.
+ENDLESS = 60.0
 
 Json = Any
 Send = Callable[[Any], Awaitable[None]]
@@ -174,8 +178,7 @@ class _Speaking:
             elif self._ends:
                 await self._send(message)
             else:
-                while (await self._receive())["type"] != "http.disconnect":
-                    pass
+                await asyncio.sleep(ENDLESS)
         else:
             made.answer += message.get("body", b"")
             if not message.get("more_body", False):
@@ -228,8 +231,6 @@ def moved(meant: Callable[[dict[str, Json]], bool], to_session: bool = False) ->
     """These messages come on the other stream: the connection's, or the one of the session that was read last."""
 
     def events(made: Exchange, found: list[Event]) -> list[Event]:
-        import asyncio
-
         if bool(made.session) is to_session:
             return found
         out = [event for event in found if meant(event.message)]
