@@ -108,7 +108,7 @@ def parse(url: str, remote: Remote = Remote()) -> Address:  # noqa: B008 (a valu
     )
     if not is_secure and not address.is_loopback and remote.tls is not False:
         raise StartFailed(
-            f"{name}: without TLS only this machine is reached (seed 004 section 14.5); "
+            f"{name}: without TLS only this machine is reached; "
             f"use {parts.scheme}s://, forward the port with ssh -L, or say tls=False if the network is safe"
         )
     return address
