@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import ConnectionFailed
+from dragoman.errors import ConnectionFailed, Kind
 from dragoman.host.bounds import Bounds
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite import SqliteStore
+from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import MemoryTransport
 from tests.host.houses import Hosted, hosting, opened, said, until
 from tests.host.test_sharing import denied
@@ -199,5 +200,20 @@ def test_a_malformed_client_disturbs_nobody(tmp_path: Path) -> None:
             client.transport.send(b'{"jsonrpc":"2.0","method":"_dragoman/presence","params":{"sessionId":{}}}')
             assert await session.ask("x") == "heard x"
             client.reading.cancel()
+
+    asyncio.run(scene())
+
+
+def test_who_closes_a_session_before_its_beginning_was_told_is_out_of_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting() as hosted:
+            peer = ScriptedPeer(hosted.visit())
+            await peer.request(1, "initialize", {"protocolVersion": 1})
+            opening = await peer.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
+            session = opening["result"]["sessionId"]
+            assert "result" in await peer.request(3, "session/close", {"sessionId": session})
+            prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
+            answer = await peer.request(4, "session/prompt", prompt)
+            assert answer["error"]["data"]["kind"] == Kind.SESSION_NOT_FOUND
 
     asyncio.run(scene())

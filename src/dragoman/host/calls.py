@@ -245,9 +245,13 @@ class Calls:
         return CloseSessionResult()
 
     async def delete(self, params: Any) -> DeleteSessionResult:
-        """session/delete: for good, whoever is there."""
-        async with self._room(params.session_id, ADMIN) as (room, _):
-            await self._house.delete(room, self._desk.visitor.user)
+        """session/delete: for good, whoever is there. What is not there, or not theirs to know of, is gone already."""
+        try:
+            async with self._room(params.session_id, ADMIN) as (room, _):
+                await self._house.delete(room, self._desk.visitor.user)
+        except ProtocolError as error:
+            if error.kind != Kind.SESSION_NOT_FOUND:
+                raise
         return DeleteSessionResult()
 
     async def set_role(self, said: Any) -> dict[str, Any]:

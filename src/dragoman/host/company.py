@@ -163,6 +163,8 @@ class Company(Keeping):
             raise
         finally:
             self._stop_joining()
+        if answers_first and self.members.get(desk.id) is not member:
+            return member  # who was answered first may have closed the session, or come again, by now
         # From here to the end nothing can come in between.
         if not answers_first:
             answer()
