@@ -4,7 +4,8 @@
 
 PYTHON ?= $(shell sh tools/pythons | head -n 1)
 VENV   ?= .venv
-JOBS   ?= 2
+# One more than the two cores of CI: many tests wait for a process, a clock or a peer.
+JOBS   ?= 3
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -25,7 +26,7 @@ CODE := src tests $(foreach folder,bench examples docs/examples docs/generate in
 
 # No test may take longer; a hang ends as a failure with a traceback, not as a CI that never answers.
 PATIENCE := 300
-SUITE := $(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE)
+SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENCE)
 
 .DEFAULT_GOAL := help
 .PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs clean help

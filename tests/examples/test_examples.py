@@ -46,7 +46,7 @@ def notes(folder: Path) -> str | None:
 
 
 def test_every_example_is_run_here() -> None:
-    run_here = {"parrot", "ask", "loud", "keeper", "note", "discreet"}
+    run_here = {"parrot", "ask", "loud", "keeper", "note", "discreet", "remote"}  # the last in test_remote_example.py
     assert {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("test_")} == run_here
 
 
