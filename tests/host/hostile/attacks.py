@@ -113,7 +113,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     ),
     "the session of another is deleted": (
         lambda door: door.call("session/delete", {"sessionId": door.session}, token=door.good),
-        "session_not_found",
+        "answered",  # as for one that is not there: it is not deleted, its owner goes on working in it
     ),
     "a session beside the shared one": (
         lambda door: door.call("session/attach", {"sessionId": door.session}, token=door.shared),
