@@ -192,7 +192,7 @@ async def _try_all(door: Door, outcome: Outcome) -> None:
 async def _put_out(door: Door, tokens: Tokens, outcome: Outcome) -> None:
     """Who is in when their leave ends is put out."""
     revoked, known = tokens.create("carl", "editor")
-    expiring, _ = tokens.create("dora", "editor", seconds=3.0)
+    expiring, _ = tokens.create("dora", "editor", seconds=6.0)  # long enough to come in on a busy machine
     async with door.socket(revoked) as one, door.socket(expiring) as other:
         for socket in (one, other):
             await socket.send(json.dumps(INITIALIZE))
