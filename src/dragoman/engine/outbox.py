@@ -49,11 +49,11 @@ class Outbox:
     def fill(self, form: Form, text: str) -> bool:
         """Send a form with this text in its gap; whether the sender should give way now."""
         head, tail = form
-        try:
-            said = encode_plain(text)
+        try:  # no name for what is put together: a large text would be held once more
+            frame = head + encode_plain(text) + tail
         except UnicodeEncodeError:
-            said = encode(text)
-        self.write(head + said + tail)
+            frame = head + encode(text) + tail
+        self.write(frame)
         return self.should_wait
 
     async def give_way(self) -> None:
