@@ -237,3 +237,21 @@ def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
             assert [entry.actor for entry in log if entry.kind == "decided"] == ["ann"]
 
     asyncio.run(scene())
+
+
+def test_a_form_that_no_client_here_can_show_is_closed_at_once(tmp_path: Path) -> None:
+    def curious() -> Agent:
+        agent = Agent("curious")
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            await turn.say((await turn.elicit("Who?", url="https://example.org/")).action)
+
+        return agent
+
+    async def scene() -> None:
+        async with hosting(curious) as hosted, hosted.client("ann") as ann:
+            session = await opened(ann, tmp_path)
+            assert await session.ask("x", timeout=20.0) == "cancel"
+
+    asyncio.run(scene())

@@ -117,6 +117,9 @@ class Questions:
         if question.answer.done():
             return
         able = self._able(question)
+        if not able and question.gate and any(member.is_live and member.controls for member in self._members()):
+            question.close(Answer(None, "", "no client that is here can show it"))  # its prompter would wait in vain
+            return
         for member in able:
             if member.desk.id not in question.asked and member.desk.id not in question.dismissed:
                 self._put_to(question, member)
