@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.conformance.posted import message_of, method_of
 from dragoman.transport.remote.upgrading import DIRECT
 
 Json = Any
@@ -35,16 +36,12 @@ class Seen(msgspec.Struct):
     @property
     def message(self) -> Json:
         """The body as JSON, None when it is none."""
-        try:
-            return json.loads(self.body)
-        except ValueError:
-            return None
+        return message_of(self.body)
 
     @property
     def calls(self) -> str:
         """The method of its message, "" when it calls nothing."""
-        found = self.message
-        return str(found.get("method", "")) if isinstance(found, dict) else ""
+        return method_of(self.body)
 
 
 class Wire:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.conformance.posted import message_of, method_of
 from dragoman.conformance.remote_twin import App, RemoteFault
 from dragoman.transport.remote.upgrading import DIRECT
 
@@ -46,16 +47,12 @@ class Exchange(msgspec.Struct):
     @property
     def message(self) -> Json:
         """The body, as JSON; None when it is none."""
-        try:
-            return json.loads(self.body)
-        except ValueError:
-            return None
+        return message_of(self.body)
 
     @property
     def calls(self) -> str:
         """The method of the message, "" when there is none."""
-        found = self.message
-        return str(found.get("method", "")) if isinstance(found, dict) else ""
+        return method_of(self.body)
 
     @property
     def connection(self) -> str:
