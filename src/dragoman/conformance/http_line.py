@@ -18,6 +18,7 @@ import msgspec
 from dragoman.conformance.verdict import Skipped, Unsure
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
 from dragoman.transport.remote.address import Address, Remote, parse, trust
+from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.routing import OPENING
 from dragoman.transport.remote.sse import Event, Parser
 from dragoman.wire.frames import Frame
@@ -109,8 +110,7 @@ class HttpLine:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=1.0),
         )
         self._extra: list[Strand] = []
-        self._frames: list[Frame] = []
-        self._some = asyncio.Event()
+        self._inlet = Inlet()
         self._queue: list[bytes] = []
         self._posting: asyncio.Task[None] | None = None
         self._opening: dict[str, str] = {}  # our requests that open a session with a name, by their ids
@@ -118,7 +118,7 @@ class HttpLine:
         self._later: set[asyncio.Task[Any]] = set()
         self._locks: dict[str, asyncio.Lock] = {}
         self._is_met = False
-        self._ended: ConnectionFailed | None = None
+        self._ended: ConnectionFailed | None = None  # why nothing more can be posted
 
     # --- single requests ------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class HttpLine:
                 self._asked[json.dumps(message["id"])] = session
         strand.events.append(event)
         strand.news.set()
-        self._deliver(event.data)
+        self._inlet.deliver([event.data])
 
     async def _settled(self, session: str) -> None:
         strand = self.strands.get(session)
@@ -230,19 +230,9 @@ class HttpLine:
                     async with asyncio.timeout(QUIET):
                         await strand.news.wait()
 
-    def _deliver(self, frame: bytes) -> None:
-        self._frames.append(frame)
-        self._some.set()
-
     async def receive(self) -> list[Frame]:
         """What came on any stream, or as the answer of a POST."""
-        while not self._frames:
-            if self._ended is not None:
-                raise self._ended.with_traceback(None)
-            self._some.clear()
-            await self._some.wait()
-        found, self._frames = self._frames, []
-        return found
+        return await self._inlet.receive()
 
     def send(self, data: bytes) -> None:
         """Post one frame, after those before it."""
@@ -297,7 +287,7 @@ class HttpLine:
                 await self.ensure(session)
             answer = await self._posted(message, data, self.named(session))
         if answer.body and answer.status < 300:
-            self._deliver(answer.body)
+            self._inlet.deliver([answer.body])
         elif answer.status >= 300:
             self._refused(message, answer)
 
@@ -316,12 +306,12 @@ class HttpLine:
         said = answer.json
         if isinstance(said, dict) and isinstance(said.get("error"), dict) and "code" in said["error"]:
             self.refusals.append(answer.body)
-            self._deliver(answer.body)
+            self._inlet.deliver([answer.body])
         elif "method" in message and "id" in message:
             why = f"HTTP {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}"
             error = {"code": -32000, "message": why}
             self.refusals.append(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
-            self._deliver(self.refusals[-1])
+            self._inlet.deliver([self.refusals[-1]])
 
     async def ensure(self, session: str) -> Strand:
         """The stream of a session, opened if it is not."""
@@ -338,7 +328,7 @@ class HttpLine:
 
     def _end(self, error: ConnectionFailed) -> None:
         self._ended = self._ended or error
-        self._some.set()
+        self._inlet.end(error)
 
     async def close(self) -> None:
         """Leave nothing at the server."""

@@ -14,6 +14,7 @@ from dragoman.conformance.http_line import REACH, Answer, told
 from dragoman.conformance.verdict import Skipped
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
 from dragoman.transport.remote.address import Remote, parse, trust
+from dragoman.transport.remote.inlet import Inlet
 from dragoman.wire.frames import Frame
 
 # A socket that was told goodbye has said it back by then, or never does. Seconds.
@@ -34,8 +35,7 @@ class WsLine:
         self.texts: list[str] = []
         self._tls = tls
         self._socket: Any = None
-        self._frames: list[Frame] = []
-        self._some = asyncio.Event()
+        self._inlet = Inlet()
         self._queue: list[str | bytes | list[str]] = []
         self._sending: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -102,30 +102,23 @@ class WsLine:
                 data = await self._socket.recv()
                 if isinstance(data, str):
                     self.texts.append(data)
-                    self._frames.append(data.encode("utf-8", "surrogatepass"))
+                    self._inlet.deliver([data.encode("utf-8", "surrogatepass")])
                 else:
                     self.binaries += 1
                     self.note("in", f"a binary frame of {len(data)} bytes")
-                self._some.set()
         except ConnectionClosed as closed:
             said = f"{closed.rcvd.code} {closed.rcvd.reason}" if closed.rcvd else "without a word"
             self._end(TransportClosed(f"the server closed the socket: {said}"))
 
     def _end(self, error: ConnectionFailed) -> None:
         self._ended = self._ended or error
-        self._some.set()
+        self._inlet.end(error)
 
     # --- a line of frames -----------------------------------------------------------------------------------------
 
     async def receive(self) -> list[Frame]:
         """The text frames that came."""
-        while not self._frames:
-            if self._ended is not None:
-                raise self._ended.with_traceback(None)
-            self._some.clear()
-            await self._some.wait()
-        found, self._frames = self._frames, []
-        return found
+        return await self._inlet.receive()
 
     def send(self, data: bytes) -> None:
         """One text frame."""
