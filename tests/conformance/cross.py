@@ -1,8 +1,8 @@
 """`python -m tests.conformance.cross`: every fault meets every requirement of its side; only its own may find it.
 
-Takes minutes, so it is no test of the suite: `make check-faults` runs it. Arguments are beginnings of ids; --workers N
-is how many processes share the work. What is found in a hurry is tried again alone, for on a busy machine an answer
-may be late.
+A fault of a remote transport meets all that is about its way, and a little of what is asked over any. Takes minutes, so
+it is no test of the suite: `make check-faults` runs it. Arguments are beginnings of ids; --workers N is how many
+processes share the work. What is found in a hurry is tried again alone, for on a busy machine an answer may be late.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ from concurrent.futures import ProcessPoolExecutor
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Outcome, Verdict
-from tests.conformance import test_client_twins, tried
+from tests.conformance import test_client_twins, test_remote, tried
+
+
+def asked(fault: Requirement) -> list[Requirement]:
+    """The requirements that a fault meets."""
+    found = [each for each in requirements().values() if each.side == fault.side]
+    if fault.way:
+        ways = [each for each in found if each.way == fault.way]
+        found = [*ways, *(each for each in found if each.id in test_remote.ELSEWHERE)]
+    return [each for each in found if each.applies(fault.home, fault.way)]
 
 
 def meet(id: str, others: list[Requirement]) -> list[Verdict]:
     """What these requirements say of the twin with this fault."""
     fault = requirements()[id]
+    if fault.way:
+        return test_remote.met(fault, others)
     if fault.side == "agent":
         return list(tried.tried(tried.twin(fault.home, faults()[id]), others).values())
     return test_client_twins.tried(*((id, each, fault.home) for each in others))
@@ -27,9 +38,8 @@ def meet(id: str, others: list[Requirement]) -> list[Verdict]:
 
 def crossed(id: str) -> tuple[str, dict[str, str]]:
     """The requirements that find this fault, with what they say of it."""
-    fault = requirements()[id]
-    asked = [each for each in requirements().values() if each.side == fault.side and each.applies(fault.home)]
-    found = {verdict.requirement: verdict for verdict in meet(id, asked) if verdict.outcome is Outcome.FAIL}
+    verdicts = meet(id, asked(requirements()[id]))
+    found = {verdict.requirement: verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL}
     for wrong in found.keys() ^ {id}:
         [found[wrong]] = meet(id, [requirements()[wrong]])
     return id, {each: verdict.why for each, verdict in found.items() if verdict.outcome is Outcome.FAIL}
@@ -41,7 +51,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("starts", nargs="*", metavar="START", default=["agent", "client"])
     parser.add_argument("--workers", type=int, default=2, metavar="N")
     options = parser.parse_args(arguments)
-    chosen = [each.id for each in requirements().values() if each.id.startswith(tuple(options.starts)) and not each.way]
+    chosen = [each.id for each in requirements().values() if each.id.startswith(tuple(options.starts))]
     wrong = 0
     with ProcessPoolExecutor(options.workers) as crew:
         for number, (id, found) in enumerate(crew.map(crossed, chosen), 1):
