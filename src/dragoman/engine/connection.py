@@ -73,6 +73,7 @@ class Connection(Voice):
         self.handlers = handlers
         self.fallback = fallback
         self.on_close: Callable[[BaseException], None] | None = None
+        self.on_eof: Callable[[], Awaitable[None]] | None = None  # the peer says no more, and may still listen
         self.tap: Tap | None = None
         self.on_update: Sink | None = None
         self.on_run: RunSink = lambda run: False
@@ -121,7 +122,7 @@ class Connection(Voice):
             except TimeoutError:
                 pass
             if type(error) is TransportClosed:
-                await self.inbound.finish(EOF_GRACE)
+                await (self.inbound.finish(EOF_GRACE) if self.on_eof is None else self.on_eof())
             self._fail(error)
         except Exception as fault:  # ours; whoever waits is told rather than left waiting
             self.note_fault(f"reading from {self.transport.peer}", fault)
@@ -149,6 +150,13 @@ class Connection(Voice):
         self._inbox.room.set()
         if self.on_close is not None:
             self.on_close(error)
+
+    def deafen(self) -> None:
+        """The peer says nothing more: whatever it is asked, now or later, is never answered."""
+        self._deaf = TransportClosed(f"{self.transport.peer} has ended its input and can answer nothing more")
+        for exchange in list(self._exchanges.open.values()):
+            exchange.done(None, closed(self._deaf))
+        self._exchanges.open.clear()
 
     def leave(self, error: BaseException) -> None:
         """End the connection soon, for this reason, after what was said has been written."""

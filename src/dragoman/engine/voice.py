@@ -59,6 +59,7 @@ class Voice:
         self._nested = 0  # requests of notification handlers, whose replies overtake
         self.make_room: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's bound
         self._ended: BaseException | None = None
+        self._deaf: BaseException | None = None  # why nothing that we ask is answered any more
 
     def met(self, params: Any) -> None:
         """The client's initialize passed here, in either direction."""
@@ -126,8 +127,9 @@ class Voice:
 
     def call(self, method: str, params: Any, done: Done, *, raw: bool = False) -> Id | UnsetType:
         """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless refused."""
-        if self._ended is not None:
-            done(None, closed(self._ended))
+        over = self._ended or self._deaf
+        if over is not None:
+            done(None, closed(over))
             return UNSET
         refusal = self.peer.refusal(METHODS.get((self.they, method)))
         if refusal is not None:
@@ -141,8 +143,9 @@ class Voice:
 
     def forward(self, method: str, params: Any, done: Done) -> Id | UnsetType:
         """Send a request whose params are spelled already; `done` gets the envelope that answers it."""
-        if self._ended is not None:
-            done(None, closed(self._ended))
+        over = self._ended or self._deaf
+        if over is not None:
+            done(None, closed(over))
             return UNSET
         id = self._exchanges.begin(Exchange(method, done, verbatim=True))
         self.outbox.write(say_call(id, method, None if params is UNSET else params))

@@ -7,8 +7,10 @@ other. What somebody claims (see proxy) is theirs; the rest is forwarded. A slow
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +33,13 @@ from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.wire.envelope import Envelope, Id, say_call, say_error, say_result
+
+# A client that has ended its input still gets the answers to what it asked, if they come so soon: some agents install
+# themselves before they say anything (peers.md 59). Seconds.
+ANSWER_PATIENCE = 120.0
+
+# How often it is looked meanwhile whether the client is still there to read them. Seconds.
+GLANCE = 0.2
 
 # Shapes of messages whose losses were worked out; past this many nothing new is looked at.
 SHAPES = 500
@@ -85,6 +94,10 @@ class Relay:
             speaks=None if client_dialect == "auto" else find_dialect(client_dialect),
             report=report,
         )
+        self._answered = asyncio.Event()  # set when something that was passed on has its answer
+        self._is_heard: Callable[[], bool] | None = getattr(transport, "is_heard", None)
+        if self._is_heard is not None:
+            self.front.on_eof = self._answer_the_rest
 
     def claim(self, receiver: Side, method: str, handler: Handler) -> None:
         """Let this handler have the calls of a method that `receiver` would get; before `run`."""
@@ -102,6 +115,25 @@ class Relay:
             await self.front.close()
         assert self.front.failure is not None
         return self.front.failure
+
+    async def _answer_the_rest(self) -> None:
+        """The client asks nothing more, and can be asked nothing: it waits for its answers, or has left."""
+        self.front.deafen()
+        assert self._is_heard is not None
+        loop = asyncio.get_running_loop()
+        end = loop.time() + ANSWER_PATIENCE
+        while self._owes_answers and self._is_heard() and loop.time() < end:
+            if self.front.inbound.is_busy:
+                await self.front.inbound.finish(GLANCE)
+                continue
+            self._answered.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GLANCE):
+                    await self._answered.wait()
+
+    @property
+    def _owes_answers(self) -> bool:
+        return self.front.inbound.is_busy or any(receiver is Side.AGENT for receiver, _ in self._forwarded)
 
     # --- the introduction -------------------------------------------------------------------------------------
 
@@ -188,7 +220,7 @@ class Relay:
             return
 
         def done(answer: Any, error: ProtocolError | None) -> None:
-            self._forwarded.pop((receiver, origin), None)
+            self._forget(receiver, origin)
             if error is not None:
                 source.answer(origin, error=error)
             elif answer.error is not UNSET and answer.result is UNSET:
@@ -200,6 +232,10 @@ class Relay:
         id = target.forward(method, envelope.params, done)
         if id is not UNSET:
             self._forwarded[receiver, origin] = _Forwarded(target, id)
+
+    def _forget(self, receiver: Side, origin: Id) -> None:
+        self._forwarded.pop((receiver, origin), None)
+        self._answered.set()
 
     def target(self, receiver: Side) -> Connection:
         """The connection to whoever receives."""
@@ -263,7 +299,7 @@ class Relay:
             incoming.params  # noqa: B018  (invalid params are answered here, with every fault, not by the peer)
 
         def answered(result: Any, error: ProtocolError | None) -> None:
-            self._forwarded.pop((receiver, origin), None)
+            self._forget(receiver, origin)
             done(values(result) if error is None else None, error)
 
         id = target.call(incoming.method, incoming.values, answered, raw=True)

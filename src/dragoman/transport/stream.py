@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import stat
 from collections import deque
 
@@ -179,6 +180,14 @@ class StreamTransport:
     async def hang_up(self) -> None:
         """Let the peer see the end of its input; it can still be heard."""
         await self._close_writing(TransportClosed(f"nothing more is said to {self.peer}"))
+
+    def is_heard(self) -> bool:
+        """Whether anybody can still read what we write."""
+        if self._broken is not None or self._write_fd < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._write_fd, 0)  # the end of a reader is told unasked
+        return not poll.poll(0)
 
     def congested(self) -> bool:
         """Whether more than HIGH_WATER bytes are queued."""
