@@ -41,6 +41,7 @@ class Guest:
     def __init__(self, name: str, url: str, folder: str, session: asyncio.Future[str], *, opens: bool, prompts: bool):
         self.name = name
         self.url = url
+        self.authority: str | None = None  # the certificates it trusts, where lines are encrypted
         self.views: list[View] = []
         self.ending = asyncio.Event()
         self.leaving = asyncio.Event()  # everything was seen: it may go
@@ -75,7 +76,12 @@ class Guest:
             return params.options[0].option_id
 
         async with connect(
-            self.url, trace=Tap(heard), permission=answer, report=view.reports.append, timeout=ANSWER
+            self.url,
+            trace=Tap(heard),
+            permission=answer,
+            report=view.reports.append,
+            timeout=ANSWER,
+            tls=self.authority,
         ) as agent:
             if self._opens and not self._session.done():
                 session = await agent.open(self._folder)

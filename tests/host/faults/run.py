@@ -25,6 +25,7 @@ from tests.host.faults.guest import Guest
 from tests.host.faults.host import AGENTS, PATIENCE, Host
 from tests.host.faults.relay import Relay
 from tests.host.faults.view import USER, View
+from tests.transport.remote.certificate import certificate
 
 # How long everybody may take to come, and at the end to have seen everything. Seconds.
 ARRIVAL = 120.0
@@ -46,24 +47,31 @@ class Plan(NamedTuple):
     clients: int = 50
     sessions: int = 10
     prompters: int = 2  # in each session
+    ways: str = "ws,http"  # how clients come, one after the other; wss and https: the host has TLS, and HTTP/2
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the lines are encrypted, all of them: the host has one port."""
+        return all(way in ("wss", "https") for way in self.ways.split(","))
 
 
 async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
     """Do it, and compare."""
     findings = Findings(done=dict.fromkeys(("cut", "stalled", "agent killed", "host killed"), 0))
     before = len(os.listdir("/proc/self/fd"))
-    host = Host(folder)
+    trusted = certificate(folder) if plan.is_secure else None
+    host = Host(folder, options=("--tls", *map(str, trusted)) if trusted else ())
     try:
         await host.start()
         async with Relay() as relay:
             relay.target = host.port
-            guests = crowd(plan, relay.port, str(folder))
+            guests = crowd(plan, relay.port, str(folder), trusted and str(trusted[0]))
             tasks = [asyncio.create_task(guest.run()) for guest in guests]
             try:
                 async with asyncio.timeout(ARRIVAL):
                     await asyncio.gather(*(guest.here.wait() for guest in guests))
                 await make_faults(plan, random.Random(seed), host, relay, findings)
-                await settle(guests, host, findings)
+                await settle(guests, host, findings, folder)
                 async with asyncio.timeout(PATIENCE):
                     await asyncio.gather(*tasks)
             finally:
@@ -87,17 +95,19 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
     return compare([view for guest in guests for view in guest.views], kept, findings)
 
 
-def crowd(plan: Plan, port: int, folder: str) -> list[Guest]:
-    """Everybody: the first of each session opens it, every second one comes over HTTP."""
+def crowd(plan: Plan, port: int, folder: str, authority: str | None = None) -> list[Guest]:
+    """Everybody: the first of each session opens it; they come by one way after the other."""
     loop = asyncio.get_running_loop()
     sessions: list[asyncio.Future[str]] = [loop.create_future() for _ in range(plan.sessions)]
     guests = []
+    ways = plan.ways.split(",")
     for number in range(plan.clients):
         place, turn = number % plan.sessions, number // plan.sessions
         path = "/acp" if place % 2 == 0 else f"/acp/{AGENTS[1]}"
-        scheme = "ws" if (place + turn) % 2 == 0 else "http"
-        url = f"{scheme}://127.0.0.1:{port}{path}"
-        guests.append(Guest(f"c{number}", url, folder, sessions[place], opens=turn == 0, prompts=turn < plan.prompters))
+        url = f"{ways[(place + turn) % len(ways)]}://127.0.0.1:{port}{path}"
+        guest = Guest(f"c{number}", url, folder, sessions[place], opens=turn == 0, prompts=turn < plan.prompters)
+        guest.authority = authority
+        guests.append(guest)
     return guests
 
 
@@ -141,7 +151,7 @@ async def until(is_so: Callable[[], object], what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def settle(guests: list[Guest], host: Host, findings: Findings) -> None:
+async def settle(guests: list[Guest], host: Host, findings: Findings, folder: Path) -> None:
     """Let turns end, and everybody see everything; who does not in time is found by the comparison."""
     for guest in guests:
         guest.ending.set()
@@ -161,6 +171,9 @@ async def settle(guests: list[Guest], host: Host, findings: Findings) -> None:
     except TimeoutError:
         late = [guest.name for guest in guests if not guest.quiet.is_set()]
         findings.fault("", f"after {SETTLING:.0f} s not everything was seen; still at work: {late}")
+        with (folder / "tasks").open("w") as file:  # where everybody stands, for whoever looks for the reason
+            for task in asyncio.all_tasks():
+                task.print_stack(file=file)
     for guest in guests:
         guest.leaving.set()
 
