@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dragoman.session.minutes import Minutes as Minutes
     from dragoman.session.place import Place as Place
     from dragoman.session.toolcall import ToolCall as ToolCall
+    from dragoman.store.address import open_store as open_store
     from dragoman.transport.sandbox import Limits as Limits
     from dragoman.transport.sandbox import Sandbox as Sandbox
 
@@ -88,6 +89,7 @@ _HOMES = {
     "WriteStalled": "errors",
     "connect": "roles.connect",
     "in_this_terminal": "roles.signin",
+    "open_store": "store.address",
 }
 
 __all__ = [
@@ -129,6 +131,7 @@ __all__ = [
     "WriteStalled",
     "connect",
     "in_this_terminal",
+    "open_store",
 ]
 
 

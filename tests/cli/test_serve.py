@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from dragoman.cli.main import main
+from dragoman.host.register import Register
 from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen
 
 
@@ -251,6 +252,21 @@ def test_an_editor_stays_in_its_session_when_the_host_is_killed_and_started_agai
             host.process.kill()
 
 
+def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path) -> None:
+    host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:")
+    with Editor(host) as editor:
+        try:
+            session = editor.begin(tmp_path)
+            assert editor.say(session, "/echo once") == "once"
+        finally:
+            code = host.end(signal.SIGTERM)
+    assert (code, host.told["store"], host.told["lasts"]) == (0, "memory:", False)
+    assert "sessions are in memory alone: they end with this process" in host.process.communicate()[1]
+    assert not (tmp_path / "state" / "dragoman" / "sessions.db").exists()
+    with Register(str(tmp_path / "state" / "dragoman" / "host.db")) as register:
+        assert register.rows("SELECT * FROM members") == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -258,7 +274,7 @@ def test_an_editor_stays_in_its_session_when_the_host_is_killed_and_started_agai
         (("--bind", "0.0.0.0:0", "--tls", "c.pem", "k.pem"), "dragoman tokens create"),
         (("--bind", "nowhere"), "say where to listen"),
         (("--root", "/no/such/folder"), "there is no folder"),
-        (("--store", "postgres://x"), "is no file"),
+        (("--store", "postgres://x"), "say a path, or sqlite:PATH, memory:"),
         (("--tls", "c.pem", "k.pem"), "c.pem"),
     ],
 )

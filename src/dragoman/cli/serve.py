@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -17,12 +17,16 @@ from dragoman.cli import chosen, exits, servers
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single, visible
 from dragoman.config.agents import NamedAgent, load
-from dragoman.config.hosting import BIND, SHARES, UNATTENDED, Hosting, register_place, store_place
+from dragoman.config.hosting import BIND, SHARES, UNATTENDED, Hosting, register_place, store_address
 from dragoman.config.places import Places, places
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, StartFailed, StoreFault
 from dragoman.policy.modes import MODES
+from dragoman.store.address import Address
 from dragoman.store.contract import Store
+
+if TYPE_CHECKING:
+    from dragoman.host.register import Register
 
 EPILOG = f"""\
 Sessions live in the host: they go on when every editor is closed, and several people can be in one. Any client of the
@@ -37,6 +41,9 @@ and nowhere without. Whoever is let in can make an agent run commands as you: ro
 Each session has an agent process of its own. With --share user the sessions of one user share a process of each agent,
 never those of several users. Agents in a sandbox, agents of other dialects than official v1, and forks keep their own.
 
+Sessions are kept with your own, or in another file (--store FILE), or until it ends (--store memory:). One host serves
+one file; its tokens are beside it (dragoman tokens --store FILE).
+
 All of it can stand in config.toml as [host]; a flag is stronger. docs/host.md tells the rest, and every limit.
 
 modes: {", ".join(MODES)}
@@ -50,6 +57,7 @@ examples:
   dragoman serve --agent opencode --agent claude --root ~/src
   dragoman serve --bind 0.0.0.0:7437 --tls cert.pem key.pem --root /srv/projects
   dragoman serve --agent opencode --share user
+  dragoman serve --store sqlite:/srv/team.db --agent opencode
   dragoman serve --unattended deny --mode plan -- my-agent --acp
   dragoman serve --json -- dragoman agent everything"""
 
@@ -64,7 +72,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--root", metavar="DIR", help="where sessions may work; can be repeated", **many)
     parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="a certificate and its key, as PEM files")
-    parser.add_argument("--store", metavar="FILE", help="keep sessions there and not in your own store")
+    parser.add_argument("--store", metavar="URL", help="where to keep sessions: FILE, sqlite:FILE or memory:")
     parser.add_argument("--share", choices=SHARES, help="one agent process a session, or one for all of a user's")
     parser.add_argument(
         "--unattended", choices=UNATTENDED, help="questions while nobody may answer: wait (24 h at most), or deny"
@@ -130,7 +138,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
     from dragoman.host.serving import Host
     from dragoman.host.tokens import Tokens
     from dragoman.policy.secrets import from_environment
-    from dragoman.store.sqlite import SqliteStore
+    from dragoman.store.address import open_store
     from dragoman.transport.remote.safety import is_loopback, local_only, located, own_name
     from dragoman.transport.remote.serving import serving
 
@@ -143,15 +151,19 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
     metrics = Metrics()
     secrets = [*from_environment(os.environ), *(value for agent in agents for value in from_environment(agent.env))]
     async with AsyncExitStack() as stack:
-        register = stack.enter_context(Register(register_place(hosting.store, here), own_name()))
-        stack.enter_context(claimed(register.path))
+        address = store_address(hosting.store, here)
+        if address.path:
+            stack.enter_context(claimed(address.path))
+        register = stack.enter_context(Register(register_place(address, here), own_name()))
         tokens = Tokens(register)
         issuer = None if trust is None else Issuer(trust, own_name())
         is_near = is_loopback(located(hosting.bind)[0])
         has_leave = issuer is not None or tokens.has_any()
         check(hosting, is_near=is_near, has_leave=has_leave)
-        store = await SqliteStore.open(store_place(hosting.store, here))
+        store = await open_store(address)
         stack.push_async_callback(store.close)
+        if not address.lasts:
+            stack.push_async_callback(forgotten, store, register)
         house = await stack.enter_async_context(
             House(
                 agents,
@@ -179,7 +191,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
         served = await stack.enter_async_context(
             serving(host, hosting.bind, tls=tls, limits=limits, has_leave=has_leave)
         )
-        told(agents, reached(served.url, hosting), options)
+        told(agents, reached(served.url, hosting), address, options)
         await ending.wait()
         if not options.json:
             print("dragoman: ending; once more ends it at once", file=sys.stderr, flush=True)
@@ -210,11 +222,26 @@ def reached(url: str, hosting: Hosting) -> str:
     return url
 
 
-def told(agents: list[NamedAgent], url: str, options: argparse.Namespace) -> None:
-    """Say where it is: one line."""
+async def forgotten(store: Store, register: Register) -> None:
+    """Sessions that end with the process: nobody is anything in them any more, and links to them lead nowhere."""
+    for summary in await store.sessions():
+        await register.remove(summary.session_id)
+
+
+def told(agents: list[NamedAgent], url: str, store: Address, options: argparse.Namespace) -> None:
+    """Say where it is: one line; and another where sessions are not kept."""
+    if not store.lasts:
+        print("dragoman: sessions are in memory alone: they end with this process", file=sys.stderr, flush=True)
     addresses = {agent.name: url if at == 0 else f"{url}/{agent.name}" for at, agent in enumerate(agents)}
     if options.json:
-        line = {"url": url, "agents": addresses, "status": f"{url.removesuffix('/acp')}/", "pid": os.getpid()}
+        line = {
+            "url": url,
+            "agents": addresses,
+            "status": f"{url.removesuffix('/acp')}/",
+            "pid": os.getpid(),
+            "store": str(store),
+            "lasts": store.lasts,
+        }
         print(msgspec.json.encode(line).decode(), flush=True)
         return
     listed = ", ".join(f"{single(name)} at {address}" for name, address in addresses.items())

@@ -14,9 +14,9 @@ from dragoman.cli.arguments import Parser
 from dragoman.cli.shelf import put
 from dragoman.cli.terminal import single, visible
 from dragoman.config.agents import load
-from dragoman.config.hosting import register_place
+from dragoman.config.hosting import register_place, store_address
 from dragoman.config.places import places
-from dragoman.errors import ProtocolError, StoreFault
+from dragoman.errors import ConfigFault, ProtocolError, StoreFault
 from dragoman.host.register import Register
 from dragoman.host.tokens import Tokens
 from dragoman.transport.remote.safety import own_name
@@ -62,12 +62,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--for", dest="lasting", metavar="TIME", help="create: how long it counts, such as 30d (90d)")
     parser.add_argument("--forever", action="store_true", help="create: until it is revoked")
     parser.add_argument("--label", metavar="TEXT", default="", help="create: what it is for, for you to remember")
+    parser.add_argument("--store", metavar="URL", default="", help="of a host that was started with this --store")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, rest = parser.read(arguments)
     if rest:
         parser.error("it takes no command")
     try:
         return _ACTIONS[options.action](parser, options)
+    except ConfigFault as fault:
+        print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
+        return exits.USAGE
     except ProtocolError as error:
         print(f"{parser.prog}: {visible(error.message)}", file=sys.stderr)
         return exits.NO_STORE if isinstance(error, StoreFault) else exits.FAILED
@@ -80,7 +84,7 @@ def create(parser: Parser, options: argparse.Namespace) -> int:
     if options.forever and options.lasting:
         parser.error("--for and --forever contradict each other")
     seconds = amounts.lasting(parser, options.lasting, LASTING)
-    with _register() as register:
+    with _register(options) as register:
         text, token = Tokens(register).create(
             options.words[0],
             options.role,
@@ -101,7 +105,7 @@ def listing(parser: Parser, options: argparse.Namespace) -> int:
     """What there is."""
     if options.words:
         parser.error("list takes no names")
-    with _register() as register:
+    with _register(options) as register:
         tokens = Tokens(register).listed()
     now = time.time()
     if options.json:
@@ -121,7 +125,7 @@ def revoke(parser: Parser, options: argparse.Namespace) -> int:
     """Take them back."""
     if not options.words:
         parser.error("revoke which? `dragoman tokens list` has their ids")
-    with _register() as register:
+    with _register(options) as register:
         tokens = Tokens(register)
         for id in options.words:
             token = tokens.revoke(id)
@@ -132,10 +136,10 @@ def revoke(parser: Parser, options: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _register() -> Register:
-    """The file of tokens of the host that config.toml tells of."""
+def _register(options: argparse.Namespace) -> Register:
+    """The file of tokens of the host that keeps its sessions there; of the one that config.toml tells of."""
     here = places()
-    return Register(register_place(load(here.agents).host.store, here))
+    return Register(register_place(store_address(options.store or load(here.agents).host.store, here), here))
 
 
 def _until(expires: float | None) -> str:

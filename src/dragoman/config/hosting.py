@@ -15,7 +15,6 @@ Takes tables, gives values. What the numbers limit, and whether an issuer can be
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,6 +25,7 @@ from dragoman.config.reading import Reader, Reading
 from dragoman.errors import ConfigFault
 from dragoman.policy.lines import Path
 from dragoman.policy.modes import MODES
+from dragoman.store.address import Address, located
 
 # Where a host listens unless told otherwise: this machine alone, and a port that nobody has claimed.
 PORT = 7437
@@ -56,7 +56,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
     user_roots: Mapping[str, tuple[str, ...]] = {}
     bind: str = BIND
     tls: tuple[str, ...] = ()  # certificate and key
-    store: str = ""  # a file of sessions; without it, the user's own
+    store: str = ""  # where sessions are kept; without it, in the user's own file
     share: str = "session"  # one agent process a session, or one a user
     unattended: str = "wait"  # what happens to questions while nobody is there who may answer
     policy: str = ""
@@ -167,14 +167,14 @@ _NAMED: dict[str, Reading] = {"url": _url, "token_file": Reader.text, "ca": Read
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-def store_place(store: str, here: Places) -> str:
-    """The file of sessions: a path, or sqlite:PATH; the user's own unless said otherwise."""
-    path = store.removeprefix("sqlite://") if store.startswith("sqlite:///") else store.removeprefix("sqlite:")
-    if "://" in path:
-        raise ConfigFault([f"store: {store} is no file; sessions are kept in one: sqlite:/path/to/sessions.db"])
-    return os.path.abspath(os.path.expanduser(path)) if path else here.sessions
+def store_address(store: str, here: Places) -> Address:
+    """Where sessions are kept: the user's own file unless said otherwise."""
+    found = located(store or here.sessions)
+    if found.path and found.path == located(here.host).path:
+        raise ConfigFault([f"store: {found.path} is where your tokens are kept; name another file"])
+    return found
 
 
-def register_place(store: str, here: Places) -> str:
-    """The file of tokens and members: beside the file of sessions."""
-    return os.path.join(os.path.dirname(store_place(store, here)), os.path.basename(here.host))
+def register_place(store: Address, here: Places) -> str:
+    """The file of tokens and members: the user's own, or that beside another file of sessions, named after it."""
+    return f"{store.path}.host" if store.path and store != store_address("", here) else here.host

@@ -141,15 +141,23 @@ class Register:
 
 @contextmanager
 def claimed(path: str) -> Iterator[None]:
-    """Be the one host of this file: two would write into the same logs. StoreFault when another one is."""
-    fd = os.open(f"{path}.serving", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Be the one host of a file of sessions: two would write into the same logs. StoreFault when another one is.
+
+    The lock is the system's: it ends with the process, however that ends, and agents do not inherit it.
+    """
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        fd = os.open(f"{path}.serving", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise fault(error, path) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = os.read(fd, 32).decode("ascii", "replace").strip()
+            who = os.read(fd, 32).decode("ascii", "replace").strip() or "that is just starting"
             raise StoreFault(
-                "locked", f"another host serves these sessions already (process {who}); use that one, or --store"
+                "locked",
+                f"another host serves the sessions in {path} already (process {who}); use that one, or --store",
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

@@ -135,7 +135,7 @@ class Victim:
 
 def opened(host: Host) -> tuple[Door, str, Tokens]:
     """Tokens for everybody, made before the host is there; gives the door, the victim's token, and all of them."""
-    register = Register(str(host.folder / "host.db"), "owner")
+    register = Register(f"{host.store}.host", "owner")
     tokens = Tokens(register)
     victim, _ = tokens.create("ann", "admin")
     good, _ = tokens.create("bob", "admin")
