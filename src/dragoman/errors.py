@@ -44,6 +44,7 @@ class Kind:
     SESSION_EXPIRED = "session_expired"
     SESSION_CORRUPTED = "session_corrupted"
     TOO_LARGE = "too_large"
+    CONNECTION_LOST = "connection_lost"  # the answer was lost on the way; said by our own end, never by the peer
 
 
 KINDS: tuple[str, ...] = tuple(value for name, value in vars(Kind).items() if name.isupper())

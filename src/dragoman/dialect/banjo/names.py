@@ -25,6 +25,7 @@ CODES: Final[dict[str, int]] = {
     Kind.SESSION_EXPIRED: -32602,
     Kind.SESSION_CORRUPTED: -32602,
     Kind.TOO_LARGE: -32600,
+    Kind.CONNECTION_LOST: -32603,
 }
 
 # `auth_required` is a stop reason here, `error` is not.

@@ -32,6 +32,7 @@ CODES: Final[dict[str, int]] = {
     Kind.SESSION_EXPIRED: -32000,
     Kind.SESSION_CORRUPTED: -32000,
     Kind.TOO_LARGE: -32600,
+    Kind.CONNECTION_LOST: -32603,
 }
 
 # Said in v1's shape: the file calls of reference 5.17.

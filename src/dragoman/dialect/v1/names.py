@@ -35,6 +35,7 @@ CODES: Final[dict[str, int]] = {
     Kind.SESSION_EXPIRED: -32002,
     Kind.SESSION_CORRUPTED: -32002,
     Kind.TOO_LARGE: -32600,
+    Kind.CONNECTION_LOST: -32603,
 }
 
 # Methods that belong to nobody's vocabulary: they pass every dialect as they are.

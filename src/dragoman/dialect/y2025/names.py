@@ -28,6 +28,7 @@ CODES: Final[dict[str, int]] = {
     Kind.SESSION_EXPIRED: -32001,
     Kind.SESSION_CORRUPTED: -32001,
     Kind.TOO_LARGE: -32600,
+    Kind.CONNECTION_LOST: -32603,
 }
 
 VERSION: Final = "2025.1"
