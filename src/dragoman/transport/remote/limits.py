@@ -23,6 +23,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     connections: int = 256
     # Sockets of everybody, known or not: half of the file descriptors a process usually has.
     sockets: int = 4096
+    # Those of one address among them, so that no single one can keep the others out. All of a proxy's are one address.
+    sockets_each: int = 2048
+    # Frames of one socket in a second that bring little or nothing: HTTP/2 has pings, settings, windows, and a message
+    # is four or five of them; WebSocket has pings and pieces. Twice as many may come at once; more only keeps us busy.
+    frames: float = 5000.0
+    # Requests of one HTTP/2 socket in a second that its client takes back, for each has cost us its work; at once four
+    # times as many, as when a window with many sessions closes.
+    resets: float = 50.0
     # Streams of one HTTP connection: one for each session that its client has open.
     streams: int = 1024
     # Requests of one user in a second, and how many may come at once: far above what people and editors do.
@@ -36,9 +44,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     linger: float = 120.0
     # Seconds without a message in either direction: a window that was forgotten.
     idle: float = 24 * 3600.0
-    # Seconds in which a client must take some of the bytes that wait for it.
+    # Seconds in which a client, let in or not, must take some of the bytes that wait for it.
     stall: float = 60.0
-    # Seconds until all headers of a request have come: a slow line needs one.
+    # Seconds until TLS is agreed on, and then until all headers of a request have come: a slow line needs two.
     header_patience: float = 10.0
     # Seconds until the body of a request has come: a large prompt over a slow line.
     body_patience: float = 60.0
@@ -46,6 +54,23 @@ class Limits(Struct, frozen=True, kw_only=True):
     introduction: float = 60.0
     # Seconds between two signs of life on a quiet stream or socket; proxies cut quiet lines after thirty and more.
     keepalive: float = 15.0
+
+
+class Bucket:
+    """What one socket may still send: it holds so many, and fills again by `rate` a second."""
+
+    __slots__ = ("_holds", "_left", "_rate", "_since")
+
+    def __init__(self, rate: float, holds: float) -> None:
+        self._rate = rate
+        self._holds = self._left = holds
+        self._since = 0.0
+
+    def take(self, count: int, now: float) -> bool:
+        """Take so many out; False when there are not as many."""
+        self._left = min(self._holds, self._left + (now - self._since) * self._rate) - count
+        self._since = now
+        return self._left >= 0
 
 
 class Rate:

@@ -17,29 +17,21 @@ from dragoman.errors import StartFailed
 from dragoman.transport.contract import CLOSE_PATIENCE
 from dragoman.transport.remote.asgi import SOCKET, Receive, Scope, Send
 from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.meter import PREFACE
 from dragoman.transport.remote.safety import check_bind
 
 try:
     import uvicorn
     from hypercorn.app_wrappers import ASGIWrapper
-    from hypercorn.asyncio.task_group import TaskGroup
-    from hypercorn.asyncio.tcp_server import TCPServer
     from hypercorn.asyncio.worker_context import WorkerContext
-    from hypercorn.config import Config as Http2Config
-    from hypercorn.protocol import ProtocolWrapper
-    from hypercorn.typing import ConnectionState
 
-    from dragoman.transport.remote.upgrade import Http1, State, WebSocket, silent
+    from dragoman.transport.remote.http1 import Http1, State, silent
+    from dragoman.transport.remote.http2 import Http2, configured
+    from dragoman.transport.remote.upgrade import WebSocket
 except ImportError as error:
     raise StartFailed(f"serving needs the extra `host` ({error.name}): pip install 'dragoman[host]'") from None
 
 App = Callable[..., Awaitable[None]]
-
-# What every HTTP/2 client says first, also without TLS (RFC 9113 section 3.4).
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-# How long a TLS handshake may take. Seconds; a phone on a bad line needs two.
-HANDSHAKE = 10.0
 
 # How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; clients reopen at no cost.
 KEEP_ALIVE = 30.0
@@ -58,7 +50,8 @@ class Served:
         self.address = ""
         self.port = 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.state = State()
+        self.state = State(limits)
+        self.http2_sockets: set[Http2] = set()
         self.http1 = uvicorn.Config(
             app,
             log_config=None,
@@ -75,14 +68,10 @@ class Served:
             proxy_headers=False,
         )
         self.http1.load()
-        self.http2 = Http2Config()
-        self.http2.include_server_header = False
-        self.http2.errorlog = self.http2.accesslog = silent
-        # hypercorn has one clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
-        self.http2.keep_alive_timeout = min(KEEP_ALIVE, 3 * limits.header_patience)
-        self.http2.h2_max_header_list_size = limits.headers
-        self.http2.websocket_max_message_size = limits.frame
+        self.http2 = configured(limits, silent, KEEP_ALIVE)
         self.context = WorkerContext(None)
+        self.tls: ssl.SSLContext | None = None
+        self._full: dict[asyncio.Transport, tuple[int, float]] = {}  # what waits in a socket, and since when so much
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
@@ -100,11 +89,11 @@ class Served:
 
     async def open(self, address: str, port: int, context: ssl.SSLContext | None) -> None:
         """Listen there."""
-        loop = asyncio.get_running_loop()
-        timeout = HANDSHAKE if context is not None else None
+        self.tls = context
         try:
-            self._server = await loop.create_server(
-                lambda: Door(self), address, port, ssl=context, ssl_handshake_timeout=timeout, backlog=1024
+            # TLS is begun by the door, not by the loop: sockets that have not agreed on it count like all others.
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Door(self), address, port, backlog=1024
             )
         except OSError as error:
             why = error.strerror or str(error)
@@ -112,15 +101,33 @@ class Served:
         self.address, self.port = self._server.sockets[0].getsockname()[:2]
         self._sweep()
 
+    def is_full(self, address: str) -> bool:
+        """Whether one more socket of this address would be too many."""
+        sockets, limits = self.sockets, self.limits
+        if len(sockets) >= limits.sockets:
+            return True
+        if len(sockets) < limits.sockets_each:
+            return False
+        return sum(address == _address(each) for each in sockets) >= limits.sockets_each
+
     def _sweep(self) -> None:
-        """Let go of sockets that were closed and whose peer does not take the rest."""
+        """Let go of sockets whose peer does not take what waits for it, or what was left when they were closed."""
         loop = asyncio.get_running_loop()
         now = loop.time()
+        full: dict[asyncio.Transport, tuple[int, float]] = {}
         for socket, since in self.sockets.items():
             if socket.is_closing():
                 self.sockets[socket] = since or now
                 if since and now - since > CLOSE_PATIENCE:
                     socket.abort()
+            elif size := socket.get_write_buffer_size():
+                before = self._full.get(socket, (0, now))
+                full[socket] = before if size == before[0] else (size, now)
+                if now - full[socket][1] > self.limits.stall:
+                    socket.abort()
+        self._full = full
+        for each in self.http2_sockets:
+            each.end_if_stalled()
         self._sweeper = loop.call_later(1.0, self._sweep)
 
     async def ended(self) -> None:
@@ -162,28 +169,58 @@ class Door(asyncio.Protocol):
     def __init__(self, served: Served) -> None:
         self._served = served
         self._first = b""
+        self._agreeing = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there; TLS has agreed on what it speaks already."""
+        """The socket is there."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         served = self._served
-        if len(served.sockets) >= served.limits.sockets:
+        if served.is_full(_address(transport)):
             transport.abort()  # an answer would cost what we have not got
             return
         served.sockets[transport] = 0.0
-        secured = transport.get_extra_info("ssl_object")
-        if secured is None:
+        if served.tls is None:
             self._timer = asyncio.get_running_loop().call_later(served.limits.header_patience, transport.abort)
-        elif secured.selected_alpn_protocol() == "h2":
-            self._speak_http2(b"")
+            return
+        self._agreeing = True
+        task = asyncio.get_running_loop().create_task(self._agree(transport, served.tls))
+        served.tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _agree(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
+        """Agree on TLS, and with it on what is spoken."""
+        served, loop = self._served, asyncio.get_running_loop()
+        if transport.is_closing():
+            return
+        try:
+            inner = await loop.start_tls(
+                transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=served.limits.header_patience,
+                ssl_shutdown_timeout=CLOSE_PATIENCE,
+            )
+        except (OSError, ssl.SSLError):
+            return  # no TLS, none that we speak, or too slow
+        finally:
+            served.sockets.pop(transport, None)
+        if inner is None or inner.is_closing():
+            return
+        self.transport = inner
+        served.sockets[inner] = 0.0
+        if inner.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            self._speak_http2(self._first)
         else:
-            self._speak_http1(b"")
+            self._speak_http1(self._first)
 
     def data_received(self, data: bytes) -> None:
         """The first bytes: the preface of HTTP/2, or anything else, which is for HTTP/1.1 to judge."""
         self._first += data
+        if self._agreeing:
+            return  # it came with the last word of the handshake
         if self._first.startswith(PREFACE):
             self._speak_http2(self._first)
         elif not PREFACE.startswith(self._first):
@@ -203,7 +240,6 @@ class Door(asyncio.Protocol):
         self._unwatch()
         served = self._served
         protocol = Http1(served.http1, served.state, {})
-        protocol.header_patience = served.limits.header_patience
         protocol.app = _by_one_socket(protocol.app)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
@@ -222,14 +258,22 @@ class Door(asyncio.Protocol):
         if first:
             reader.feed_data(first)
         app: Any = ASGIWrapper(_by_one_socket(served.app))
-        task = loop.create_task(_Http2(app, loop, served.http2, served.context, {}, reader, writer).run())
+        socket = Http2(app, served.http2, served.context, served.limits, (reader, writer))
+        served.http2_sockets.add(socket)
+        task = loop.create_task(socket.run())
         served.tasks.add(task)
         task.add_done_callback(self._ended)
+        task.add_done_callback(lambda _: served.http2_sockets.discard(socket))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._served.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # a stranger's garbage is not worth a line
+
+
+def _address(transport: asyncio.Transport) -> str:
+    """Who is at the other end."""
+    return str((transport.get_extra_info("peername") or ("",))[0])
 
 
 def _by_one_socket(app: App) -> Any:
@@ -241,36 +285,6 @@ def _by_one_socket(app: App) -> Any:
         await app(scope, receive, send)
 
     return asked
-
-
-class _Http2(TCPServer):
-    """hypercorn on a socket that is known to speak HTTP/2: it would guess, and wait for a guessed one without end."""
-
-    async def run(self) -> None:
-        """Serve until the socket ends."""
-        info = self.writer.get_extra_info
-        try:
-            async with TaskGroup(self.loop) as group:
-                self._task_group = group
-                self.protocol = ProtocolWrapper(
-                    self.app,
-                    self.config,
-                    self.context,
-                    group,
-                    ConnectionState(self.state),
-                    info("ssl_object") is not None,
-                    info("peername")[:2],
-                    info("sockname")[:2],
-                    self.protocol_send,
-                    "h2",
-                )
-                await self.protocol.initiate()
-                await self.idle_task.restart(group, self._idle_timeout)
-                await self._read_data()
-        except OSError:
-            pass
-        finally:
-            await self._close()
 
 
 class _Streaming(asyncio.StreamReaderProtocol):

@@ -1,119 +1,31 @@
-"""uvicorn's protocols for HTTP/1.1 and WebSocket, with what a server in the open needs and a direct way for frames.
+"""uvicorn's protocol for WebSocket, with what a server in the open needs and a direct way for frames.
 
-The HTTP side bounds the time in which headers must come. The WebSocket side is plain ASGI for every app, and gives ours
-a socket (`dragoman.direct`) that takes many frames in one write, with no call and no task for each: handshake, pings,
-closing and reading stay those of the websockets library. Above is `serving`; nothing else imports uvicorn.
+It is plain ASGI for every app, and gives ours a socket (`dragoman.direct`) that takes many frames in one write, with no
+call and no task for each: handshake, pings, closing and reading stay those of the websockets library. Floods of pings
+and of pieces end it. Above is `serving`, beside it http1.py.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
-import h11
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
-from dragoman.errors import Kind
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER
+from dragoman.transport.remote.http1 import State, silent
+from dragoman.transport.remote.limits import Bucket
+from dragoman.transport.remote.meter import AT_ONCE, WORTH
+from dragoman.transport.remote.sockets import POLICY
 from dragoman.transport.remote.upgrading import DIRECT
 from dragoman.wire.frames import Frame
 
-# uvicorn would log addresses with their query, in which tokens may stand, and every garbled request of a stranger.
-silent = logging.getLogger("dragoman.silent")
-silent.setLevel(logging.CRITICAL + 1)
-silent.propagate = False
-
-
-def _said(status: str, kind: str, message: str) -> bytes:
-    body = b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
-    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}"
-    return head.encode() + b"\r\n\r\n" + body
-
-
-_LATE = _said("408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time")
-_GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
-_FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, "the request has too many or too long headers")
-
-
-class State(ServerState):
-    """What the sockets of one server share: uvicorn's, and which of them are open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sockets: dict[asyncio.Transport, float] = {}  # and since when one is closing; 0.0: it is not
-
-
-class Http1(H11Protocol):
-    """HTTP/1.1 of one socket; headers that do not come in time end it."""
-
-    header_patience = 10.0
-
-    server_state: State
-
-    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
-        super().__init__(config, server_state, app_state)
-        self.logger = self.access_logger = silent
-        self.access_log = False
-        self._header_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The socket is there, and has until the patience ends to ask for something."""
-        super().connection_made(transport)
-        self._watch_headers()
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes of a request; the clock runs while its headers are not complete."""
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            self._watch_headers()
-        else:
-            self._unwatch_headers()
-
-    def on_response_complete(self) -> None:
-        """A request was answered; the next one may have begun already."""
-        super().on_response_complete()
-        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
-            self._watch_headers()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
-        self.server_state.sockets.pop(self.transport, None)
-        self._unwatch_headers()
-        super().connection_lost(exc)
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """The headers were those of a WebSocket: its own protocol goes on."""
-        self._unwatch_headers()
-        super().handle_websocket_upgrade(event)
-
-    def send_400_response(self, msg: str) -> None:
-        """What is no request, or has too many headers, is told so in our words, and its socket ends."""
-        is_large = len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0)
-        self.transport.write(_FLOOD if is_large else _GARBLED)
-        self.transport.close()
-
-    def _watch_headers(self) -> None:
-        if self._header_timer is None:
-            self._header_timer = self.loop.call_later(self.header_patience, self._late)
-
-    def _unwatch_headers(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
-
-    def _late(self) -> None:
-        self._header_timer = None
-        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] and not self.transport.is_closing():
-            self.transport.write(_LATE)
-        if self.conn.their_state is h11.IDLE:
-            self.transport.close()
+# So many bytes are taken at once, and so many pieces of a message joined: what is tiny is noticed while it is few.
+PIECE = 16 * 1024
+PIECES = 1024
 
 
 class WebSocket(WebSocketsSansIOProtocol):
@@ -124,9 +36,12 @@ class WebSocket(WebSocketsSansIOProtocol):
         self.logger = self.conn.logger = silent
         self.conn.debug = False
         self._sockets = server_state.sockets
+        limits = server_state.limits
+        self._bucket = Bucket(limits.frames, limits.frames * AT_ONCE)
         self._arrived: Callable[[list[Frame]], None] | None = None
         self._flow: Callable[[], None] | None = None
         self._paused = False
+        self._deaf = False
 
     def handle_connect(self, event: Any) -> None:
         """The upgrade: the app sees the direct socket among its extensions."""
@@ -144,6 +59,20 @@ class WebSocket(WebSocketsSansIOProtocol):
         """The socket is gone."""
         self._sockets.pop(self.transport, None)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; a large block is taken in pieces, so that a flood is noticed at its beginning."""
+        for start in range(0, len(data), PIECE):
+            if self._deaf:
+                return
+            super().data_received(data[start : start + PIECE] if len(data) > PIECE else data)
+
+    def handle_ping(self) -> None:
+        """A ping is answered, unless the answers are not read: then nobody waits for them."""
+        if self.buffered > HIGH_WATER:
+            self.conn.data_to_send()
+            return
+        super().handle_ping()
 
     # --- a Wire -----------------------------------------------------------------------------------------------
 
@@ -231,13 +160,18 @@ class WebSocket(WebSocketsSansIOProtocol):
             super().handle_events()
             return
         came: list[Frame] = []
+        idle = 0  # frames that are no message: they cost us more than they bring
         for event in self.conn.events_received():
             if not isinstance(event, WireFrame):
                 continue
             if event.opcode is Opcode.TEXT and event.fin:
                 came.append(bytes(event.data))
-            elif event.opcode is Opcode.CONT:
+                continue
+            idle += len(event.data) < WORTH
+            if event.opcode is Opcode.CONT:
                 self.frames.append(bytes(event.data))
+                if len(self.frames) > PIECES:
+                    self.frames = [b"".join(self.frames)]
                 if event.fin:
                     whole, self.frames = b"".join(self.frames), []
                     if self.curr_msg_data_type == "text":
@@ -254,6 +188,10 @@ class WebSocket(WebSocketsSansIOProtocol):
                     self._arrived(came)
                     came = []
                 self.handle_close(event)
+        if idle and not self._bucket.take(idle, self.loop.time()):
+            self._deaf = True
+            self.close(POLICY, "rate_limited: far too many frames")
+            return
         if came and not self.close_sent:
             self._arrived(came)
 

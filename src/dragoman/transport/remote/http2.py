@@ -1,0 +1,231 @@
+"""hypercorn's HTTP/2 of one socket, with the bounds that a server in the open needs and hypercorn has not.
+
+Floods are refused before they are read (meter.py), headers and their table are bounded, priorities are ignored, windows
+that never open end their socket, and a request that was answered before its body came is taken back. Above is
+`serving`; nothing else imports hypercorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import h2.events
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from hpack import Encoder
+from hypercorn.asyncio.task_group import TaskGroup, _handle
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+from hypercorn.events import Closed, RawData
+from hypercorn.protocol.events import Event, StreamClosed
+from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.typing import ConnectionState
+from priority.priority import PriorityTree
+
+from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.meter import Meter
+
+# One read. Small, so that a block of tiny frames holds nobody else up for long.
+BLOCK = 16 * 1024
+
+# The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
+TABLE = 4096
+
+# Requests beside the event streams of a connection, which are what stays open.
+BESIDE = 128
+
+# As good as without end: hypercorn would end a socket, with all its streams, after a thousand requests.
+ENDLESS = 1 << 60
+
+
+def configured(limits: Limits, logger: logging.Logger, keep_alive: float) -> Config:
+    """hypercorn's settings for these limits."""
+    config = Config()
+    config.include_server_header = False
+    config.errorlog = config.accesslog = logger
+    # One clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
+    config.keep_alive_timeout = min(keep_alive, 3 * limits.header_patience)
+    config.keep_alive_max_requests = ENDLESS
+    config.h2_max_header_list_size = limits.headers
+    config.h2_max_concurrent_streams = limits.streams + BESIDE
+    config.websocket_max_message_size = limits.frame
+    return config
+
+
+class _Table(Encoder):
+    """Compresses our headers, and remembers no more of them than it must."""
+
+    @property
+    def header_table_size(self) -> int:
+        """How much it remembers, in bytes."""
+        return int(self.header_table.maxsize)
+
+    @header_table_size.setter
+    def header_table_size(self, value: int) -> None:
+        Encoder.header_table_size.fset(self, min(value, TABLE))  # type: ignore[attr-defined]
+        changes = self.table_size_changes
+        if len(changes) > 2:  # a client that changes its mind without end: the smallest and the last are told
+            self.table_size_changes = [min(changes), changes[-1]]
+
+
+class _Tasks(TaskGroup):
+    """The requests of one socket. What comes for one that has ended is dropped; nobody waits until it is read."""
+
+    async def spawn_app(
+        self, app: Any, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[Any], Awaitable[None]]:
+        """Begin a request; gives what takes its body."""
+        queue: asyncio.Queue[Any] = asyncio.Queue(config.max_app_queue_size)
+        is_over = False
+
+        async def run() -> None:
+            nonlocal is_over
+            executor = partial(self._loop.run_in_executor, None)
+            try:
+                await _handle(app, config, scope, queue.get, send, executor, _never)
+            finally:
+                is_over = True
+                while not queue.empty():  # whoever waits for room finds it
+                    queue.get_nowait()
+
+        async def put(event: Any) -> None:
+            if not is_over:
+                await queue.put(event)
+
+        self.spawn(run)
+        return put
+
+
+def _never(*_: Any) -> None:
+    raise NotImplementedError("an ASGI app needs no thread")
+
+
+class _Streams(H2Protocol):
+    """The streams of one socket."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
+        self.connection.encoder = _Table()
+        self.priority = PriorityTree(maximum_streams=4 * self.config.h2_max_concurrent_streams)
+        self._moved = asyncio.get_running_loop().time()
+
+    def is_stalled(self, now: float, patience: float) -> bool:
+        """Whether the client has let nothing pass for so long, while something waits."""
+        if not any(each.buffer for each in self.stream_buffers.values()):
+            self._moved = now
+        return now - self._moved > patience
+
+    async def calm(self) -> None:
+        """Tell the client that it is too much."""
+        with suppress(ProtocolError):
+            self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            await self._flush()
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        for event in events:
+            if isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
+                # The rest of a body whose request was answered already; its window is for the other streams.
+                with suppress(ProtocolError):
+                    self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                continue
+            if isinstance(event, h2.events.RequestReceived):
+                # No compression of messages: few bytes would become very many.
+                event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
+            await super()._handle_events([event])
+        await self._flush()
+
+    async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
+        """Priorities of clients have no meaning any more (RFC 9113 section 5.3.2), and cost whoever keeps them."""
+
+    async def _send_data(self, stream_id: int) -> None:
+        before = len(self.stream_buffers[stream_id].buffer) if stream_id in self.stream_buffers else 0
+        await super()._send_data(stream_id)
+        if stream_id not in self.stream_buffers:
+            await self._reset(stream_id, ErrorCodes.NO_ERROR)  # answered: of its body we want no more
+            self._moved = asyncio.get_running_loop().time()
+        elif len(self.stream_buffers[stream_id].buffer) < before:
+            self._moved = asyncio.get_running_loop().time()
+
+    async def stream_send(self, event: Event) -> None:
+        """What a request has to say; one that ended in the middle of its answer is broken off."""
+        await super().stream_send(event)
+        if isinstance(event, StreamClosed):
+            buffer = self.stream_buffers.get(event.stream_id)
+            if buffer is not None and not buffer._complete:
+                await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+
+    async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
+        stream = self.connection.streams.get(stream_id)
+        if stream is not None and not stream.closed:
+            with suppress(ProtocolError):
+                self.connection.reset_stream(stream_id, code)
+                await self._flush()
+            await self._window_updated(stream_id)  # whoever still has something to send finds it closed
+
+
+class Http2(TCPServer):
+    """One socket that is known to speak HTTP/2: hypercorn would guess, and wait for a guessed one without end."""
+
+    protocol: Any
+
+    def __init__(
+        self,
+        app: Any,
+        config: Config,
+        context: WorkerContext,
+        limits: Limits,
+        streams: tuple[Any, asyncio.StreamWriter],
+    ) -> None:
+        super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
+        self._limits = limits
+        self._meter = Meter(limits)
+
+    async def run(self) -> None:
+        """Serve until the socket ends."""
+        info = self.writer.get_extra_info
+        try:
+            async with _Tasks(self.loop) as group:
+                self._task_group = group
+                self.protocol = _Streams(
+                    self.app,
+                    self.config,
+                    self.context,
+                    group,
+                    ConnectionState(self.state),
+                    info("ssl_object") is not None,
+                    info("peername")[:2],
+                    info("sockname")[:2],
+                    self.protocol_send,
+                )
+                await self.protocol.initiate()
+                await self.idle_task.restart(group, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass
+        finally:
+            await self._close()
+
+    async def _read_data(self) -> None:
+        while not self.reader.at_eof():
+            try:
+                data = await self.reader.read(BLOCK)
+            except OSError:
+                break
+            if not self._meter.bears(data, self.loop.time()):
+                await self.protocol.calm()
+                self.writer.close()
+                break
+            await self.protocol.handle(RawData(data))
+        await self.protocol.handle(Closed())
+
+    def end_if_stalled(self) -> None:
+        """Hang up on a client that opens no window for what it has asked."""
+        if self.protocol is not None and self.protocol.is_stalled(self.loop.time(), self._limits.stall):
+            self.writer.transport.abort()
