@@ -63,6 +63,7 @@ class Wire:
         self._app = app
         self._connection = ""
         self._send: Any = None
+        self._is_met = False
 
     async def close(self) -> None:
         """End the connections of the endpoint."""
@@ -140,15 +141,20 @@ class Wire:
         extensions = {name: value for name, value in (scope.get("extensions") or {}).items() if name != DIRECT}
 
         async def hear() -> Any:
-            message = await receive()
-            if message["type"] == "websocket.disconnect":
-                self.farewell = message.get("code")
-            elif message["type"] == "websocket.receive":
-                text, data = message.get("text"), message.get("bytes")
-                self.frames.append(("binary", data) if text is None else ("text", text))
-                if text is None:
-                    message = {"type": "websocket.receive", "text": (data or b"").decode("utf-8", "replace")}
-            return message
+            while True:
+                message = await receive()
+                if message["type"] == "websocket.disconnect":
+                    self.farewell = message.get("code")
+                elif message["type"] == "websocket.receive":
+                    text, data = message.get("text"), message.get("bytes")
+                    self.frames.append(("binary", data) if text is None else ("text", text))
+                    if text is None:
+                        text = (data or b"").decode("utf-8", "replace")
+                        message = {"type": "websocket.receive", "text": text}
+                    if not self._is_met and _is_remark(text):
+                        continue
+                    self._is_met = True
+                return message
 
         await self._app({**scope, "headers": _spelled(kept), "extensions": extensions}, hear, send)
 
@@ -181,6 +187,12 @@ class _Answering:
                 await asyncio.sleep(BREATH)
             return
         await self._send(message)
+
+
+def _is_remark(text: str) -> bool:
+    """Whether it is a notification: before initialize it is recorded as a mistake, and mended."""
+    said = message_of(text.encode())
+    return isinstance(said, dict) and "method" in said and "id" not in said
 
 
 def _spelled(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:

@@ -154,6 +154,7 @@ class _Speaking:
         self._raw = raw
         self._ends = ends
         self._is_stream = False
+        self._rest = b""  # of an event that is not whole yet
 
     async def __call__(self, message: Any) -> None:
         made = self._made
@@ -166,12 +167,8 @@ class _Speaking:
                 self._answered(made)
                 await self._send(_head(made))
         elif self._is_stream:
-            if message.get("more_body", False) and self._raw is not None:
-                await self._send({**message, "body": self._raw(made, message["body"])})
-            elif message.get("more_body", False):
-                parts = [Event(text + b"\n\n") for text in message["body"].split(b"\n\n") if text]
-                body = b"".join(event.text for event in self._events(made, parts))
-                await self._send({**message, "body": body})
+            if message.get("more_body", False):
+                await self._send({**message, "body": self._edited(message["body"])})
             elif self._ends:
                 await self._send(message)
             else:
@@ -181,6 +178,14 @@ class _Speaking:
             if not message.get("more_body", False):
                 self._answered(made)
                 await _answer(made, self._send)
+
+    def _edited(self, body: bytes) -> bytes:
+        if self._raw is not None:
+            return self._raw(self._made, body)
+        if self._events is _same:  # however a stream is cut, it stays so
+            return body
+        *whole, self._rest = (self._rest + body).split(b"\n\n")
+        return b"".join(event.text for event in self._events(self._made, [Event(text + b"\n\n") for text in whole]))
 
 
 def _head(made: Exchange) -> Any:

@@ -166,6 +166,19 @@ class HttpStage(RemoteStage):
             self.unsure(f"the stream of the connection was answered with {strand.answer.status}")
         return strand
 
+    async def on_either(self, main: Strand, strand: Strand, id: Json, seconds: float) -> Json:
+        """The answer to a request on either stream, where another requirement is about which."""
+        waits = [asyncio.ensure_future(self.on(each, id, seconds)) for each in (strand, main)]
+        try:
+            for done in asyncio.as_completed(waits):
+                if (found := await done) is not None:
+                    return found
+            return None
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
     async def on(self, strand: Strand, id: Json, seconds: float | None = None) -> Json:
         """The answer to a request on this stream, None when it does not come in time."""
         end = asyncio.get_running_loop().time() + (self.pace.answer if seconds is None else seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -42,20 +43,31 @@ def _is_first(made: Exchange) -> bool:
     return made.calls == "initialize"
 
 
-def _first(edit: Edit) -> RemoteFault:
+def _first(edit: Edit, asked: Edit | None = None) -> RemoteFault:
     def answered(made: Exchange) -> None:
         if _is_first(made):
             edit(made)
 
-    return exchange(answered=answered)
+    return exchange(answered=answered) if asked is None else exchange(asked=asked, answered=answered)
 
 
 def _unnamed(made: Exchange) -> None:
     made.said.pop("acp-connection-id", None)
 
 
+ALWAYS = "always-the-same"
+
+
 def _same_name(made: Exchange) -> None:
-    made.said["acp-connection-id"] = "always-the-same"
+    """Whoever comes has the connection that was opened last."""
+    if "acp-connection-id" in made.said:
+        made.world.notes["last"] = made.said["acp-connection-id"]
+        made.said["acp-connection-id"] = ALWAYS
+
+
+def _last(made: Exchange) -> None:
+    if made.connection == ALWAYS:
+        made.headers["acp-connection-id"] = made.world.notes["last"]
 
 
 def _plain(made: Exchange) -> None:
@@ -147,7 +159,7 @@ def _lost(made: Exchange, events: list[Event]) -> list[Event]:
 def _shared(made: Exchange) -> None:
     """A second GET is granted; it reads what the other connection of its own would (see `_half`)."""
     key = f"reader {made.connection} {made.session}"
-    if made.method == "GET" and made.session:
+    if made.method == "GET" and made.session and "last-event-id" not in made.headers:
         if key in made.world.notes:
             made.headers["acp-session-id"] = f"{made.session}-second"
             made.world.notes[f"second {key}"] = made.headers["acp-session-id"]
@@ -169,8 +181,7 @@ def _half(made: Exchange, events: list[Event]) -> list[Event]:
 
 def _one_id(_: Exchange, events: list[Event]) -> list[Event]:
     for event in events:
-        lines = event.text.split(b"\n")
-        event.text = b"\n".join(b"id: 1" if line.startswith(b"id: ") else line for line in lines)
+        event.text = re.sub(rb"(?m)^id: 2(?=\.|$)", b"id: 1", event.text)
     return events
 
 
@@ -223,14 +234,23 @@ def _is_nameless(made: Exchange) -> bool:
     return _is_prompt(made) and not made.session and "sessionId" not in json.dumps(made.message)
 
 
-def _is_unknown(made: Exchange) -> bool:
-    return made.status == 404 and bool(made.connection)
+def _refused(status: int) -> Edit:
+    """A connection that never was is refused with this status, when something is posted to it."""
+
+    def answered(made: Exchange) -> None:
+        known = made.world.notes.setdefault("known", set())
+        if _is_first(made):
+            known.add(made.said.get("acp-connection-id"))
+        elif made.method == "POST" and made.status == 404 and made.connection not in known:
+            made.status = status
+
+    return answered
 
 
 seeded("agent.http.01", _first(_plain))
 seeded("agent.http.02", _first(_unnamed))
-seeded("agent.http.03", _first(_same_name))
-seeded("agent.http.04", _status(lambda made: made.status == 202 and made.method == "POST", 200))
+seeded("agent.http.03", _first(_same_name, _last))
+seeded("agent.http.04", _status(lambda made: made.status == 202 and made.calls == "session/new", 200))
 seeded("agent.http.05", exchange(answered=_with_body))
 seeded("agent.http.06", exchange(answered=_plain_stream))
 seeded("agent.http.07", exchange(events=_chatter))
@@ -239,15 +259,15 @@ seeded("agent.http.09", moved(lambda message: message.get("method") == "session/
 seeded("agent.http.10", moved(_is_end))
 seeded("agent.http.11", moved(_is_question))
 seeded("agent.http.12", exchange(asked=_any_type))
-seeded("agent.http.13", _status(lambda made: made.method == "POST" and made.message is None, 202))
-seeded("agent.http.14", _status(lambda made: made.method == "POST" and made.status == 400 and not made.connection, 404))
-seeded("agent.http.15", _status(lambda made: made.method == "POST" and _is_unknown(made), 400))
+seeded("agent.http.13", _status(lambda made: made.status == 400 and bool(made.body) and made.message is None, 202))
+seeded("agent.http.14", _status(lambda made: made.calls == "session/new" and not made.connection, 404))
+seeded("agent.http.15", exchange(answered=_refused(400)))
 seeded("agent.http.16", exchange(asked=_any_accept))
 seeded("agent.http.17", _status(lambda made: made.method == "GET" and made.status == 400, 404))
-seeded("agent.http.18", _status(lambda made: made.method == "GET" and _is_unknown(made), 400))
+seeded("agent.http.18", _status(lambda made: made.method == "GET" and made.status == 404, 400))
 seeded("agent.http.19", _status(lambda made: isinstance(made.message, list), 400))
 seeded("agent.http.20", _status(_is_nameless, 202))
-seeded("agent.http.21", _status(lambda made: _is_prompt(made) and not made.session, 500))
+seeded("agent.http.21", _status(lambda made: _is_prompt(made) and not made.session and not _is_nameless(made), 500))
 seeded("agent.http.22", _status(lambda made: _is_prompt(made) and made.status == 404, 202))
 seeded("agent.http.23", exchange(asked=_body_wins))
 seeded("agent.http.24", _status(lambda made: made.method == "DELETE" and made.status == 202, 200))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -67,9 +68,12 @@ def _batched(made: Exchange) -> None:
         made.headers["content-length"] = str(len(made.body))
 
 
-def _whole_only(_: Exchange, chunk: bytes) -> bytes:
+def _whole_only(made: Exchange, chunk: bytes) -> bytes:
     """A reader for which what one read gives is an event."""
-    return chunk if chunk.endswith(b"\n\n") and chunk.startswith((b"id:", b"data:", b":")) else b""
+    is_end = chunk.endswith((b"\n\n", b"\r\n\r\n"))
+    is_rest = made.world.notes.get(f"cut {made.session}", False)
+    made.world.notes[f"cut {made.session}"] = not is_end
+    return chunk if is_end and not is_rest else b""
 
 
 def _first_line(_: Exchange, chunk: bytes) -> bytes:
@@ -78,7 +82,7 @@ def _first_line(_: Exchange, chunk: bytes) -> bytes:
     for line in chunk.split(b"\n"):
         if not (has_data and line.startswith(b"data:")):
             lines.append(line)
-        has_data = line.startswith(b"data:") or (has_data and bool(line))
+        has_data = line.startswith(b"data:") or (has_data and bool(line.strip()))
     return b"\n".join(lines)
 
 
@@ -109,8 +113,7 @@ def _inattentive(made: Exchange, chunk: bytes) -> bytes:
 
 
 def _gap(_: Exchange, chunk: bytes) -> bytes:
-    parts = [part + b"\n\n" for part in chunk.split(b"\n\n") if part]
-    return b"".join(part for part in parts if b"number 0777" not in part)
+    return re.sub(rb"(?m)^data:.*number 0777.*\n", b"", chunk)
 
 
 def _picky(made: Exchange) -> None:
