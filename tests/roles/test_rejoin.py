@@ -121,6 +121,7 @@ def test_a_session_is_joined_after_the_last_entry_that_was_told() -> None:
         line.send(update("newer", 7))
         got = await heard(client, 2)
         assert [message["params"]["update"]["text"] for message in got] == ["new", "newer"]
+        await host.told.wait()
         await client.close()
 
     assert [line.partition(": ")[2] for line in play(work).said] == ["a new connection; 1 session joined again"]
@@ -227,6 +228,7 @@ def test_a_session_that_is_no_longer_there_is_told_and_left() -> None:
         line.send(say(id=joined["id"], error={"code": -32002, "message": "no such session"}))
         line.send(say(method="_after"))
         assert (await heard(client, 1))[0]["method"] == "_after"
+        await host.told.wait()
         await client.close()
 
     assert "no such session" in play(work).said[0]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
-from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed, Unreachable
+from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable, WriteStalled
+from dragoman.roles.joining import Joining
+from dragoman.roles.overheard import decoded, session_of
 from dragoman.roles.whereabouts import Whereabouts
 from dragoman.transport.contract import HIGH_WATER, Take, Transport
 from dragoman.transport.remote.faults import Farewell
@@ -22,14 +22,15 @@ from dragoman.transport.remote.patience import Patience
 from dragoman.transport.remote.retrying import Outage, Retrying
 from dragoman.wire.frames import Frame
 
-# A host that answers at all has introduced itself, and read a session's log, by then. Seconds.
-ANSWER_PATIENCE = 60.0
-
 # Who waits for an answer that is lost is told when the sessions are joined again, or after this. Seconds.
 GRACE = 10.0
 
-# What JSON-RPC calls a fault of whoever answers.
-INTERNAL_ERROR = -32603
+# A session that cannot be joined for a reason that may pass is tried again for so long; what is said in it waits. An
+# agent that ends again and again is started after a minute at the latest. Seconds.
+ENTER_PATIENCE = 120.0
+
+# A connection that ends sooner than this was none: the next one is begun after a pause that grows. Seconds.
+STEADY = 10.0
 
 Dialling = Callable[[], Awaitable[Transport]]
 
@@ -51,15 +52,19 @@ class Rejoining:
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._inner: Transport | None = first
+        self._begun = self._loop.time()
+        self._brief = 0  # connections in a row that ended at once
         self._memory = Whereabouts()
+        self._joining = Joining(self.peer, self._memory, report)
         self._inlet = Inlet()
         self._room = asyncio.Event()
         self._waiting: list[bytes] = []  # said while there was no connection
         self._waiting_size = 0
+        self._outside: dict[str, list[bytes]] = {}  # sessions not joined yet, and what was said in them meanwhile
+        self._late: asyncio.Task[None] | None = None  # joins those
         self._back = asyncio.Event()
         self._ended: ConnectionFailed | None = None
         self._closing: asyncio.Future[None] | None = None
-        self._numbers = 0
         first.listen(self._take)
         self._task = self._loop.create_task(self._run(first), name=f"dragoman stays with {self.peer}")
 
@@ -80,7 +85,7 @@ class Rejoining:
         return True
 
     def _pass(self, frames: list[Frame]) -> None:
-        passed = self._memory.pass_on(frames)
+        passed = self._memory.pass_on(self._joining.without_ours(frames))
         if passed:
             self._inlet.deliver(passed)
 
@@ -91,6 +96,8 @@ class Rejoining:
                 inner = await self._return(inner, error)
         except ConnectionFailed as error:
             self._end(error)
+        except Exception as error:  # whoever receives must hear of it, whatever it is
+            self._end(TransportClosed(f"{self.peer}: could not go on: {type(error).__name__}: {error}"))
 
     async def _read(self, inner: Transport) -> ConnectionFailed:
         """Pass on what comes until the connection ends; gives why."""
@@ -114,15 +121,18 @@ class Rejoining:
             raise error
         self._inner = None
         self._back.clear()
+        await self._stop_joining()
         self._inlet_tell(memory.part())
         unsent: list[bytes] = getattr(gone, "unsent", list)()
-        self._waiting = memory.unsaid(unsent)
+        held = [frame for frames in self._outside.values() for frame in frames]
+        self._outside = {}
+        self._waiting = [*memory.unsaid(unsent), *held, *self._waiting]
         self._waiting_size = sum(map(len, self._waiting))
         grace = self._loop.call_later(GRACE, lambda: self._inlet_tell(memory.lost()))
         try:
             await gone.close()
-            retrying = Retrying(self.peer, self._patience, Outage(self._report), str(error))
-            inner = await retrying.run(self._begin)
+            await self._take_breath()
+            inner = await Retrying(self.peer, self._patience, Outage(self._report), str(error)).run(self._begin)
         finally:
             grace.cancel()
         self._inlet_tell(memory.lost())
@@ -132,66 +142,70 @@ class Rejoining:
         for frame in waiting:
             self._say(inner, frame)
         self._back.set()
-        count = len(memory.stays)
+        count = len(memory.stays) - len(self._outside)
         self._report(f"{self.peer}: a new connection; {count} session{'s' if count != 1 else ''} joined again")
+        if self._outside:
+            self._late = self._loop.create_task(self._join_late(inner), name=f"dragoman joins sessions of {self.peer}")
         return inner
 
+    async def _take_breath(self) -> None:
+        """A server that ends every connection at once must not be dialled in a circle."""
+        self._brief = self._brief + 1 if self._loop.time() - self._begun < STEADY else 0
+        if self._brief:
+            await asyncio.sleep(self._patience.pause(self._brief))
+
     async def _begin(self) -> Transport:
-        """Dial, introduce ourselves as before, and join every session."""
+        """Dial, introduce ourselves as before, and join every session; those that cannot be joined yet come later."""
         inner = await self._dial()
+        self._begun = self._loop.time()
+        reading = self._loop.create_task(self._read(inner))
         try:
-            async with asyncio.timeout(ANSWER_PATIENCE):
-                await self._introduce(inner)
-                for session in list(self._memory.stays):
-                    await self._enter(inner, session)
+            await self._joining.introduce(inner, reading)
+            self._outside = {}
+            for session in list(self._memory.stays):
+                try:
+                    await self._joining.enter(inner, session, reading)
+                except Unreachable as error:
+                    if reading.done() or not error.is_passing:
+                        raise
+                    self._outside[session] = []
             return inner
         except BaseException as error:
             await inner.close()
-            if isinstance(error, TimeoutError):
-                raise Unreachable(f"{self.peer} does not answer", is_passing=True) from None
-            if type(error) is TransportClosed:
+            if isinstance(error, TransportClosed | WriteStalled) and not isinstance(error, Farewell):
                 raise Unreachable(str(error), is_passing=True) from None
             raise
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
-    async def _introduce(self, inner: Transport) -> None:
-        id = self._next_id()
-        said = {**(self._memory.introduction or {}), "id": id}
-        answer = await self._ask(inner, msgspec.json.encode(said), id)
-        result = answer.get("result")
-        if not isinstance(result, dict):
-            why = f"{self.peer} does not take the same introduction again: {_message(answer)}"
-            if _is_failure(answer):  # the host's agent died meanwhile, say; the next one may live
-                raise Unreachable(why, is_passing=True)
-            raise StartFailed(why)
-        self._memory.introduced = result
+    async def _join_late(self, inner: Transport) -> None:
+        """Join what could not be joined at once, each as soon as it can be; what was said in it follows."""
+        await asyncio.gather(*(self._join(inner, session) for session in list(self._outside)))
 
-    def _next_id(self) -> str:
-        self._numbers += 1
-        return f"rejoin-{self._numbers}"
+    async def _join(self, inner: Transport, session: str) -> None:
+        patience = Patience(
+            first=self._patience.first,
+            longest=self._patience.longest,
+            whole=min(self._patience.whole, ENTER_PATIENCE),
+        )
+        name = f"{self.peer}: session {session}"
+        retrying = Retrying(name, patience, Outage(self._report), trouble="cannot be joined yet", relief="joined again")
+        try:
+            await retrying.run(lambda: self._joining.enter(inner, session))
+        except Unreachable as error:
+            self._joining.give_up(session, str(error))
+        except ConnectionFailed:
+            return  # the connection is gone; with the next one it is joined anew
+        for frame in self._outside.pop(session, []):
+            self._say(inner, frame)
 
-    async def _enter(self, inner: Transport, session: str) -> None:
-        if self._memory.way_in() is None:
-            raise StartFailed(f"{self.peer} came back and cannot load sessions; open a new one")
-        id = self._next_id()
-        # A server that replays everything to whoever loads would tell it all twice: what was told before is known here.
-        silent = session if self._memory.way_in() == "session/load" else None
-        answer = await self._ask(inner, self._memory.entering(session, id), id, silent)
-        if "error" in answer:
-            self._memory.stays.pop(session, None)
-            self._report(f"{self.peer}: session {session} could not be joined again: {_message(answer)}")
-
-    async def _ask(self, inner: Transport, frame: bytes, id: str, silent: str | None = None) -> dict[str, object]:
-        """Our own request on a connection that nobody else uses yet; what else comes is passed on."""
-        inner.send(frame)
-        while True:
-            frames = await inner.receive()
-            for place, each in enumerate(frames):
-                answer = _answer(each, id)
-                if answer is not None:
-                    self._pass(frames[place + 1 :])
-                    return answer
-                if silent is None or not _is_history(each, silent):
-                    self._pass([each])
+    async def _stop_joining(self) -> None:
+        late, self._late = self._late, None
+        self._joining.stop()
+        if late is not None:
+            late.cancel()
+            await asyncio.gather(late, return_exceptions=True)
 
     def _inlet_tell(self, frames: list[bytes]) -> None:
         if frames and self._ended is None:
@@ -210,6 +224,12 @@ class Rejoining:
         self._say(self._inner, data)
 
     def _say(self, inner: Transport, data: bytes) -> None:
+        if (
+            self._outside
+            and (held := self._outside.get(session_of((decoded(data) or {}).get("params")) or "")) is not None
+        ):
+            held.append(data)
+            return
         said = self._memory.went(data)
         if said is None:
             return
@@ -259,6 +279,7 @@ class Rejoining:
         self._end(TransportClosed(f"the connection to {self.peer} was closed{because}"))
         try:
             self._task.cancel()
+            await self._stop_joining()
             await asyncio.gather(self._task, return_exceptions=True)
             if inner is not None:
                 await inner.close(reason)
@@ -269,29 +290,3 @@ class Rejoining:
 def _is_refusal(error: ConnectionFailed) -> bool:
     """Whether trying again would only be refused again."""
     return isinstance(error, Unreachable) and not error.is_passing
-
-
-def _answer(frame: Frame, id: str) -> dict[str, object] | None:
-    """The answer to our own request; None for every other frame."""
-    if not isinstance(frame, bytes) or id.encode() not in frame:
-        return None
-    try:
-        said = msgspec.json.decode(frame)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return said if isinstance(said, dict) and said.get("id") == id and "method" not in said else None
-
-
-def _is_failure(answer: dict[str, object]) -> bool:
-    """Whether the other end failed, rather than refused."""
-    error = answer.get("error")
-    return isinstance(error, dict) and error.get("code") == INTERNAL_ERROR
-
-
-def _is_history(frame: Frame, session: str) -> bool:
-    return isinstance(frame, bytes) and b'"session/update"' in frame and session.encode() in frame
-
-
-def _message(answer: dict[str, object]) -> str:
-    error = answer.get("error")
-    return str(error.get("message", error)) if isinstance(error, dict) else str(error)

@@ -124,7 +124,9 @@ class ClientLedger(Ledger):
         yield from self._place(session)
         if isinstance(mode, str):
             yield from self._enter(session, mode, member(result, "modes"))
-        return changed(self._without_known_modes(result), session_id=chosen or session)
+        result = changed(self._without_known_modes(result), session_id=chosen or session)
+        # Whoever comes back over another connection, where nobody knows the client's name for it, needs the agent's.
+        return noted(result, session=session) if chosen and chosen != session else result
 
     def _load(self, params: Any) -> Flow:
         chosen = params.session_id

@@ -48,6 +48,8 @@ class Retrying:
         outage: Outage,
         reason: str = "",
         *,
+        trouble: str = "the connection was cut",
+        relief: str = "connected again",
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -56,6 +58,8 @@ class Retrying:
         self._patience = patience
         self._outage = outage
         self._reason = reason
+        self._trouble = trouble
+        self._relief = relief
         self._chance = chance
         self._clock = clock
         self._sleep = sleep
@@ -75,7 +79,7 @@ class Retrying:
                     tries += 1
                     if tries == 1:
                         because = f" ({self._reason})" if self._reason else ""
-                        text = f"{self._peer}: the connection was cut{because}; trying again for {_spell(left)}"
+                        text = f"{self._peer}: {self._trouble}{because}; trying again for {_spell(left)}"
                         self._outage.begins(text)
                     pause = self._patience.pause(tries, self._chance)
                     await self._sleep(min(max(pause, error.wait or 0.0), left))
@@ -84,7 +88,7 @@ class Retrying:
                 self._outage.ends("")
             raise
         if tries:
-            self._outage.ends(f"{self._peer}: connected again after {_spell(self._clock() - begun)}")
+            self._outage.ends(f"{self._peer}: {self._relief} after {_spell(self._clock() - begun)}")
         return result
 
 
