@@ -17,7 +17,6 @@ from typing import Any
 import h2.events
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
-from hpack import Encoder
 from hypercorn.asyncio.task_group import TaskGroup, _handle
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -26,7 +25,6 @@ from hypercorn.events import Closed, RawData
 from hypercorn.protocol.events import Event, StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
-from priority.priority import PriorityTree
 
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.meter import Meter
@@ -56,22 +54,6 @@ def configured(limits: Limits, logger: logging.Logger, keep_alive: float) -> Con
     config.h2_max_concurrent_streams = limits.streams + BESIDE
     config.websocket_max_message_size = limits.frame
     return config
-
-
-class _Table(Encoder):
-    """Compresses our headers, and remembers no more of them than it must."""
-
-    @property
-    def header_table_size(self) -> int:
-        """How much it remembers, in bytes."""
-        return int(self.header_table.maxsize)
-
-    @header_table_size.setter
-    def header_table_size(self, value: int) -> None:
-        Encoder.header_table_size.fset(self, min(value, TABLE))  # type: ignore[attr-defined]
-        changes = self.table_size_changes
-        if len(changes) > 2:  # a client that changes its mind without end: the smallest and the last are told
-            self.table_size_changes = [min(changes), changes[-1]]
 
 
 class _Tasks(TaskGroup):
@@ -112,8 +94,7 @@ class _Streams(H2Protocol):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
-        self.connection.encoder = _Table()
-        self.priority = PriorityTree(maximum_streams=4 * self.config.h2_max_concurrent_streams)
+        self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
         self._moved = asyncio.get_running_loop().time()
 
     def is_stalled(self, now: float, patience: float) -> bool:
@@ -138,8 +119,19 @@ class _Streams(H2Protocol):
             if isinstance(event, h2.events.RequestReceived):
                 # No compression of messages: few bytes would become very many.
                 event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
+            if isinstance(event, h2.events.RemoteSettingsChanged):
+                self._shrink()
             await super()._handle_events([event])
         await self._flush()
+
+    def _shrink(self) -> None:
+        """Remember no more of our own headers for the client than it must, however much it offers."""
+        encoder = self.connection.encoder
+        encoder.header_table_size = min(encoder.header_table_size, TABLE)
+        if (
+            len(changes := encoder.table_size_changes) > 2
+        ):  # it changes its mind without end: tell the extreme, the last
+            encoder.table_size_changes = [min(changes), changes[-1]]
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
         """Priorities of clients have no meaning any more (RFC 9113 section 5.3.2), and cost whoever keeps them."""
