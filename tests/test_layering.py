@@ -38,8 +38,8 @@ EFFECTS = {
 # pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
 # httpx and websockets only for remote agents, in transport/remote.
 DEPENDENCIES = {
-    "h11", "h2", "httpx", "hypercorn", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn", "uvloop",
-    "websockets",
+    "h11", "h2", "httpx", "hypercorn", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn",
+    "uvloop", "websockets",
 }  # fmt: skip
 
 

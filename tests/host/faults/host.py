@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -134,7 +134,7 @@ class Host:
         for pid in self.agents:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if not await _soon(lambda: self.descriptors <= self.idle_descriptors + WARDEN):
+        if not await soon(lambda: self.descriptors <= self.idle_descriptors + WARDEN):
             left = [os.readlink(each) for each in Path(f"/proc/{self._process.pid}/fd").iterdir() if each.is_symlink()]
             faults.append(f"the host has {self.descriptors} descriptors, and had {self.idle_descriptors}: {left}")
         self._process.send_signal(signal.SIGTERM)
@@ -148,7 +148,7 @@ class Host:
             faults.append(f"the host ended with {status}: {self.said()}")
         if os.path.exists(f"{self.store}-wal"):
             faults.append("the store was not closed: its -wal is left")
-        await _soon(lambda: not processes(self.mark))
+        await soon(lambda: not processes(self.mark))
         faults += [f"process {pid} is left: {words}" for pid, words in processes(self.mark).items()]
         return faults
 
@@ -168,8 +168,8 @@ WARDEN = 1
 SOON = 10.0
 
 
-async def _soon(is_so: object) -> bool:
-    assert callable(is_so)
+async def soon(is_so: Callable[[], object]) -> bool:
+    """Whether something that nobody tells of becomes so in time."""
     deadline = asyncio.get_running_loop().time() + SOON
     while not is_so():
         if asyncio.get_running_loop().time() > deadline:

@@ -17,12 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.host.faults.comparison import Findings, Log, compare, logs
 from tests.host.faults.guest import Guest
-from tests.host.faults.host import AGENTS, PATIENCE, Host
+from tests.host.faults.host import AGENTS, PATIENCE, Host, soon
 from tests.host.faults.relay import Relay
 from tests.host.faults.view import USER, View
 from tests.transport.remote.certificate import certificate
@@ -58,7 +59,7 @@ class Plan(NamedTuple):
 async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
     """Do it, and compare."""
     findings = Findings(done=dict.fromkeys(("cut", "stalled", "agent killed", "host killed"), 0))
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     trusted = certificate(folder) if plan.is_secure else None
     host = Host(folder, options=("--tls", *map(str, trusted)) if trusted else ())
     try:
@@ -84,15 +85,24 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
         findings.faults += await host.end()
     finally:
         await host.abandon()
-    after = len(os.listdir("/proc/self/fd"))
-    if after > before:
-        findings.fault("", f"the clients left {after - before} descriptors open")
+    if not await soon(lambda: len(descriptors()) <= len(before)):
+        left = sorted(place for name, place in descriptors().items() if before.get(name) != place)
+        findings.fault("", f"the clients left descriptors open: {left}")
     kept = await logs(host.store, findings)
     for guest in guests:
         for prompt in guest.hanging:
             ends = [(log.prompts.get(prompt), log.ends.get(prompt)) for log in kept.values() if prompt in log.prompts]
             findings.fault("", f"{prompt} was never answered; the log has {ends}")
     return compare([view for guest in guests for view in guest.views], kept, findings)
+
+
+def descriptors() -> dict[str, str]:
+    """What this process has open, by number."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one of the listing itself
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+    return found
 
 
 def crowd(plan: Plan, port: int, folder: str, authority: str | None = None) -> list[Guest]:
