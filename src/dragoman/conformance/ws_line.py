@@ -65,6 +65,7 @@ class WsLine:
         options: dict[str, Any] = {"proxy": None} if self.address.is_loopback else {}
         if self.address.is_secure:
             options["ssl"] = trust(self._tls, self.peer)
+            options["server_hostname"] = self.address.host  # whatever name the request says
         self.note("out", "\n".join(["GET (upgrade to WebSocket)", *(f"{k}: {v}" for k, v in (headers or {}).items())]))
         try:
             self._socket = await connect(
