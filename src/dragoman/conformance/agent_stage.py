@@ -29,6 +29,10 @@ ALLOW = ("allow_once", "allow_always")
 REJECT = ("reject_once", "reject_always")
 
 
+# The end of a turn in which something happens is waited for so many times: models are slow, and some never stop.
+ROUNDS = 3
+
+
 class Spoken(msgspec.Struct, eq=False):
     """A turn: the id of its prompt, the frame number it began at, and its answer (None: none in time)."""
 
@@ -131,6 +135,8 @@ class AgentStage(Stage):
         self.require(isinstance(error, dict), f"{what} was answered with a result", heard)
         found = error.get("code")
         wanted = " or ".join(map(str, codes))
+        if codes and found not in codes:
+            self._unlocked(heard)
         self.require(not codes or found in codes, f"{what} was refused with {found}, not {wanted}", heard)
         return dict(error)
 
@@ -140,8 +146,14 @@ class AgentStage(Stage):
         assert heard is not None
         error = heard.message.get("error")
         told = error.get("message") if isinstance(error, dict) else error
+        self._unlocked(heard)
         self.require("result" in heard.message, f"{what} was refused: {told}", heard)
         return heard.message["result"]
+
+    def _unlocked(self, heard: Heard) -> None:
+        """An agent that wants a login first is in its right; which number says so is another requirement."""
+        if self.asked_by(heard).startswith("session/") and "auth" in str(heard.message.get("error", "")).lower():
+            self.unsure("the agent wants a login first", heard)
 
     async def alive(self, what: str) -> None:
         """Require that the agent still answers, after something."""
@@ -175,11 +187,14 @@ class AgentStage(Stage):
         return Spoken(id=self.call(method, params, id), session=session, start=len(self.heard))
 
     async def ended(self, turn: Spoken, seconds: float | None = None) -> Spoken:
-        """Wait for the end of a turn."""
+        """Wait for the end of a turn: so long, or as long as something comes."""
         came = (heard for heard in self.heard[turn.start :] if heard.is_reply and heard.message.get("id") == turn.id)
         turn.answer = next(came, None)
-        if turn.answer is None:
-            turn.answer = await self.answered(turn.id, self.pace.turn if seconds is None else seconds)
+        for _ in range(1 if seconds is not None else ROUNDS):
+            before = len(self.heard)
+            turn.answer = turn.answer or await self.answered(turn.id, self.pace.turn if seconds is None else seconds)
+            if turn.answer is not None or len(self.heard) == before:
+                break
         result = turn.answer.message.get("result") if turn.answer else None
         name = spoken.STOP[self.dialect]
         found = result.get(name or "stop_reason") if isinstance(result, dict) else None

@@ -21,10 +21,11 @@ from dragoman.errors import StartFailed
 async def check(subject: Subject, requirements: Iterable[Requirement], jobs: int = 1) -> AsyncIterator[Verdict]:
     """Try every requirement that applies to the subject's dialect; verdicts come in the order given."""
     limit = asyncio.Semaphore(jobs)
+    tempo: dict[str, float] = {}
 
     async def one(requirement: Requirement) -> Verdict:
         async with limit:
-            return await try_one(subject, requirement)
+            return await try_one(subject, requirement, tempo)
 
     chosen = [requirement for requirement in requirements if requirement.applies(subject.dialect, subject.way)]
     tasks = [asyncio.ensure_future(one(requirement)) for requirement in chosen]
@@ -37,13 +38,17 @@ async def check(subject: Subject, requirements: Iterable[Requirement], jobs: int
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def try_one(subject: Subject, requirement: Requirement) -> Verdict:
-    """What became of one requirement. Raises StartFailed when the peer cannot be started at all."""
+async def try_one(subject: Subject, requirement: Requirement, tempo: dict[str, float] | None = None) -> Verdict:
+    """What became of one requirement. Raises StartFailed when the peer cannot be started at all.
+
+    `tempo` is how long the peer took for what in earlier probes.
+    """
     began = time.monotonic()
     verdict = Verdict(requirement=requirement.id, outcome=Outcome.PASS)
     stage: Stage | None = None
     try:
         async with asyncio.timeout(subject.pace.probe), subject.stage(requirement) as stage:
+            stage.tempo = stage.tempo if tempo is None else tempo
             await probes()[requirement.id](stage)
     except Found as found:
         verdict.outcome, verdict.why = found.outcome, str(found)

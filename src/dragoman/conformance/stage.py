@@ -31,6 +31,10 @@ EXCERPT = 4000
 # the peer gets none either, and would be found late for no fault of its own.
 BEATS = 20
 
+# A peer that took long for something gets so many times as long for it the next time, in another probe too: it may be
+# slow, and so may be the machine, and neither is a fault.
+SLOWER = 4.0
+
 # Where no frame proves a failure, for none came, so many of the last ones show what it was about.
 PROOF = 3
 
@@ -108,13 +112,15 @@ class Stage:
         self.spelling = find_dialect(dialect)
         self.record: list[Evidence] = []
         self.heard: list[Heard] = []
+        self.tempo: dict[str, float] = {}
+        """The longest that each method took to be answered, in seconds; a run shares one among its probes."""
         self.gone: ConnectionFailed | None = None
         """Why nothing more comes; None while the peer can be heard."""
         self._began = time.monotonic()
         self._waited = 0.0  # seconds, as `next` counts them
         self._unread: list[Heard] = []
         self._last_id = 0
-        self._asked: list[Json] = []  # the ids of our requests
+        self._asked: dict[str, str] = {}  # the methods of our requests, by their ids as JSON
 
     # --- saying -------------------------------------------------------------------------------------------------
 
@@ -140,7 +146,7 @@ class Stage:
         if id is None:
             self._last_id += 1
             id = self._last_id
-        self._asked.append(id)
+        self._asked[json.dumps(id)] = method
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         return id
 
@@ -206,8 +212,23 @@ class Stage:
 
     async def answered(self, id: Json, seconds: float | None = None) -> Heard | None:
         """The answer to a request of ours, None when none comes in time."""
+        method, began = self._asked.get(json.dumps(id), ""), self._waited
+        seconds = self.pace.answer if seconds is None else seconds
+        if seconds >= self.pace.answer:  # a shorter wait is meant to end without
+            seconds = self.patience(seconds, method, SLOWER)
         # True == 1 in Python: the type has to agree as well.
-        return await self.until(lambda heard: heard.is_reply and _same(heard.message.get("id"), id), seconds)
+        found = await self.until(lambda heard: heard.is_reply and _same(heard.message.get("id"), id), seconds)
+        if found is not None:
+            self.tempo[method] = max(self.tempo.get(method, 0.0), self._waited - began)
+        return found
+
+    def patience(self, seconds: float, method: str, times: float) -> float:
+        """So many seconds, or so many times what this method took before, but no longer than a start may take."""
+        return max(seconds, min(times * self.tempo.get(method, 0.0), self.pace.start))
+
+    def asked_by(self, heard: Heard) -> str:
+        """The method of the request of ours that this answers, "" when it answers none."""
+        return self._asked.get(json.dumps(heard.message.get("id")), "")
 
     async def silence(self, seconds: float | None = None) -> list[Heard]:
         """Everything that comes within a while: what must not come would be in it."""
@@ -218,13 +239,13 @@ class Stage:
 
     def unasked(self, heard: list[Heard]) -> list[Heard]:
         """Those of the frames that answer nothing we asked by `call`."""
-        return [each for each in heard if each.is_reply and each.message.get("id") not in self._asked]
+        return [each for each in heard if each.is_reply and json.dumps(each.message.get("id")) not in self._asked]
 
     async def left(self) -> bool:
-        """End the peer's input; whether it went by itself in time."""
+        """End the peer's input; whether it went by itself in time. Who was slow to come may be slow to go."""
         self.note("our end of the conversation was closed")
         await self.transport.hang_up()
-        await self.until(lambda _: False, self.pace.leave)
+        await self.until(lambda _: False, self.patience(self.pace.leave, "initialize", SLOWER))
         return self.gone is not None and "still running" not in str(self.gone)
 
     def updates(self, kind: str = "", start: int = 0) -> list[Heard]:

@@ -26,7 +26,7 @@ async def cancelled(stage: AgentStage) -> Spoken:
     """A turn that was cancelled and answered."""
     turn = await running(stage)
     stage.cancel()
-    await stage.ended(turn)
+    await stage.ended(turn, stage.pace.turn)
     if turn.answer is None:
         stage.unsure("a turn that was cancelled was not answered")
     return turn
@@ -37,7 +37,7 @@ async def cancelled_turns_are_answered(stage: AgentStage) -> None:
     """Long before the turn would have ended by itself."""
     turn = await running(stage)
     stage.cancel()
-    await stage.ended(turn)
+    await stage.ended(turn, stage.pace.turn)
     stage.require(turn.answer, f"a turn that was cancelled was not answered within {stage.pace.turn:g} seconds")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.conformance.agent_stage import AgentStage, Spoken
+from dragoman.conformance.agent_stage import AgentStage
 from dragoman.conformance.probe import probe
+from dragoman.conformance.probes.agent_cancel import running
 from dragoman.conformance.shape import absolute, fault, some
 from dragoman.conformance.stage import Heard, Json
 from dragoman.engine.capability import offers
@@ -145,22 +146,15 @@ async def closed_sessions_take_no_prompt(stage: AgentStage) -> None:
 @probe("agent.session.26")
 async def closing_cancels(stage: AgentStage) -> None:
     """As session/cancel would."""
-    await stage.opened()
-    turn = await _running(stage)
+    turn = await running(stage)
+    if not stage.updates(start=turn.start):
+        stage.unsure("the turn showed no sign of having begun")
     closed = await stage.asked("session/close", {"sessionId": stage.session})
     if closed is None or "error" in closed.message:
         stage.unsure("the session could not be closed", closed)
     await stage.ended(turn)
     stage.require(turn.answer, "the turn of a session that was closed was not answered")
     stage.require(turn.stop == "cancelled", f"the turn of a closed session ended as {turn.stop!r}", turn.answer)
-
-
-async def _running(stage: AgentStage) -> Spoken:
-    turn = stage.begin(stage.words("slow"))
-    early = await stage.answered(turn.id, stage.pace.quiet * 3)
-    if early is not None:
-        stage.unsure("the turn that should take long was over at once", early)
-    return turn
 
 
 @probe("agent.session.27")

@@ -138,8 +138,8 @@ async def loads_are_answered_to_the_connection(stage: HttpStage) -> None:
         stage.unsure(f"session/load was answered with {answer.status}")
     main = stage.line.main
     assert main is not None
-    found = await stage.on(main, "load", stage.pace.answer)
-    stage.require(found is not None, "the answer to session/load does not come on the stream of the connection")
+    found = await stage.on_either(main, await stage.line.ensure(stage.session), "load", stage.pace.start)
+    stage.require(found in main.messages(), "the answer to session/load does not come on the stream of the connection")
 
 
 # --- order, and who reads -----------------------------------------------------------------------------------------

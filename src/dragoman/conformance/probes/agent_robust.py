@@ -102,15 +102,16 @@ async def senseless_notifications_are_passed_over(stage: AgentStage) -> None:
 
 @probe("agent.robust.11")
 async def sessions_come_by_the_dozen(stage: AgentStage) -> None:
-    """All at once."""
-    await stage.initialized()
+    """All at once, after one alone: each is waited for as long as if they were opened one after the other."""
+    await stage.opened()
     ids = [
         stage.call("session/new", spoken.new_session(stage.dialect, stage.cwd, f"session-{number}"))
         for number in range(DOZEN)
     ]
     for id in ids:
         came = [heard for heard in stage.heard if heard.is_reply and heard.message.get("id") == id]
-        heard = came[0] if came else await stage.answered(id, stage.pace.turn)
+        patience = stage.patience(stage.pace.turn, "session/new", DOZEN)
+        heard = came[0] if came else await stage.answered(id, patience)
         stage.granted(heard, "one of a dozen sessions opened at once")
 
 
