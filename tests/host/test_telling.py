@@ -61,8 +61,10 @@ def test_a_shared_frame_is_what_official_v1_says_and_a_number(update: Any, is_sh
 def test_a_prompt_is_heard_by_all_but_who_said_it_and_later_by_all() -> None:
     body = {"prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "connection": "c1"}
     heard = told("s", line("prompt", body, actor="ann"))
-    assert [(news.update.content.text, news.but) for news in heard] == [("a", "c1"), ("b", "c1")]
-    meta = json.loads(heard[0].frame or b"")["params"]["_meta"]
+    yours, *said = heard
+    assert (yours.only, yours.params["state"]) == ("c1", "yours")
+    assert [(news.update.content.text, news.but) for news in said] == [("a", "c1"), ("b", "c1")]
+    meta = json.loads(said[0].frame or b"")["params"]["_meta"]
     assert meta == {"dragoman": {"seq": 7, "user": "ann"}}
     assert [news.but for news in retold("s", line("prompt", body))] == ["", ""]
 

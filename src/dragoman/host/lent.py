@@ -8,6 +8,7 @@ lending of the host, and the connections of members.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.connection import Connection
@@ -16,6 +17,7 @@ from dragoman.engine.handler import Handler
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.member import Member
+from dragoman.host.telling import TERMINALS
 from dragoman.roles.guarded import GuardedLending, GuardedLoan
 from dragoman.roles.lending import Loan
 from dragoman.schema.methods import METHODS
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from dragoman.roles.guard import Guard
 
 HOST = "host"
+
+# What can be lent, and what a client offers who lends it.
+GATES = {"files": "client.fs.readTextFile", "terminals": "client.terminal"}
 
 # What a client says of a file that it does not have; a refusal of its user's is none of these, and stays one.
 _HAS_NOT = frozenset({Kind.RESOURCE_NOT_FOUND, Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED, Kind.TIMEOUT})
@@ -47,6 +52,11 @@ _NAMES = {
     "fs/unwatch": "watchId",
 }
 _ENDS = frozenset({"terminal/release", "fs/unwatch"})
+
+# When a command has ended or is let go, those in the room are told what it printed: the end of it, in characters. It
+# is in no log, for it may be long and belongs to the tool call that shows it.
+_PRINTED = frozenset({"terminal/wait_for_exit", "terminal/release"})
+TOLD = 32_000
 
 
 def chosen(members: Sequence[Member], gate: str, prompter: str) -> Member | None:
@@ -81,6 +91,7 @@ class _RoomLoan(GuardedLoan):
         super().__init__(*args)
         self._room = room
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
+        self._printed: dict[str, int] = {}  # characters of a command's output that were told of
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers of what is lent, by whoever lends it."""
@@ -93,6 +104,8 @@ class _RoomLoan(GuardedLoan):
         def handle(incoming: Incoming, done: Done) -> Awaitable[None] | None:
             if named is not None:
                 owner = self._owners.get((named, _id(incoming, named)))
+                if method in _PRINTED:
+                    return self._told(owner, method, incoming, done, here)
                 if owner is None:
                     return here(incoming, done)
                 if owner.desk.id not in self._room.members:
@@ -103,6 +116,47 @@ class _RoomLoan(GuardedLoan):
             return here(incoming, done) if lender is None else self._ask(lender, method, incoming, done, here)
 
         return handle
+
+    async def _told(self, owner: Member | None, method: str, incoming: Incoming, done: Done, here: Handler) -> None:
+        """Wait for a command, or let it go; what it printed is told before that is answered."""
+        id = _id(incoming, "terminalId")
+        if owner is not None and owner.desk.id not in self._room.members:
+            raise _gone(method, owner)
+        if method in _ENDS:
+            await self._tell_printed(owner, id)
+            self._printed.pop(id, None)
+        answers: list[tuple[Any, ProtocolError | None]] = []
+
+        def keep(result: Any, error: ProtocolError | None) -> None:
+            answers.append((result, error))
+
+        work = here(incoming, keep) if owner is None else self._ask(owner, method, incoming, keep, here)
+        if work is not None:
+            await work
+        if method not in _ENDS:
+            await self._tell_printed(owner, id)
+        for result, error in answers:
+            done(result, error)
+
+    async def _tell_printed(self, owner: Member | None, id: str) -> None:
+        """Tell everybody but whoever runs it, once; a command of which nothing is known is none to tell of."""
+        others = [
+            each for each in self._room.members.values() if each is not owner and TERMINALS in each.desk.announced
+        ]
+        if not others:
+            return
+        if owner is None:
+            terminal = self.lending.terminal(id)
+            text = terminal.output().text if terminal is not None else ""
+        else:
+            text, params = "", {"sessionId": self._room.id, "terminalId": id}
+            with suppress(ConnectionFailed, ProtocolError):
+                given = await owner.desk.connection.request_raw("terminal/output", params, timeout=PATIENCE)
+                text = str(given.get("output", "")) if isinstance(given, dict) else ""
+        if not text or self._printed.get(id) == len(text):
+            return
+        self._printed[id] = len(text)
+        self._room.tell_printed(id, text[-TOLD:], but=owner)
 
     async def _ask(self, lender: Member, method: str, incoming: Incoming, done: Done, here: Handler) -> None:
         params = {**incoming.values, "sessionId": self._room.id}

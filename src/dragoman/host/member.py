@@ -60,7 +60,9 @@ class Member:
     def hear(self, news: News) -> None:
         """One thing that happened, said as this client can hear it; nothing where it need not or cannot."""
         desk = self.desk
-        if (news.but and news.but == desk.id) or (news.wanted and news.wanted not in desk.announced):
+        if (news.but and news.but == desk.id) or (news.only and news.only != desk.id):
+            return
+        if news.wanted and news.wanted not in desk.announced:
             return
         if news.method != UPDATE:
             if desk.connection.peer.refusal(find(Side.CLIENT, news.method)) is None:

@@ -15,11 +15,11 @@ from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.company import PAGE, Company
 from dragoman.host.engaged import INTERRUPTED
-from dragoman.host.lent import HOST, chosen
+from dragoman.host.lent import GATES, HOST, chosen
 from dragoman.host.member import Member
 from dragoman.host.queue import Queue, Waiting
 from dragoman.host.standing import Standing
-from dragoman.host.telling import PRESENCE, QUEUE, TURNS, News, read_line
+from dragoman.host.telling import PRESENCE, QUEUE, TERMINALS, TURNS, News, read_line
 from dragoman.roles.sessions import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.store.contract import EntryKind
@@ -160,6 +160,20 @@ class Room(Company):
         if self._lent.get(what) != by:
             self._lent[what] = by
             self.broadcast(self._workspace())
+
+    def leave(self, desk: Desk) -> None:
+        """A client is gone: what it lent, somebody else lends now, or the host does, and that is said."""
+        super().leave(desk)
+        for what, gate in GATES.items():
+            if self._lent.get(what, HOST) != HOST:
+                self.lends(what, self.lender(gate))
+
+    def tell_printed(self, terminal: str, text: str, but: Member | None) -> None:
+        """What a command printed, to all but who ran it and has it."""
+        params = {"sessionId": self.id, "terminalId": terminal, "output": text}
+        self.broadcast(
+            News("_dragoman/terminal", params=params, wanted=TERMINALS, but=but.desk.id if but is not None else "")
+        )
 
     def _workspace(self) -> News:
         return News("_dragoman/workspace", params={"sessionId": self.id, **self._lent}, wanted=PRESENCE)

@@ -23,8 +23,8 @@ from dragoman.store.retelling import typed
 UPDATE = "session/update"
 
 # What a client can announce that it wants to hear of, under clientCapabilities._meta.dragoman.host.
-PRESENCE, QUEUE, TURNS, PERMISSIONS = "presence", "queue", "turns", "permissions"
-ANNOUNCED = (PRESENCE, QUEUE, TURNS, PERMISSIONS)
+PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS = "presence", "queue", "turns", "permissions", "terminals"
+ANNOUNCED = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
 
 # Kinds of updates that every client takes as they are: all others may have to be said otherwise, or not at all.
 _COMMON = (
@@ -58,7 +58,7 @@ read_line = msgspec.json.Decoder(Line).decode
 class News:
     """One thing that members hear: an update, or a notification to those who announced that they want it."""
 
-    __slots__ = ("_update", "beside", "but", "frame", "method", "params", "raw", "seq", "wanted")
+    __slots__ = ("_update", "beside", "but", "frame", "method", "only", "params", "raw", "seq", "wanted")
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class News:
         beside: bytes = b"",
         wanted: str = "",
         but: str = "",
+        only: str = "",
     ) -> None:
         self.method = method
         self.seq = seq
@@ -81,6 +82,7 @@ class News:
         self.beside = beside  # members of `_meta.dragoman` besides the number
         self.wanted = wanted  # heard only by those who announced this; "" is for all
         self.but = but  # the connection that said it itself
+        self.only = only  # the one connection that it is for
         self._update = update
 
     @property
@@ -115,7 +117,7 @@ def retold(session: str, line: Line) -> list[News]:
     """What is heard of an entry by somebody who was not there: what was said, by everybody."""
     if line.kind not in (EntryKind.UPDATE, EntryKind.PROMPT):
         return []
-    news = told(session, line)
+    news = [one for one in told(session, line) if not one.only]
     for one in news:
         one.but = ""
     return news
@@ -141,12 +143,13 @@ def _prompt(session: str, line: Line) -> list[News]:
         return []
     beside = b',"user":%b' % encode(line.actor)
     news = []
+    if sender := str(body.get("connection", "")):
+        news.append(_note(session, line, "_dragoman/turn", TURNS, {"state": "yours", "turn": line.turn}))
+        news[0].only = sender
     for block in blocks:
         raw = encode(UserMessageChunk(content=block))
         frame = update_frame(encode(session), raw, line.seq, beside) if raw.find(b'"_meta"') < 0 else None
-        news.append(
-            News(UPDATE, seq=line.seq, raw=raw, frame=frame, beside=beside, but=str(body.get("connection", "")))
-        )
+        news.append(News(UPDATE, seq=line.seq, raw=raw, frame=frame, beside=beside, but=sender))
     return news
 
 
