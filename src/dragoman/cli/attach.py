@@ -6,6 +6,7 @@ import argparse
 import sys
 
 import msgspec
+from msgspec import UNSET
 
 from dragoman.cli import afar, exits
 from dragoman.cli.advice import advised
@@ -13,7 +14,10 @@ from dragoman.cli.arguments import Parser
 from dragoman.cli.borrowed import Borrowed
 from dragoman.cli.terminal import visible
 from dragoman.engine.loop import run as run_loop
-from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError, TransportClosed, Unreachable
+from dragoman.errors import ConfigFault, ConnectionFailed, Kind, ProtocolError, TransportClosed, Unreachable
+from dragoman.schema.base import to_json
+from dragoman.schema.session import SessionInfo
+from dragoman.store.contract import Summary
 from dragoman.transport.contract import Transport
 
 EPILOG = """\
@@ -60,14 +64,22 @@ def main(arguments: list[str]) -> int:
 
 async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
     """Dial, then pass frames."""
-    from dragoman.roles.attached import Landing, attached
+    from dragoman.roles.attached import attached
+    from dragoman.roles.landing import Landing
     from dragoman.roles.rejoin import rejoining
     from dragoman.transport.remote.dialling import dial_remote
     from dragoman.transport.stdio import stdio
 
     landing = None
     if options.session is not None:
-        landing = Landing((await Borrowed(host).find(options.session)).session_id)
+        found = await _found(host, options.session, options.host)
+        listed = SessionInfo(
+            session_id=found.session_id,
+            cwd=found.cwd or "/",
+            title=found.name or found.title or UNSET,
+            updated_at=found.updated_at,
+        )
+        landing = Landing(found.session_id, to_json(listed), found.created_at or found.updated_at)
 
     async def dial() -> Transport:
         url = host.agent(options.agent)
@@ -85,6 +97,20 @@ async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
         return exits.OK
     _say(str(reason))
     return exits.DIED
+
+
+async def _found(host: afar.Afar, name: str, word: str | None) -> Summary:
+    """The session to land in; a fault when it is not there, or not for this user to see, which is the same to them."""
+    try:
+        return await Borrowed(host).find(name)
+    except ProtocolError as error:
+        if error.kind != Kind.SESSION_NOT_FOUND:
+            raise
+        why = str(error) if not error.data else f"there is no session {name!r} at {host.shown} that you may see"
+        listing = f"dragoman sessions --host {word if word and '://' not in word else host.shown}"  # links are secrets
+        raise ConfigFault(
+            [f"{why}; `{listing}` lists those there are, and without --session a new one is opened"]
+        ) from None
 
 
 # Answers of servers, and of proxies before them, that speak no WebSocket: then there are two streams.
