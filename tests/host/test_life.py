@@ -113,7 +113,7 @@ def test_an_agent_that_can_fork_does_and_is_told_nothing_twice(tmp_path: Path) -
 
 
 def test_lists_are_paged_by_folder_and_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.host.calls.PAGE", 2)
+    monkeypatch.setattr("dragoman.host.catalogue.PAGE", 2)
 
     async def scene() -> None:
         async with hosting() as hosted, hosted.client("ann") as ann:

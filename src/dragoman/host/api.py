@@ -28,7 +28,7 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.calls import not_found
+from dragoman.host.access import not_found
 from dragoman.host.directory import ADMIN, EDITOR, VIEWER, may
 from dragoman.host.house import House
 from dragoman.host.tokens import Token, Tokens
@@ -90,7 +90,7 @@ class Api:
                 "user": visitor.user,
                 "role": visitor.role,
                 "session": visitor.session,
-                "agents": house.agent_names,
+                "agents": house.roster.names,
                 "roots": None if roots is None else list(roots),
             }
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET
 
 from dragoman.host.questions import Questions
 from dragoman.policy.decision import ALLOW, DENY
@@ -24,6 +25,7 @@ from dragoman.schema.toolcall import ToolCallUpdate
 from dragoman.store.contract import EntryKind
 
 if TYPE_CHECKING:
+    from dragoman.host.errands import Caller
     from dragoman.roles.guard import Guard
 
 # Nobody of the members decided this: the policy of the house did.
@@ -51,6 +53,7 @@ class Consent:
         self._questions = questions
         self._chronicle = chronicle
         self._deciders: dict[str, str] = {}
+        self.opener: Caller | None = None  # who is asked while the session is being opened, and nobody is in it
 
     async def permission(self, guard: Guard, params: RequestPermissionParams) -> str | None:
         """A question of the agent's: policy decides, or asks the members."""
@@ -90,9 +93,10 @@ class Consent:
         return choice or Choice(DENY, why=answer.why or "the question was closed")
 
     async def elicit(self, params: Any) -> Any:
-        """A form or a link: whoever can show it."""
-        is_here = isinstance(params.session_id, str)
-        wanted = msgspec.structs.replace(params, session_id=self._session) if is_here else params
+        """A form or a link: whoever can show it. Requests of ours mean nothing to members; the session does."""
+        if self.opener is not None:
+            return await self.opener.elicit(params)
+        wanted = msgspec.structs.replace(params, session_id=self._session, request_id=UNSET)
         answer = await self._questions.ask("elicitation/create", wanted)
         self._deciders[_elicited(params)] = answer.by or POLICY
         return answer.result

@@ -1,38 +1,41 @@
 """A desk: one client being served by the house, in its own dialect, and the rooms it is in.
 
-A table of handlers, each let in by the state of the connection, the role of the visitor and whether they are in the
-room. Opening and finding sessions is beside it (calls.py). Above is the house; below are a connection and rooms.
+Lets calls in by the state of the connection and by what was offered, and gives them to who serves them (served.py);
+says to the client what its rooms tell it. Above is the house; below are a connection and rooms.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from functools import cached_property
+from collections.abc import Awaitable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from dragoman.dialect.beside import side
 from dragoman.dialect.shape import SIDE
+from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
-from dragoman.engine.handler import Handler, answering
 from dragoman.engine.message import Incoming
 from dragoman.engine.reading import values
 from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
-from dragoman.host.calls import Calls
-from dragoman.host.directory import EDITOR, VIEWER, may
+from dragoman.host.access import denied
+from dragoman.host.directory import VIEWER, may
 from dragoman.host.introduction import introduced
-from dragoman.host.member import AWAY, HERE, STATES, Member
+from dragoman.host.member import AWAY, HERE, Member
+from dragoman.host.prompting import cancel_request, otherwise
 from dragoman.host.room import Room
+from dragoman.host.served import SERVED
 from dragoman.host.stamping import StampedOutbox
-from dragoman.host.telling import ANNOUNCED
+from dragoman.host.telling import ANNOUNCED, News
 from dragoman.roles.agent import settings
 from dragoman.roles.option import as_choice
 from dragoman.roles.sessions import OFFICIAL, SWITCHES, new_id
-from dragoman.schema.config import SetConfigOptionResult, SetModeResult
+from dragoman.schema.base import to_json
+from dragoman.schema.methods import find
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
 from dragoman.wire.envelope import Envelope
@@ -73,12 +76,12 @@ class Desk:
         self.cursors: dict[Any, int] = {}  # by request: where somebody wants to go on
         self._unread = 0  # bytes written since the transport was last seen uncongested
         self._unlooked = 0
-        self._prompts: dict[Any, tuple[Room, str]] = {}  # by request
-        self.calls = Calls(self)
+        self._offered: Any = None  # what it was told that can be done here, as JSON
+        self.prompts: dict[Any, tuple[Room, str]] = {}  # by request
         self.connection = Connection(
             transport,
             Side.AGENT,
-            {"$/cancel_request": self._cancel_request},
+            {"$/cancel_request": partial(cancel_request, self)},
             fallback=self._handle,
             settings=settings(house.place_of(visitor)),
             report=house.report,
@@ -133,7 +136,8 @@ class Desk:
         """Options as this client can show them."""
         return (options if self.shows_switches else [as_choice(option) for option in options]) or UNSET
 
-    async def _initialize(self, params: Any) -> Any:
+    async def introduce(self, params: Any) -> Any:
+        """initialize: the agent behind this door, with what the house adds."""
         if self.is_initialized:
             raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
         self.is_initialized = True
@@ -146,14 +150,24 @@ class Desk:
         if isinstance(wanted, dict):
             self.announced = frozenset(name for name in ANNOUNCED if wanted.get(name) not in (None, False))
         try:
-            return introduced(await self.house.introduction(self.visitor), self.dialect)
+            roster = self.house.roster
+            answer = introduced(await roster.introduction(roster.named(self.visitor.agent)), self.dialect)
         except BaseException:
             self.is_initialized = False
             raise
+        self._offered = to_json(answer.agent_capabilities)
+        return answer
 
     async def role_in(self, session: str) -> str | None:
         """What this visitor is in a session; None: they may not know that it is there."""
         return await self.house.role_in(self.visitor, session)
+
+    def hear(self, news: News) -> None:
+        """Something besides updates, where this client wants and can hear it."""
+        if news.wanted and news.wanted not in self.announced:
+            return
+        if self.connection.peer.refusal(find(Side.CLIENT, news.method)) is None:
+            self.connection.notify(news.method, news.params)
 
     # --- saying -------------------------------------------------------------------------------------------------
 
@@ -212,8 +226,12 @@ class Desk:
         if not self.is_initialized and incoming.method != "initialize":
             what = f"{incoming.method} came before initialize; send initialize first"
             raise ProtocolError(Kind.INVALID_STATE, what)
-        serve = _SERVED.get(incoming.method)
-        return self._otherwise(incoming, done) if serve is None else serve(self)(incoming, done)
+        row = incoming.row
+        if row is not None and row.gate.startswith("agent.") and not offers(row.gate, self._offered):
+            what = row.gate.partition(".")[2]
+            message = f"{row.name} needs {what}, which is not offered here"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"method": row.name, "capability": what})
+        return SERVED.get(incoming.method, otherwise)(self, incoming, done)
 
     def joined(self, session: str, least: str = VIEWER) -> tuple[Room, Member]:
         """The room with this id that this client is in, and may do this much in."""
@@ -226,119 +244,5 @@ class Desk:
                 {"sessionId": session},
             )
         if not may(member.role, least):
-            raise ProtocolError(
-                Kind.PERMISSION_DENIED,
-                f"you are {member.role} in this session, and this needs {least}; ask an admin of it",
-                {"sessionId": session, "role": member.role, "needs": least},
-            )
+            raise denied(session, member.role, least)
         return room, member
-
-    def _otherwise(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        """A method nobody here knows: one of the agent's own, about a session, goes there."""
-        said = incoming.values
-        session = said.get("sessionId") if isinstance(said, dict) else None
-        if incoming.method.startswith("_") and isinstance(session, str) and session in self.rooms:
-            return self._to_agent(self.joined(session, EDITOR)[0], incoming, done)
-        if incoming.is_request:
-            kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
-            done(None, ProtocolError(kind, f"the host does not serve {incoming.method}", {"method": incoming.method}))
-        return None
-
-    async def _to_agent(self, room: Room, incoming: Incoming, done: Done) -> None:
-        session = await room.awake()
-        params = {**incoming.values, "sessionId": session.id}
-        if incoming.is_request:
-            done(await session.connection.request_raw(incoming.method, params), None)
-        else:
-            session.connection.notify(incoming.method, params)
-
-    # --- turns --------------------------------------------------------------------------------------------------
-
-    def _prompt(self, incoming: Incoming, done: Done) -> None:
-        """session/prompt: nothing waits here; the room answers when the turn is over."""
-        params = incoming.params
-        room, _ = self.joined(params.session_id, EDITOR)
-        key = incoming.id
-
-        def over(result: Any, error: ProtocolError | None) -> None:
-            self._prompts.pop(key, None)
-            done(result, error)
-
-        waiting = room.prompt(self, list(params.prompt), over)
-        if incoming.is_request:
-            self._prompts[key] = (room, waiting.id)
-
-    def _cancel(self, incoming: Incoming, _: Done) -> None:
-        """session/cancel: of those who may; nothing happens where nothing runs."""
-        room = self.rooms.get(incoming.params.session_id)
-        member = room.members.get(self.id) if room is not None else None
-        if room is not None and member is not None and member.controls:
-            room.cancel(self)
-
-    def _cancel_request(self, incoming: Incoming, _: Done) -> None:
-        """$/cancel_request: a prompt is cancelled as a prompt; anything else by its task."""
-        found = self._prompts.get(incoming.params.request_id)
-        if found is not None:
-            found[0].cancel(self, found[1])
-        else:
-            self.connection.inbound.cancel(incoming.params.request_id)
-
-    async def _set_mode(self, params: Any) -> SetModeResult:
-        room, _ = self.joined(params.session_id, EDITOR)
-        session = await room.awake()
-        await session.set_mode(params.mode_id, by=self.visitor.user)
-        return SetModeResult()
-
-    async def _set_option(self, params: Any) -> SetConfigOptionResult:
-        room, _ = self.joined(params.session_id, EDITOR)
-        session = await room.awake()
-        await session.set_option(params.config_id, side(params).get("value", params.value), by=self.visitor.user)
-        return SetConfigOptionResult(config_options=self.shown(session.options) or [])
-
-    # --- the rest -----------------------------------------------------------------------------------------------
-
-    def _presence(self, incoming: Incoming, done: Done) -> None:
-        """_dragoman/presence: what this client says of its user."""
-        said, room = self._named(incoming)
-        if room is not None and said.get("state") in STATES:
-            room.set_state(self, said["state"])
-        if incoming.is_request:
-            done({}, None)
-
-    def _named(self, incoming: Incoming) -> tuple[dict[str, Any], Room | None]:
-        """What was said, and the room it is about, if this client is in it."""
-        said = incoming.values if isinstance(incoming.values, dict) else {}
-        session = said.get("sessionId")
-        return said, self.rooms.get(session) if isinstance(session, str) else None
-
-    def _changed(self, incoming: Incoming, _: Done) -> None:
-        """fs/changed: what a client watches for an agent."""
-        said, room = self._named(incoming)
-        if room is not None and room.session is not None and room.members[self.id].controls:
-            room.session.connection.notify("fs/changed", {**said, "sessionId": room.session.id})
-
-
-# Who serves which method. One table for all clients: a thousand of them would be a thousand tables.
-_SERVED: dict[str, Callable[[Desk], Handler]] = {
-    "initialize": lambda desk: answering(desk._initialize),
-    "authenticate": lambda desk: answering(desk.calls.authenticate),
-    "logout": lambda desk: answering(desk.calls.logout),
-    "session/new": lambda desk: desk.calls.new,
-    "session/load": lambda desk: desk.calls.load,
-    "session/resume": lambda desk: desk.calls.resume,
-    "session/attach": lambda desk: desk.calls.attach,
-    "_dragoman/attach": lambda desk: desk.calls.attach_values,
-    "session/detach": lambda desk: answering(desk.calls.detach),
-    "_dragoman/detach": lambda desk: answering(desk.calls.detach_values),
-    "session/fork": lambda desk: desk.calls.fork,
-    "session/list": lambda desk: answering(desk.calls.list),
-    "session/close": lambda desk: answering(desk.calls.close),
-    "session/delete": lambda desk: answering(desk.calls.delete),
-    "session/prompt": lambda desk: desk._prompt,
-    "session/cancel": lambda desk: desk._cancel,
-    "session/set_mode": lambda desk: answering(desk._set_mode),
-    "session/set_config_option": lambda desk: answering(desk._set_option),
-    "fs/changed": lambda desk: desk._changed,
-    "_dragoman/presence": lambda desk: desk._presence,
-    "_dragoman/set_role": lambda desk: answering(desk.calls.set_role),
-}

@@ -15,6 +15,7 @@ from msgspec import Raw
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, ProtocolError
+from dragoman.host.fates import refusal
 from dragoman.host.pool import SHARED, PooledDial
 from dragoman.roles.answers import Answers
 from dragoman.roles.connect import SHOWN
@@ -25,6 +26,7 @@ from dragoman.roles.logged_agent import LoggedAgent
 from dragoman.roles.logged_conversation import LoggedConversation
 from dragoman.schema.base import encode
 from dragoman.schema.initialize import Implementation, InitializeParams
+from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -125,10 +127,12 @@ class RoomAgent(LoggedAgent):
         """The same, for logs."""
         return self._told
 
-    def _decline(self, incoming: Incoming, done: Done) -> None:
-        """What only clients can make sense of goes to them."""
-        if not self._room.pass_on(incoming, done):
-            super()._decline(incoming, done)
+    def _decline(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        """What only clients can make sense of goes to them; what the house refuses is refused by its reason."""
+        is_theirs, work = self._room.pass_on(incoming, done)
+        if not is_theirs and incoming.is_request:
+            done(None, refusal(Side.CLIENT, incoming, "nobody is in the session who could be asked"))
+        return work
 
 
 def engage(
@@ -162,9 +166,9 @@ def engage(
 
 def reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
     """How the agent of a room is reached: at a process of its own, or at one that rooms of its owner share."""
-    pool, dialect = room.house.pool, room.house.dialect_of(named)
+    pool, dialect = room.house.pool, room.house.roster.dialect_of(named)
     if pool is None or named.sandbox or dialect not in SHARED:
-        return dialling(named, cwd, room.house.reach(named), **more)
+        return dialling(named, cwd, room.house.roster.reach(named), **more)
     return PooledDial(pool, room, named, dialect=dialect, cwd=cwd, env=dict(named.env), shows=SHOWN, **more)
 
 

@@ -14,30 +14,25 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.config.agents import NamedAgent
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.host.access import not_found
+from dragoman.host.accounts import Accounts
 from dragoman.host.bounds import Bounds
-from dragoman.host.calls import not_found
 from dragoman.host.desk import Desk
 from dragoman.host.directory import Directory, MemoryDirectory, lesser
-from dragoman.host.engaged import dialling, introduction
-from dragoman.host.logins import Login, Logins
 from dragoman.host.pool import Pool
 from dragoman.host.room import Room
+from dragoman.host.roster import Reach, Roster
 from dragoman.host.standing import Standing
 from dragoman.host.tally import Tally
-from dragoman.host.telling import PRESENCE, News
+from dragoman.host.telling import News, closed
 from dragoman.policy.guard import Policy
-from dragoman.roles.answers import Answers
 from dragoman.roles.asking import AskUser
-from dragoman.roles.client import RemoteAgent
-from dragoman.roles.conversation import Terms
 from dragoman.roles.guard import Guard
-from dragoman.roles.lending import Lending
 from dragoman.roles.sessions import new_id
-from dragoman.schema.initialize import InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import EntryKind, Store, Summary
 from dragoman.transport.contract import Transport
@@ -75,7 +70,7 @@ class House:
         roots: Callable[[Visitor], Sequence[str] | None] = own_roots,
         servers: Mapping[str, McpServer] | None = None,
         bounds: Bounds = Bounds(),  # noqa: B008  (immutable)
-        reach: Callable[[NamedAgent], Sequence[str] | Transport] = lambda named: named.words,
+        reach: Reach = lambda named: named.words,
         report: Callable[[str], None] | None = None,
         shares: bool = False,
     ) -> None:
@@ -84,26 +79,20 @@ class House:
         `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed:
         one a session, or with `shares` one for all sessions of a user.
         """
-        if not agents:
-            raise ValueError("a house needs an agent; name at least one")
-        self._agents = {agent.name: agent for agent in agents}
         self.store = store
         self.directory: Directory = directory or MemoryDirectory()
         self.guard = guard
         self.roots = roots
         self.servers = dict(servers or {})
         self.bounds = bounds
-        self.reach = reach
         self.report = report or logger.info
+        self.roster = Roster(agents, reach, self.report, bounds.opening)
         self.pool = Pool() if shares else None
         self.tally = Tally()
-        self.logins = Logins()
+        self.accounts = Accounts()
         self.rooms: dict[str, Room] = {}
         self.desks: set[Desk] = set()
         self._opening: dict[str, asyncio.Future[Room]] = {}
-        self._introductions: dict[str, InitializeResult] = {}
-        self._dialects: dict[str, str] = {}
-        self._probing: dict[str, asyncio.Lock] = {}
         self._is_closing = False
 
     async def __aenter__(self) -> House:
@@ -141,7 +130,7 @@ class House:
             if room is None or member.desk.id not in room.members:
                 continue
             if role is None:
-                member.hear(_closed(session, "you were taken out of this session"))
+                member.hear(closed(session, "you were taken out of this session"))
                 room.leave(member.desk)
             else:
                 room.set_role(member.desk, role)
@@ -153,76 +142,23 @@ class House:
 
     # --- agents -------------------------------------------------------------------------------------------------
 
-    def named(self, name: str) -> NamedAgent:
-        """The agent of this name; the first one where none is named, or one that is not here any more."""
-        known = self._agents.get(name)
-        return known if known is not None else next(iter(self._agents.values()))
-
-    @property
-    def agent_names(self) -> list[str]:
-        """The names of its agents; the first is meant where none is named."""
-        return list(self._agents)
-
-    def agent_of(self, standing: Standing) -> NamedAgent:
-        """The agent of a session; one that another program opened may be known by what the agent calls itself."""
-        if standing.agent:
-            known = self._agents.get(standing.agent)
-            if known is None:
-                message = f"this session belongs to the agent {standing.agent}, which this host does not have"
-                raise ProtocolError(Kind.INVALID_STATE, message, {"agent": standing.agent, "agents": [*self._agents]})
-            return known
-        for name, told in self._introductions.items():
-            info = told.agent_info or None
-            if info is not None and standing.called and standing.called in (info.title, info.name):
-                return self._agents[name]
-        return self.named("")
-
-    def knows(self, name: str) -> bool:
-        """Whether there is an agent of this name."""
-        return not name or name in self._agents
-
-    def met(self, name: str, introduction: InitializeResult, dialect: str) -> None:
-        """An agent introduced itself, perhaps otherwise than before."""
-        self._introductions[name] = introduction
-        self._dialects[name] = dialect
-
-    def dialect_of(self, named: NamedAgent) -> str:
-        """What an agent speaks: as configured, or as was found out; "" where nobody knows yet."""
-        return self._dialects.get(named.name, "") if named.dialect == "auto" else named.dialect
-
-    async def introduction(self, visitor: Visitor) -> InitializeResult:
-        """What the agent behind this door says of itself; it is started once to find out."""
-        named = self.named(visitor.agent)
-        async with self._probing.setdefault(named.name, asyncio.Lock()):
-            known = self._introductions.get(named.name)
-            if known is None:
-                agent = await self._visit(named)
-                await agent.close()
-                known = self._introductions[named.name]
-        return known
-
-    async def log_in(self, visitor: Visitor, login: Login) -> None:
-        """Authenticate with an agent; what it takes is done again with every one that is started for this user."""
-        named = self.named(visitor.agent)
-        async with self.logins.turn(visitor.user):  # each starts an agent: a client must not start any number
-            agent = await self._visit(named)
+    async def tell_agents(self, user: str, name: str, method: str, params: Any) -> None:
+        """Ask something of all agents of this name that are awake for sessions of this user; who cannot is reported."""
+        rooms = [room for room in self.rooms.values() if room.standing.agent == name and room.agent is not None]
+        for room in rooms:
+            agent = room.agent if await room.whose() == user else None
+            if agent is None:
+                continue
             try:
-                await agent.authenticate(login.method, login.credentials or None)
-            finally:
-                await agent.close()
-        self.logins.remember(visitor.user, named.name, login)
+                await agent.request(method, params, timeout=self.bounds.stopping)
+            except (ProtocolError, ConnectionFailed) as error:
+                self.report(f"session {room.id}: its agent did not take {method}: {error}")
 
-    async def _visit(self, named: NamedAgent) -> RemoteAgent:
-        """Start an agent without a session."""
-        place = named.cwd or os.getcwd()
-        dial = dialling(named, place, self.reach(named), report=self.report, patience=self.bounds.opening)
-        lend, answers = Lending(approve=lambda _: False), Answers("deny", lambda _: None)
-        agent = RemoteAgent(dial, answers, lend=lend, on={}, sign_in=None, terms=Terms())
-        offered = lend.capabilities()
-        offered.elicitation = answers.capabilities()
-        await agent.start(introduction(offered))
-        self.met(named.name, agent.introduction, agent.dialect)
-        return agent
+    def tell_user(self, user: str, agent: str, news: News) -> None:
+        """Tell the clients that this user has at the door of an agent something that is about no session."""
+        for desk in self.desks:
+            if desk.visitor.user == user and self.roster.named(desk.visitor.agent).name == agent:
+                desk.hear(news)
 
     async def allowed(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
         """Those of the servers that policy lets anybody start; nobody is asked."""
@@ -272,7 +208,7 @@ class House:
         self.check_awake(visitor.user)
         room = Room(self, new_id(), Standing())
         room.opener = visitor.user
-        room.standing.agent = self.named(visitor.agent).name
+        room.standing.agent = self.roster.named(visitor.agent).name
         self.rooms[room.id] = room
         self.tally.sessions += 1
         self.use(room)
@@ -322,7 +258,7 @@ class House:
         """End a session for good, whoever is in it."""
         why = f"the session was deleted by {by}"
         room.why_closing, room.is_over = why, True  # nothing begins here any more
-        room.broadcast(_closed(room.id, why))
+        room.broadcast(closed(room.id, why))
         for waiting in room.queue.clear():
             waiting.done(None, not_found(room.id))
         room.cancel_turn()
@@ -366,7 +302,3 @@ class House:
         if self.pool is not None:
             await self.pool.close()
         await asyncio.gather(*(desk.connection.close("the host was stopped") for desk in list(self.desks)))
-
-
-def _closed(session: str, why: str) -> News:
-    return News("_dragoman/closed", params={"sessionId": session, "reason": why}, wanted=PRESENCE)

@@ -14,26 +14,32 @@ from dragoman.host.telling import ANNOUNCED
 from dragoman.roles.sessions import OFFICIAL
 from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker
-from dragoman.schema.initialize import AgentCapabilities, InitializeResult, SessionCapabilities
+from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities
 
 # What the house serves whatever the agent can: sessions are the house's own.
-_SERVED = {"list": Marker(), "resume": Marker(), "close": Marker(), "delete": Marker(), "fork": Marker()}
-
-# What it does not pass on.
-_UNSERVED = {"archive": UNSET, "status": UNSET, "title": UNSET}
+_SERVED = dict.fromkeys(("list", "resume", "close", "delete", "fork", "archive", "status", "title"), Marker())
 
 
 def introduced(agent: InitializeResult, spoken: str) -> InitializeResult:
     """What a client of this dialect is answered."""
     offered = agent.agent_capabilities or AgentCapabilities()
-    sessions = offered.session_capabilities or SessionCapabilities()
-    sessions = msgspec.structs.replace(sessions, **_SERVED, **_UNSERVED)
-    offered = msgspec.structs.replace(offered, load_session=True, session_capabilities=sessions, providers=UNSET)
-    offered = noted(offered, attach=True, host=dict.fromkeys(ANNOUNCED, True))
     methods = [method for method in agent.auth_methods or () if method.form != AuthForm.TERMINAL]
+    auth = offered.auth or AgentAuthCapabilities()
+    if methods:  # the house logs in anew with every process of the agent, and can stop doing so
+        auth = msgspec.structs.replace(auth, logout=Marker())
+    reached = offered.mcp_capabilities
+    if reached:  # servers inside a client end with it, and sessions do not
+        reached = msgspec.structs.replace(reached, acp=UNSET)
+    offered = msgspec.structs.replace(
+        offered,
+        load_session=True,
+        mcp_capabilities=reached,
+        session_capabilities=msgspec.structs.replace(offered.session_capabilities or SessionCapabilities(), **_SERVED),
+        auth=auth if methods or offered.auth else UNSET,
+    )
     return msgspec.structs.replace(
         agent,
         protocol_version=1,
-        agent_capabilities=offered,
+        agent_capabilities=noted(offered, attach=True, host=dict.fromkeys(ANNOUNCED, True)),
         auth_methods=methods if methods or spoken in OFFICIAL else UNSET,
     )

@@ -25,7 +25,7 @@ from dragoman.host.supervision import Crashes
 from dragoman.roles.chronicle import Chronicle, without_secrets
 from dragoman.roles.option import value_of
 from dragoman.schema.base import to_json
-from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams
+from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
 
 if TYPE_CHECKING:
     from dragoman.host.house import House
@@ -119,7 +119,7 @@ class Keeping(ABC):
 
     async def _start(self, cwd: str) -> RoomAgent:
         house = self.house
-        named = house.agent_of(self.standing)
+        named = house.roster.of(self.standing)
         self.chronicle.try_again()  # perhaps the store works now
         self._guard = guard = house.guard(self.consent.ask_members)
         lend = RoomLending(self, guard)  # type: ignore[arg-type]
@@ -139,15 +139,15 @@ class Keeping(ABC):
             await agent.start(introduction)
             house.tally.starts += 1
             guard.attend(agent, named.name)
-            house.met(named.name, agent.introduction, agent.dialect)
-            if (user := await self._whose()) is not None:
-                await house.logins.replay(user, named.name, agent)
+            house.roster.met(named.name, agent.introduction, agent.dialect)
+            if (user := await self.whose()) is not None:
+                await house.accounts.replay(user, named.name, agent)
         except BaseException:
             await self._let_go()
             raise
         return agent
 
-    async def _whose(self) -> str | None:
+    async def whose(self) -> str | None:
         """Whose login the agent gets: who opened it here, as admin. A log may name anybody, that of a fork another."""
         if not self.standing.seq or await self.house.directory.role_of(self.opener, self.id) == ADMIN:
             return self.opener
@@ -275,6 +275,15 @@ class Keeping(ABC):
             )
         except (ProtocolError, ConnectionFailed) as error:
             self.house.report(f"session {self.id}: its agent did not delete it: {error}")
+
+    async def retitled(self, title: str) -> str:
+        """Let the agent have a title, where it is awake and takes them: the title as it is now."""
+        agent, session = self.agent, self.session
+        if agent is None or session is None or not offers("agent.sessionCapabilities.title", agent.capabilities):
+            return title
+        params = SetTitleParams(session_id=session.id, title=title)
+        result = await session.connection.request("session/set_title", params, timeout=self.house.bounds.stopping)
+        return str(result.title)
 
     # --- dying --------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,6 @@ from dragoman.host.directory import ADMIN, EDITOR, may
 from dragoman.host.telling import UPDATE, News, stamp
 from dragoman.roles.audience import GATES, told
 from dragoman.roles.option import as_choice
-from dragoman.schema.methods import find
-from dragoman.schema.side import Side
 from dragoman.schema.update import ConfigOptionUpdate, Plan, UpdateParams
 from dragoman.wire.envelope import say_call
 
@@ -62,11 +60,8 @@ class Member:
         desk = self.desk
         if (news.but and news.but == desk.id) or (news.only and news.only != desk.id):
             return
-        if news.wanted and news.wanted not in desk.announced:
-            return
         if news.method != UPDATE:
-            if desk.connection.peer.refusal(find(Side.CLIENT, news.method)) is None:
-                desk.connection.notify(news.method, news.params)
+            desk.hear(news)
         elif news.frame is not None and desk.is_plain:
             desk.write(news.frame)
         elif news.update is not None:

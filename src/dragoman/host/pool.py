@@ -79,7 +79,7 @@ class PooledDial(Dial):
     async def _start(self, name: str, cwd: str) -> Connection:
         user = await owner(self._room)
         if user is None:
-            self._target = self._room.house.reach(self._agent)
+            self._target = self._room.house.roster.reach(self._agent)
         else:
             self._target = await self._pool.berth(self._key(user, name), lambda: self._begin(cwd))
         return await super()._start(name, cwd)
@@ -92,13 +92,13 @@ class PooledDial(Dial):
             words=tuple(named.words),
             env=tuple(sorted(named.env.items())),
             dialect=dialect,
-            login=house.logins.known(self._room.standing.owner or self._room.opener, named.name),
+            login=house.accounts.known(self._room.standing.owner or self._room.opener, named.name),
             introduction=encode(self._introduction),
         )
 
     async def _begin(self, cwd: str) -> Transport:
         """The process itself, in the folder of the first session: the others name theirs when they are opened."""
-        target = self._room.house.reach(self._agent)
+        target = self._room.house.roster.reach(self._agent)
         if not isinstance(target, Sequence):
             return target
         from dragoman.transport.process import spawn

@@ -7,6 +7,7 @@ desks of clients; below are the company in the room, which hears everything, and
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.company import PAGE, Company
 from dragoman.host.engaged import INTERRUPTED
+from dragoman.host.fates import is_extension
 from dragoman.host.lent import GATES, HOST, chosen
 from dragoman.host.member import Member
 from dragoman.host.queue import Queue, Waiting
 from dragoman.host.standing import Standing
-from dragoman.host.telling import PRESENCE, QUEUE, TERMINALS, TURNS, News, read_line
+from dragoman.host.telling import FOR_CLIENTS, LOGIN, PRESENCE, QUEUE, TERMINALS, TURNS, News, closed, read_line
 from dragoman.roles.sessions import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.store.contract import EntryKind
@@ -27,10 +29,6 @@ from dragoman.store.contract import EntryKind
 if TYPE_CHECKING:
     from dragoman.host.desk import Desk
     from dragoman.host.house import House
-
-
-# What an agent tells its client besides updates.
-_FOR_CLIENTS = frozenset({"elicitation/complete"})
 
 
 class Room(Company):
@@ -178,20 +176,31 @@ class Room(Company):
     def _workspace(self) -> News:
         return News("_dragoman/workspace", params={"sessionId": self.id, **self._lent}, wanted=PRESENCE)
 
-    def pass_on(self, incoming: Incoming, done: Done) -> bool:
-        """A method of the agent's that the house does not know: clients may; whether anybody could be asked."""
-        said = incoming.values
-        if not isinstance(said, dict) or not (incoming.method.startswith("_") or incoming.method in _FOR_CLIENTS):
-            return False
+    def pass_on(self, incoming: Incoming, done: Done) -> tuple[bool, Awaitable[None] | None]:
+        """What only clients can make sense of: whether it is theirs, and what must be awaited until it is answered."""
+        said, method = incoming.values, incoming.method
+        if not isinstance(said, dict) or not (is_extension(method) or method in FOR_CLIENTS):
+            return False, None
         params = {**said, "sessionId": self.id} if "sessionId" in said else said
         if not incoming.is_request:
-            self.chronicle.after(lambda: self.broadcast(News(incoming.method, params=params)))
-            return True
+            news = News(method, params=params)
+            if self.consent.opener is not None:
+                self.consent.opener.tell(method, params)
+            elif method == LOGIN:
+                self._do(self._tell_owner(news))
+            else:
+                self.chronicle.after(lambda: self.broadcast(news))
+            return True, None
         member = self.lender("")
         if member is None:
-            return False
-        member.desk.connection.call(incoming.method, params, done, raw=True)
-        return True
+            return False, None
+        return True, _passed(member, method, params, done)
+
+    async def _tell_owner(self, news: News) -> None:
+        """Who is logged in is nobody's affair but whose login it is."""
+        user = await self.whose()
+        if user is not None:
+            self.house.tell_user(user, self.standing.agent, news)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -218,6 +227,17 @@ class Room(Company):
         self.part()
         self.rouse()
 
+    async def adjourn(self, why: str) -> None:
+        """End what is being done here and let everybody go; whoever comes again finds it as it was."""
+        for waiting in self.queue.clear():
+            waiting.done(PromptResult(stop_reason=StopReason.CANCELLED), None)
+        self.cancel_turn()
+        await self.settled()
+        self.broadcast(closed(self.id, why))
+        for member in list(self.members.values()):
+            self.leave(member.desk)
+        await self.sleep()
+
     async def settled(self) -> None:
         """Wait until the turn that runs now is over, as long as anybody should."""
         running = self.queue.running
@@ -226,3 +246,7 @@ class Room(Company):
                 while running is not None and self.queue.running is running:
                     self._turned.clear()
                     await self._turned.wait()
+
+
+async def _passed(member: Member, method: str, params: Any, done: Done) -> None:
+    done(await member.desk.connection.request_raw(method, params), None)

@@ -98,7 +98,7 @@ class Host:
             limits=self.limits,
             origins=origins,
             hosts=hosts,
-            agents=house.knows,
+            agents=house.roster.knows,
         )
         self._origins = frozenset(origins)
         self._api = Api(house, tokens)
@@ -215,7 +215,7 @@ class Host:
             uptime=time.monotonic() - self._began,
             user=visitor.user,
             agents=[
-                (name, f"{root}/acp" if at == 0 else f"{root}/acp/{name}") for at, name in enumerate(house.agent_names)
+                (name, f"{root}/acp" if at == 0 else f"{root}/acp/{name}") for at, name in enumerate(house.roster.names)
             ],
             sessions=[
                 status.Shown(

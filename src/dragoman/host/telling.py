@@ -26,6 +26,10 @@ UPDATE = "session/update"
 PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS = "presence", "queue", "turns", "permissions", "terminals"
 ANNOUNCED = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
 
+# What an agent tells its client besides updates, in words of the protocol: about a link, and about who is logged in.
+LINK_DONE, LOGIN = "elicitation/complete", "auth/status_update"
+FOR_CLIENTS = (LINK_DONE, LOGIN)
+
 # Kinds of updates that every client takes as they are: all others may have to be said otherwise, or not at all.
 _COMMON = (
     b'{"sessionUpdate":"agent_message_chunk"',
@@ -105,6 +109,11 @@ def update_frame(session: bytes, update: bytes, seq: int, beside: bytes = b"") -
         update,
         stamp(seq, beside),
     )
+
+
+def closed(session: str, why: str) -> News:
+    """A session is not open any more to whoever hears this."""
+    return News("_dragoman/closed", params={"sessionId": session, "reason": why}, wanted=PRESENCE)
 
 
 def told(session: str, line: Line) -> list[News]:

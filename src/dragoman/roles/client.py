@@ -312,11 +312,12 @@ class RemoteAgent(Archive):
             )
         return conversation.roots
 
-    def _decline(self, incoming: Incoming, done: Done) -> None:
+    def _decline(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
         if incoming.is_request:
             kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
             what = f"this client does not serve {incoming.method}"
             done(None, ProtocolError(kind, what, {"method": incoming.method}))
+        return None
 
     def _lost(self, connection: Connection, error: BaseException) -> None:
         """A process is gone, and with it its sessions; those of others (2025.1 has one for each folder) live on."""
