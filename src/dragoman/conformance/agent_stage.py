@@ -152,7 +152,8 @@ class AgentStage(Stage):
 
     def _unlocked(self, heard: Heard) -> None:
         """An agent that wants a login first is in its right; which number says so is another requirement."""
-        if self.asked_by(heard).startswith("session/") and "auth" in str(heard.message.get("error", "")).lower():
+        is_login = self.asked_by(heard) in ("authenticate", "logout")
+        if not is_login and "auth" in str(heard.message.get("error", "")).lower():
             self.unsure("the agent wants a login first", heard)
 
     async def alive(self, what: str) -> None:

@@ -38,7 +38,7 @@ def _again(status: str, then: str) -> Any:
     def whole(_: Tape, message: Json) -> Iterable[Json]:
         yield message
         update = message["params"]["update"]
-        if update.get("status") == status:
+        if update.get("status") == status and "toolCallId" in update:  # compactions have one too
             more = {"sessionUpdate": "tool_call_update", "toolCallId": update["toolCallId"], "status": then}
             yield {**message, "params": {**message["params"], "update": more}}
 
