@@ -25,6 +25,7 @@ from dragoman.transport.remote.retrying import Outage
 from dragoman.transport.remote.serving import serving
 from dragoman.transport.remote.visitor import Knock, Visitor, bearer, unauthorized
 from tests.transport.remote.certificate import certificate
+from tests.transport.remote.scripted import scripted
 
 WITHIN = 20.0
 SECRET = "s3cret-t0ken"
@@ -169,6 +170,28 @@ def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
         assert (await postman.deliver(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
         assert client.tries == 2
         assert "connected again" in told[-1]
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over another connection it would be said twice; one that was never begun is said there."""
+    first, second = (b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % id for id in (1, 2))
+
+    async def main() -> None:
+        under_way = asyncio.Event()
+
+        async def post(*_: object, **__: object) -> httpx.Response:
+            under_way.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async with scripted() as (_, ours):
+            monkeypatch.setattr(ours._client, "post", post)
+            ours.send(first)
+            ours.send(second)
+            await under_way.wait()
+            assert ours.unsent() == [second]
 
     asyncio.run(asyncio.wait_for(main(), WITHIN))
 

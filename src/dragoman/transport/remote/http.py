@@ -217,7 +217,7 @@ class HttpTransport:
 
     def unsent(self) -> list[bytes]:
         """After the end: the frames that no socket has ever been given."""
-        return list(self._queue)
+        return list(self._queue)[1 if self._postman.has_left else 0 :]
 
     async def _post_all(self) -> None:
         try:
@@ -226,10 +226,9 @@ class HttpTransport:
                 self._postman.has_left = False
                 await self._post(data)
                 self._queue.popleft()
+                self._postman.has_left = False
                 self._gate.took(len(data))
         except ConnectionFailed as error:
-            if self._postman.has_left:
-                self._queue.popleft()
             self._end(error)
         finally:
             self._posting = None
@@ -342,9 +341,10 @@ class HttpTransport:
             pass
         finally:
             self._end(closed)
-            for task in (*self._tasks, *([posting] if posting is not None else [])):
+            tasks = [*self._tasks, *([posting] if posting is not None else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             with suppress(Exception):  # of sockets whose other end is gone
                 await self._client.aclose()
             self._closing.set_result(None)

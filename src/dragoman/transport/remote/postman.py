@@ -70,18 +70,19 @@ class Postman:
         return await Retrying(f"agent {self._address.shown}", self._patience, self._outage, why).run(attempt)
 
     async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        before, self.has_left = self.has_left, True  # while it is under way nobody can say
         try:
             answer = await self._client.post(self._address.url, content=data, headers={**_JSON, **headers})
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            self.has_left = before
             raise failed(self._address.shown, error) from None
         except Exception as error:  # httpx also lets through what its parts raise, such as the end of a TLS stream
-            self.has_left = True
             fault = failed(self._address.shown, error)
             if headers and not self.counts:
                 raise TransportClosed(
                     f"{fault}; a message was on its way, and nobody can say whether it arrived: load the session again"
                 ) from None
             raise fault from None
-        # A server that does not know the connection has not taken the message either.
-        self.has_left = self.has_left or answer.status_code not in (404, 410)
+        if answer.status_code in (404, 410) or answer.status_code in _LATER:
+            self.has_left = before  # a server that does not know the connection has not taken the message either
         return answer
