@@ -69,8 +69,7 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
             guests = crowd(plan, relay.port, str(folder), trusted and str(trusted[0]))
             tasks = [asyncio.create_task(guest.run()) for guest in guests]
             try:
-                async with asyncio.timeout(ARRIVAL):
-                    await asyncio.gather(*(guest.here.wait() for guest in guests))
+                await arrive(guests, folder)
                 await make_faults(plan, random.Random(seed), host, relay, findings)
                 await settle(guests, host, findings, folder)
                 async with asyncio.timeout(PATIENCE):
@@ -119,6 +118,24 @@ def crowd(plan: Plan, port: int, folder: str, authority: str | None = None) -> l
         guest.authority = authority
         guests.append(guest)
     return guests
+
+
+async def arrive(guests: list[Guest], folder: Path) -> None:
+    """Wait until everybody has been in their session."""
+    try:
+        async with asyncio.timeout(ARRIVAL):
+            await asyncio.gather(*(guest.here.wait() for guest in guests))
+    except TimeoutError:
+        stand(folder)
+        late = [guest.name for guest in guests if not guest.here.is_set()]
+        raise AssertionError(f"after {ARRIVAL:.0f} s these had not come: {late}") from None
+
+
+def stand(folder: Path) -> None:
+    """Write down where everybody stands, for whoever looks for the reason."""
+    with (folder / "tasks").open("w") as file:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=file)
 
 
 async def make_faults(plan: Plan, dice: random.Random, host: Host, relay: Relay, findings: Findings) -> None:
@@ -181,9 +198,7 @@ async def settle(guests: list[Guest], host: Host, findings: Findings, folder: Pa
     except TimeoutError:
         late = [guest.name for guest in guests if not guest.quiet.is_set()]
         findings.fault("", f"after {SETTLING:.0f} s not everything was seen; still at work: {late}")
-        with (folder / "tasks").open("w") as file:  # where everybody stands, for whoever looks for the reason
-            for task in asyncio.all_tasks():
-                task.print_stack(file=file)
+        stand(folder)
     for guest in guests:
         guest.leaving.set()
 
