@@ -40,6 +40,12 @@ class Afar(NamedTuple):
     token: str
     ca: str
     shown: str
+    called: str = ""  # what --host takes to mean it; "" where it need not be said
+
+    @property
+    def flag(self) -> str:
+        """The flag that means it, and a space; without a token that was in it."""
+        return f"--host {self.called} " if self.called else ""
 
     def agent(self, name: str = "") -> str:
         """The address of an agent."""
@@ -79,7 +85,8 @@ def meant(word: str | None, token_file: str | None = None, environ: Mapping[str,
     base = urlunsplit((_SCHEMES.get(parts.scheme, parts.scheme), parts.netloc, mounted, "", ""))
     ca = os.path.expanduser(host.ca)
     token = inside or hosts.token_of(host, environ)
-    return Afar(base, f"/acp{rest}" if found else "/acp", token, ca, parse(base, Remote(tls=False)).shown)
+    called = parted(word)[0] if word and "://" in word else word or ""
+    return Afar(base, f"/acp{rest}" if found else "/acp", token, ca, parse(base, Remote(tls=False)).shown, called)
 
 
 def parted(url: str) -> tuple[str, str]:

@@ -12,7 +12,9 @@ from typing import Any
 from dragoman.cli.terminal import single
 
 # What the host is told that we want to hear of.
-ANNOUNCED: Mapping[str, Any] = {"host": {"presence": True, "queue": True, "turns": True, "permissions": True}}
+ANNOUNCED: Mapping[str, Any] = {
+    "host": {"presence": True, "queue": True, "turns": True, "permissions": True, "terminals": True}
+}
 
 # Names on the status line; more are counted.
 NAMED = 4
@@ -20,17 +22,26 @@ NAMED = 4
 # A preview of a prompt that waits; characters.
 PREVIEW = 40
 
+# Commands whose output is kept until it is shown; the oldest falls away.
+PRINTED = 32
+
 Tell = Callable[[str, str], None]  # a line of ours, and its style
 
 
 class Company:
     """The others in one session."""
 
-    def __init__(self, user: str, tell: Tell) -> None:
+    def __init__(self, user: str, tell: Tell, tell_own: Tell | None = None) -> None:
+        """`tell_own` says what concerns one's own prompt: that it waits, and whose files are used."""
         self.user = user
         self.session = ""
+        self.turn = ""  # the id of one's own turn, once it has begun
+        self.is_ours = False  # whether what is heard now is said in one's own turn
+        self.lends = ""  # the folder of one's own that is lent
+        self.printed: dict[str, str] = {}  # what commands printed, by terminal
         self.asker = ""  # who asked last
         self._tell = tell
+        self._tell_own = tell_own or tell
         self._members: list[dict[str, Any]] = []
         self._waiting: list[dict[str, Any]] = []
         self._asked: dict[str, tuple[str, dict[str, str]]] = {}  # the last question: its title, and names of answers
@@ -38,6 +49,7 @@ class Company:
         self._lent: dict[str, str] = {}  # files and terminals that are not the host's: whose
         self._is_known = False  # whether somebody told us who is here
         self.changed: Callable[[], None] = lambda: None  # the status line is another one now
+        self.stirred: Callable[[], None] = lambda: None  # something was heard of the session
 
     def handlers(self) -> dict[str, Callable[[Any], None]]:
         """What a connection does with the host's notifications."""
@@ -47,6 +59,7 @@ class Company:
             "_dragoman/turn": self._about(self._turn),
             "_dragoman/permission_resolved": self._about(self._resolved),
             "_dragoman/workspace": self._about(self._workspace),
+            "_dragoman/terminal": self._about(self._terminal),
             "_dragoman/agent": lambda _: None,
             "_dragoman/closed": self._about(self._closed),
         }
@@ -56,6 +69,7 @@ class Company:
             if isinstance(params, dict) and params.get("sessionId") == self.session:
                 hear(params)
                 self.changed()
+                self.stirred()
 
         return heard
 
@@ -94,6 +108,11 @@ class Company:
         return ", ".join(_shown(member) for member in self._members)
 
     @property
+    def can_answer(self) -> bool:
+        """Whether somebody else is here who may answer questions."""
+        return sum(member.get("role") in ("editor", "admin") for member in self._members) > 1
+
+    @property
     def status(self) -> str:
         """For the line at the bottom: the others, and how many prompts wait."""
         others = list(self._members)
@@ -119,11 +138,18 @@ class Company:
             if each.get("promptId") not in known:
                 preview = single(str(each.get("preview", "")))
                 short = preview if len(preview) <= PREVIEW else f"{preview[:PREVIEW]}…"
-                self._tell(f"waiting, number {place}: {single(str(each.get('user', '')))}: {short}", "dim")
+                user = str(each.get("user", ""))
+                tell = self._tell_own if user == self.user else self._tell
+                tell(f"waiting, number {place}: {single(user)}: {short}", "dim")
         self._waiting = waiting
 
     def _turn(self, params: dict[str, Any]) -> None:
-        if params.get("state") == "started":
+        state = params.get("state")
+        if state == "yours":
+            self.turn = str(params.get("turn", ""))
+        # Who comes in the middle is told that a turn runs, perhaps after it has become their own.
+        self.is_ours = state in ("yours", "running") and params.get("turn") == self.turn
+        if state in ("started", "running"):
             self.asker = str(params.get("by", ""))
         elif isinstance(params.get("error"), dict) and self.asker != self.user:
             self._tell(f"the turn failed: {single(str(params['error'].get('message', '')))}", "yellow")
@@ -140,10 +166,21 @@ class Company:
         """Say whose files and terminals the agent uses, when they are not, or no longer, those it had before."""
         for what in ("files", "terminals"):
             whose = params.get(what)
-            lender = _lender(whose) if isinstance(whose, dict) else ""
+            lender = self._lender(whose) if isinstance(whose, dict) else ""
             if lender != self._lent.get(what, ""):
                 self._lent[what] = lender
-                self._tell(f"{what}: {f'those of {lender}' if lender else 'those of the host'}", "dim")
+                self._tell_own(f"{what}: {lender or 'those of the host'}", "dim")
+
+    def _lender(self, whose: dict[str, Any]) -> str:
+        user, program = str(whose.get("user", "")), single(str(whose.get("client") or ""))
+        if self.lends and user == self.user:
+            return f"yours, in {single(self.lends)}"
+        return f"those of {single(user)}{f' ({program})' if program else ''}"
+
+    def _terminal(self, params: dict[str, Any]) -> None:
+        self.printed[str(params.get("terminalId", ""))] = str(params.get("output", ""))
+        if len(self.printed) > PRINTED:
+            del self.printed[next(iter(self.printed))]
 
     def _closed(self, params: dict[str, Any]) -> None:
         self._tell(single(str(params.get("reason", "the session was closed"))), "yellow")
@@ -155,11 +192,6 @@ def _decision(params: dict[str, Any], names: Mapping[str, str]) -> str:
     said = outcome.get("outcome") if isinstance(outcome, dict) else outcome
     option = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
     return single(names.get(option) or option or str(said or "something"))
-
-
-def _lender(whose: dict[str, Any]) -> str:
-    program = single(str(whose.get("client") or ""))
-    return f"{single(str(whose.get('user', '')))}{f' ({program})' if program else ''}"
 
 
 def _names(members: list[dict[str, Any]]) -> list[str]:

@@ -184,7 +184,7 @@ class Leave:
             first = asked.questions[0]
             what = f"{USES.get(first.operation, first.operation)} {self._short(thing(first))}"
         if decision.source == Source.NOBODY:
-            why = decision.reason.removesuffix(f"; {NOBODY}")
+            why = "the host asks" if self._asks else decision.reason.removesuffix(f"; {NOBODY}")
             words = f"refused, for {NOBODY}: {what} ({single(why)}; --yes allows it)"
         else:
             words = f"refused: {what} ({single(decision.reason)})"

@@ -47,6 +47,7 @@ class Met(NamedTuple):
     shown: Callable[[Conversation], Screen]
     record: Record | None = None
     company: Company | None = None  # the others, in a host
+    ours: Callable[[], bool] | None = None  # whether the next update belongs to one's own turn, where others have some
 
     @property
     def log(self) -> str:
@@ -84,6 +85,13 @@ def add(parser: Parser) -> None:
     keeping.add(parser)
     sandbox.add(parser)
     offer_host(parser)
+    parser.add_argument(
+        "--lend",
+        metavar="DIR",
+        nargs="?",
+        const=".",
+        help="with --host: files are read and written, and commands run, in this folder here (where you are)",
+    )
 
 
 def usual(cwd: str) -> argparse.Namespace:
@@ -91,16 +99,19 @@ def usual(cwd: str) -> argparse.Namespace:
     parser = Parser("", "", "", "")
     add(parser)
     options = parser.parse_args(["--cwd", cwd, "--dialect", "auto"])
-    options.servers, options.says_cwd = [], True
+    options.servers, options.says_cwd, options.afar = [], True, None
     return options
 
 
 def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> NamedAgent:
     """Which agent is meant; the flags are completed with what is configured for it, and checked."""
+    options.afar = None
     if options.host or options.token_file:
         from dragoman.cli import visiting
 
         return visiting.agreed(parser, options, command)
+    if options.lend is not None:
+        parser.error("--lend is for --host; without it the agent works here anyway")
     agent = chosen.which(parser, options.agent, command)
     if options.sandbox is None and agent.sandbox:
         options.sandbox = AUTO
@@ -140,7 +151,7 @@ async def meet(
     **screening: Any,
 ) -> AsyncIterator[Met]:
     """Start the agent and open a session; `keeps`: in the user's store, by the user's policy, grants and audit."""
-    if getattr(options, "afar", None) is not None:
+    if options.afar is not None:
         from dragoman.cli import visiting
 
         visit = visiting.meet(options, terminal, person, timeout=timeout, on_entry=on_entry, tell=tell, **screening)
@@ -266,9 +277,13 @@ async def entered(
 
 async def opened(remote: RemoteAgent, options: argparse.Namespace, leave: Leave) -> Conversation:
     """A new session, with servers, modes, model and options as the user wants them."""
+    return await arranged(await begun(remote, options, leave), options, leave)
+
+
+async def begun(remote: RemoteAgent, options: argparse.Namespace, leave: Leave) -> Conversation:
+    """A new session, with the servers that the user wants and policy allows."""
     allowed = await leave.guard.servers(taken(remote, options.servers), options.cwd)
-    session = await remote.open(options.cwd, mcp_servers=allowed, mode=options.agent_mode)
-    return await arranged(session, options, leave)
+    return await remote.open(options.cwd, mcp_servers=allowed, mode=options.agent_mode)
 
 
 async def arranged(session: Conversation, options: argparse.Namespace, leave: Leave) -> Conversation:

@@ -43,8 +43,12 @@ async def play(
     interrupts: Interrupts,
     aside: Sheet,
     timeout: float | None = None,
+    ours: Callable[[], bool] | None = None,
 ) -> ClientTurn:
-    """Prompt, show everything, and give the turn when it is over; raises what ended it otherwise."""
+    """Prompt, show everything, and give the turn when it is over; raises what ended it otherwise.
+
+    `ours` tells of each update whether it is of this turn, where others may have theirs before it.
+    """
     async with session.prompt(content, timeout=timeout) as turn:
 
         def cancel() -> None:
@@ -59,9 +63,11 @@ async def play(
         leave.begin(turn)
         try:
             async for update in turn:
+                is_ours = ours is None or ours()
                 if leave.is_asking:
                     await leave.settled()
-                screen.show(update)
+                if is_ours:
+                    screen.show(update)
         finally:
             interrupts.action = None
             leave.end()

@@ -171,18 +171,29 @@ async def talk(
             clean, log = met.leave.clean, met.log
             asked, screen = content(met, options), met.shown(met.session)
             left = None if options.timeout is None else max(LEAST, round(options.timeout - (clock() - began), 2))
-            turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, left)
+            turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, left, met.ours)
             code = ended(turn.stop_reason or "", terminal, met.leave.refused)
         return finish(code)
     except asyncio.CancelledError:
         if entries is None or not entries.is_broken:
             terminal.aside.line("ended", "yellow")
         return finish(exits.INTERRUPTED)
-    except (ProtocolError, ConnectionFailed) as error:
+    except (ProtocolError, ConnectionFailed) as fault:
+        error = died(fault)
         code = failed(error, terminal, clean, is_timed=options.timeout is not None)
         if code == exits.DIED and log and not options.quiet and not options.json:
-            terminal.aside.line(f"what was said is kept; go on with: dragoman run --session {single(log)}", "dim")
+            where = f"{options.afar.flag}--session {single(log)}" if options.afar else f"--session {single(log)}"
+            terminal.aside.line(f"what was said is kept; go on with: dragoman run {where}", "dim")
         return finish(code, error=told(error, clean))
+
+
+def died(error: ProtocolError | ConnectionFailed) -> ProtocolError | ConnectionFailed:
+    """A fault as it is: the agent of a host that died is one, though the host lives and answers for it."""
+    data = error.data if isinstance(error, ProtocolError) else None
+    if not isinstance(data, dict) or data.get("agent") != "exited":
+        return error
+    words, _, _ = str(error).partition("; the next prompt starts")
+    return AgentExited(words, status=data.get("status"), stderr=str(data.get("stderr", "")))
 
 
 async def _within(timeout: float | None, start: Awaitable[Met]) -> Met:

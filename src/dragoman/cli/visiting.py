@@ -1,24 +1,27 @@
 """Meeting an agent in a host: the host starts, guards and keeps; here are the terminal and who sits at it.
 
 The other way to come to a conversation (meeting.py is the first): `agreed` checks the flags, `meet` connects and opens
-a session there, or joins one. Files and commands of the agent are the host's, so nothing of this machine is lent.
+a session there, or joins one. The agent works with the files and commands of the host, unless a folder here is lent.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
-from dragoman import Conversation, RemoteAgent, connect
-from dragoman.cli import afar, keeping, meeting
+from dragoman import Conversation, RemoteAgent, SandboxUnavailable, connect
+from dragoman.cli import afar, keeping, meeting, sandbox
 from dragoman.cli.arguments import Parser
 from dragoman.cli.borrowed import Borrowed
 from dragoman.cli.company import ANNOUNCED, Company
+from dragoman.cli.elsewhere import Elsewhere
 from dragoman.cli.facts import Facts
+from dragoman.cli.following import Following
 from dragoman.cli.keeping import Record
 from dragoman.cli.leave import Leave
 from dragoman.cli.meeting import Met
@@ -26,27 +29,28 @@ from dragoman.cli.questions import Person
 from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Terminal, single
 from dragoman.config.agents import NamedAgent
-from dragoman.errors import ProtocolError
+from dragoman.config.places import places
+from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.store.contract import Entry, Store
+from dragoman.transport.contract import Transport
 
-# Flags about things that are the host's to decide.
-_ITS_OWN = {
-    "policy": "--policy",
-    "mode": "--mode",
-    "sandbox": "--sandbox",
-    "no_store": "--no-store",
-    "dialect": "--dialect",
-}
+# Flags about things that are the host's to decide, and those of them that are about what is lent.
+_ITS_OWN = ("policy", "mode", "sandbox", "no_store", "dialect")
+_OF_LENT = frozenset({"policy", "mode", "sandbox"})
 
 
 def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> NamedAgent:
     """Check the flags; the agent is the host's."""
     if command:
         parser.error("with --host, the host starts the agents: leave the command out, or choose one with --agent NAME")
-    said = [flag for name, flag in _ITS_OWN.items() if getattr(options, name, None)]
+    given = [name for name in vars(options) if name in _ITS_OWN or name.startswith("sandbox_")]
+    said = [name for name in given if getattr(options, name)]
+    if options.lend is not None:
+        said = [name for name in said if name.partition("_")[0] not in _OF_LENT]
     if said:
-        parser.error(f"{', '.join(said)}: with --host that is the host's to decide (dragoman serve --help)")
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in said)
+        parser.error(f"{flags}: with --host that is the host's to decide (dragoman serve --help)")
     keeping.agreed(parser, options)
     options.afar = afar.meant(options.host, options.token_file)
     options.says_cwd = options.cwd is not None
@@ -55,6 +59,11 @@ def agreed(parser: Parser, options: argparse.Namespace, command: list[str]) -> N
         if not os.path.isabs(path) and not options.afar.is_near:
             parser.error("--cwd: say the whole path of a folder on the host")
         options.cwd = os.path.abspath(path)
+    if options.lend is not None:
+        options.lend = os.path.abspath(os.path.expanduser(options.lend))
+        if not os.path.isdir(options.lend):
+            parser.error(f"--lend: there is no folder {options.lend}; a prompt stands before it, or say --lend=.")
+        options.sandbox = sandbox.chosen(parser, options)
     meeting.settled(parser, options)
     return NamedAgent(name=options.agent or single(options.afar.shown), command="")
 
@@ -70,87 +79,169 @@ async def meet(
     tell: Callable[[str, str], None] | None = None,
     **screening: Any,
 ) -> AsyncIterator[Met]:
-    """Connect to the host, and open a session or join one."""
+    """Connect to the host, and open a session or join one; `tell` says what others do, where the person sees it."""
     host: afar.Afar = options.afar
+    quiet, aside = screening.get("quiet", False), terminal.aside
+    if options.lend is not None and (reason := sandbox.missing(options.sandbox)):
+        raise SandboxUnavailable(reason)
     about = await afar.ask(host, "GET", "/api/host")
     store = Borrowed(host)
-    before = None
-    if about.get("session"):
-        before = await store.find(about["session"])  # a link leads to one session and no other
-    elif options.session is not None:
-        before = await keeping.found(cast(Store, store), options.session)
-    record = Record(cast(Store, store), options.session, before)
-    options.cwd = _folder(options, about, before.cwd if before is not None else None)
-    say = tell or (lambda text, style: terminal.aside.line(text, style))
-    company = Company(str(about.get("user", "")), say)
+    record = Record(cast(Store, store), options.session, await _before(store, options, about))
+    there = _folder(options, about, record)
+    options.cwd = options.lend or there
+    say = tell or (lambda text, style: aside.line(text, style))
+    hush: Callable[[str, str], None] = lambda *_: None  # noqa: E731
+    company = Company(str(about.get("user", "")), tell or hush, hush if quiet else say)
+    company.lends = options.lend or ""
     async with AsyncExitStack() as stack:
-        leave = Leave(terminal.aside, person, cwd=options.cwd, yes=options.yes, asks=True, sandboxed=True)
+        leave = _leave(options, terminal, person)
         stack.push_async_callback(leave.close)
+        following = None
+        if on_entry is not None:
+            following = Following(store, on_entry, lambda: company.turn)
+            stack.push_async_callback(following.finish)
+            company.stirred = following.stir
 
         async def permission(params: RequestPermissionParams) -> str | None:
             company.asked(params)
+            company.stirred()
+            if person is None and not options.yes and company.can_answer:
+                say(f"left to the others who are here: {single(params.tool_call.title or 'a question')}", "dim")
+                return None
             answer = await leave.permission(params)
             company.answered(params)
             return answer
+
+        def report(words: str) -> None:  # a connection that is cut or mended, or a file that is not there
+            if options.verbose or not words.startswith("the handler of "):
+                say(leave.clean(words), "dim")
 
         remote = await stack.enter_async_context(
             connect(
                 host.agent(options.agent or ""),
                 cwd=options.cwd,
                 permission=permission,
-                elicit=None if person is None else Facts(leave, person, terminal.aside),
+                lend=None if options.lend is None else leave.lending,
+                elicit=None if person is None else Facts(leave, person, aside),
                 on=company.handlers(),
-                report=lambda words: say(leave.clean(words), "dim"),
+                report=report,
                 patience=meeting.PATIENCE if timeout is None else timeout,
                 timeout=timeout,
-                trace=getattr(options, "tap", None),
+                trace=_wrapped(options, there),
                 token=host.token,
                 tls=host.ca or None,
                 upgrade=True,
-                announce=ANNOUNCED if tell is not None else None,
+                announce=ANNOUNCED,
             )
         )
         leave.attend(remote, "")
-        session = await entered(remote, options, leave, record)
-        company.session = session.id
-        if on_entry is not None:
-            seen = (await store.find(session.id)).entries if before is not None else 0
-            stack.push_async_callback(_told, store, session.id, seen, on_entry)
+        if options.verbose:
+            aside.line("what the agent writes to stderr stays in the host (dragoman serve --verbose)", "dim")
+        session = await entered(remote, options, leave, record, company, following)
+        if record.before is not None and not quiet:
+            called = single(record.before.name or record.before.session_id)
+            aside.line(f"joined {called}, in {single(there)}", "dim")
+
+        def printed(id: str) -> str:
+            mine = leave.lending.terminal(id)
+            return mine.output().text if mine is not None else company.printed.get(id, "")
+
         who = (lambda: company.asker) if tell is not None else None
-        show = partial(Screen, terminal, known=leave.shown, verbose=options.verbose, who=who, **screening)
-        yield Met(remote, session, leave, show, record, company)
+        show = partial(Screen, terminal, output_of=printed, known=leave.shown, verbose=options.verbose, who=who)
+        ours = _ours(session, company) if tell is None else None
+        yield Met(remote, session, leave, partial(show, **screening), record, company, ours)
 
 
-async def entered(remote: RemoteAgent, options: argparse.Namespace, leave: Leave, record: Record) -> Conversation:
+async def _before(store: Borrowed, options: argparse.Namespace, about: dict[str, Any]) -> Any:
+    """What is kept of the session that goes on, if one does."""
+    if about.get("session"):
+        return await store.find(about["session"])  # a link leads to one session and no other
+    return None if options.session is None else await keeping.found(cast(Store, store), options.session)
+
+
+def _leave(options: argparse.Namespace, terminal: Terminal, person: Person | None) -> Leave:
+    """Who answers: the person alone, for the host has its policy; with something lent, the user's own policy first."""
+    if options.lend is None:
+        return Leave(terminal.aside, person, cwd=options.cwd, yes=options.yes, asks=True, sandboxed=True)
+    return Leave(
+        terminal.aside,
+        person,
+        cwd=options.lend,
+        yes=options.yes,
+        places=places(),
+        policy=options.policy,
+        mode=options.mode,
+        sandboxed=options.sandbox is not None,
+        sandbox=options.sandbox,
+    )
+
+
+def _wrapped(options: argparse.Namespace, there: str) -> Callable[[Transport], Transport] | None:
+    """What is put around the connection: a recording, and the paths of a folder that is called otherwise there."""
+    tap, here = getattr(options, "tap", None), options.lend
+    if here is None or here == there:
+        return cast("Callable[[Transport], Transport] | None", tap)
+    return lambda transport: Elsewhere(transport if tap is None else tap(transport), here, there)
+
+
+def _ours(session: Conversation, company: Company) -> Callable[[], bool]:
+    """Whether the next update that a turn gives was said in our own turn: others may have theirs before it."""
+    marks: deque[bool] = deque()
+
+    def heard(_: Any) -> None:
+        company.stirred()
+        if session.turn is not None and not session.turn.is_over:
+            marks.append(company.is_ours)
+
+    session.on_update = heard
+    return lambda: marks.popleft() if marks else True
+
+
+async def entered(
+    remote: RemoteAgent,
+    options: argparse.Namespace,
+    leave: Leave,
+    record: Record,
+    company: Company,
+    following: Following | None,
+) -> Conversation:
     """The session that is there already, or a new one with the name it was called by."""
-    if record.before is not None:
-        session = await remote.resume(record.before.session_id, options.cwd)
+    before = record.before
+    if before is not None:
+        company.session = before.session_id
+        if following is not None:
+            following.begin(before.session_id, before.entries)
+        session = await remote.resume(before.session_id, options.cwd)
         return await meeting.arranged(session, options, leave)
-    session = await meeting.opened(remote, options, leave)
-    if record.name is not None:
-        await record.store.rename(session.id, record.name)
-    else:
+    try:
+        session = await meeting.begun(remote, options, leave)
+    except ProtocolError as error:
+        if options.says_cwd and error.kind == Kind.INVALID_PARAMS and error.message.startswith("cwd "):
+            raise ConfigFault([f"--{error.message}"]) from None
+        raise
+    company.session = session.id
+    if following is not None:
+        following.begin(session.id, 0)
+    if record.name is None:
         record.name = session.id
-    return session
+    else:
+        try:
+            await record.store.rename(session.id, record.name)
+        except ProtocolError as error:  # somebody else gave it to another one meanwhile
+            raise ConfigFault([error.message]) from None
+    return await meeting.arranged(session, options, leave)
 
 
-def _folder(options: argparse.Namespace, about: dict[str, Any], before: str | None) -> str:
+def _folder(options: argparse.Namespace, about: dict[str, Any], record: Record) -> str:
     """Where the session works: where the user says, where it was, here if here is there, else its first root."""
     if options.says_cwd:
         return str(options.cwd)
-    if before:
-        return before
+    if record.before is not None and record.before.cwd:
+        return record.before.cwd
     roots = about.get("roots")
-    here = os.getcwd()
+    here = options.lend or os.getcwd()
     if options.afar.is_near and (roots is None or any(here == root or here.startswith(f"{root}/") for root in roots)):
         return here
+    if not roots and options.lend is not None:
+        raise ConfigFault(["--lend: say with --cwd which folder of the host stands for it"])
     return str(roots[0]) if roots else "/"
-
-
-async def _told(store: Borrowed, session: str, after: int, on_entry: Callable[[str, Entry], None]) -> None:
-    """What the host's log has got meanwhile."""
-    try:
-        for entry in await store.read(session, after):
-            on_entry(session, entry)
-    except ProtocolError:
-        pass  # it was deleted, or we may not look any more

@@ -119,7 +119,8 @@ def connect(
     if capabilities is None:
         capabilities = _offered(lend, on or {}, answers, signs_in=sign_in is not None and dial.can_restart)
     if announce is not None:
-        capabilities = msgspec.structs.replace(capabilities, meta={SIDE: dict(announce)})
+        meta = capabilities.meta or {}
+        capabilities = msgspec.structs.replace(capabilities, meta={**meta, SIDE: {**meta.get(SIDE, {}), **announce}})
     info = Implementation(name=name, version=version)
     return Connecting(
         dial,
