@@ -136,7 +136,8 @@ class Feed:
 
 
 def _why(error: BaseException) -> str:
-    return "silence" if isinstance(error, TimeoutError) else (" ".join(str(error).split()) or type(error).__name__)
+    """Why a stream ended too early; the words of HTTP libraries about chunks and bodies are no help to anybody."""
+    return "silence" if isinstance(error, TimeoutError) else "the stream was cut"
 
 
 async def _let_go(response: httpx.Response) -> None:

@@ -80,6 +80,7 @@ class Retrying:
                     if tries == 1:
                         because = f" ({self._reason})" if self._reason else ""
                         text = f"{self._peer}: {self._trouble}{because}; trying again for {_spell(left)}"
+                        text += f" ({_bare(str(error), self._peer)})"
                         self._outage.begins(text)
                     pause = self._patience.pause(tries, self._chance)
                     await self._sleep(min(max(pause, error.wait or 0.0), left))
@@ -94,3 +95,10 @@ class Retrying:
 
 def _spell(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.1f} s"
+
+
+def _bare(text: str, peer: str) -> str:
+    """A sentence without the name that stands before it already."""
+    for name in (peer, peer.removeprefix("agent ")):
+        text = text.removeprefix(f"{name}: ")
+    return text
