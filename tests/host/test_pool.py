@@ -148,12 +148,15 @@ def test_the_death_of_a_shared_process_is_told_in_each_session_and_each_comes_ba
     run(scene())
 
 
-def test_a_fork_has_a_process_of_its_own_for_its_log_begins_with_another_user(tmp_path: Path) -> None:
+def test_a_fork_shares_the_process_of_who_forked_it_and_never_that_of_who_opened_the_first(tmp_path: Path) -> None:
     async def scene() -> None:
         async with hosting(shares=True) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
             one, _ = [await opened(ann, tmp_path) for _ in range(2)]
             count = len(hosted.agents)
             assert count == 2  # one was asked who it is, one is shared
+            hers = await ann.fork(one.id, str(tmp_path))
+            assert await hers.ask("mine") == "heard mine"
+            assert len(hosted.agents) == count
             await hosted.house.directory.set_role(one.id, "ben", "admin")
             fork = await ben.fork(one.id, str(tmp_path))
             assert await fork.ask("mine") == "heard mine"
@@ -164,6 +167,8 @@ def test_a_fork_has_a_process_of_its_own_for_its_log_begins_with_another_user(tm
             again = await ben.load(fork.id, str(tmp_path))  # from the store, where ann stands first in its log
             assert await again.ask("still mine") == "heard still mine"
             assert len(hosted.agents) == count + 2
+            assert await hosted.house.rooms[fork.id].whose() == "ben"  # whose login it gets, though ann is admin too
+            assert {room.process for room in hosted.house.rooms.values()} == {"shared"}
 
     run(scene())
 
@@ -211,15 +216,53 @@ def test_sessions_before_and_after_a_login_are_in_different_processes(tmp_path: 
     run(scene())
 
 
-@pytest.mark.parametrize("dialect", ["crow", "draft", "2025.1"])
-def test_agents_of_other_dialects_keep_a_process_for_each_session(dialect: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "why"),
+    [
+        ("crow", ""),
+        ("draft", "an agent of the draft does not say for which session it uses files and terminals"),
+        ("2025.1", "an agent of 2025.1 works in one folder, and does not say for which session it uses files"),
+    ],
+)
+def test_what_says_its_session_is_shared_and_what_does_not_says_why_it_is_not(dialect: str, why: str) -> None:
     async def scene() -> None:
         named = [NamedAgent(name="talker", command="talker", dialect=dialect)]
-        async with hosting(lambda: talker(dialect=dialect), agents=named, shares=True) as hosted:
-            async with hosted.client("ann") as ann:
-                both = [await opened(ann, os.getcwd()) for _ in range(2)]
-                assert [await each.ask("on") for each in both] == ["heard on"] * 2
-                assert len(hosted.agents) == 3
+        reports: list[str] = []
+        making = hosting(lambda: talker(dialect=dialect), agents=named, shares=True, report=reports.append)
+        async with making as hosted, hosted.client("ann", permission="allow") as ann:
+            both = [await opened(ann, os.getcwd()) for _ in range(2)]
+            assert [await each.ask("on") for each in both] == ["heard on"] * 2
+            assert len(hosted.agents) == (3 if why else 2)  # one was asked who it is
+            assert {room.process for room in hosted.house.rooms.values()} == {f"own: {why}" if why else "shared"}
+            told = [line for line in reports if "the process of its agent is its own" in line]
+            assert len(told) == (2 if why else 0)
+
+    run(scene())
+
+
+def test_sessions_of_a_crow_agent_ask_stop_and_leave_alone_in_one_process(tmp_path: Path) -> None:
+    async def scene() -> None:
+        named = [NamedAgent(name="talker", command="talker", dialect="crow")]
+        person = Person()
+        making = hosting(lambda: talker(dialect="crow"), agents=named, shares=True)
+        async with making as hosted, hosted.client("ann", permission=person) as ann:
+            one, two = [await opened(ann, tmp_path) for _ in range(2)]
+            asking = asyncio.ensure_future(two.ask("ask"))
+            await until(lambda: person.asked == 1)
+            assert not hosted.house.rooms[one.id].questions.are_open
+            running = asyncio.ensure_future(one.ask("wait a"))
+            await until(lambda: hosted.house.rooms[one.id].standing.turn is not None)
+            one.cancel()
+            assert "came" not in await running
+            person.say("allow")
+            assert await asking == "yes"
+            running = asyncio.ensure_future(one.ask("wait b"))
+            await until(lambda: "b" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
+            await hosted.house.rooms[one.id].sleep()  # which ends its turn at the agent, in the words of crow
+            await denied(running)
+            assert await two.ask("still here") == "heard still here"
+            assert await one.ask("back") == "heard back"
+            assert len(hosted.agents) == 2
 
     run(scene())
 

@@ -1,7 +1,7 @@
 """What the protocol has no words for, as a small JSON API under the same door: logs, search, names, share links.
 
     GET    /api/host                            who the caller is here, which agents there are, where sessions may work
-    GET    /api/sessions                        those the caller may see, with role, awake, members
+    GET    /api/sessions                        those the caller may see, with role, awake, process, members
     GET    /api/sessions/ID                     one of them; ID may be a name or the beginning of an id
     GET    /api/sessions/ID/log?after=&limit=   entries of its log, a line each
     GET    /api/search?q=&limit=&session=       passages that have all words
@@ -32,7 +32,6 @@ from dragoman.host.access import not_found
 from dragoman.host.directory import ADMIN, EDITOR, VIEWER, may
 from dragoman.host.house import House
 from dragoman.host.tokens import Token, Tokens
-from dragoman.roles.sessions import new_id
 from dragoman.store.contract import Summary
 from dragoman.store.summary import checked_name
 from dragoman.transport.remote.visitor import Visitor
@@ -147,8 +146,7 @@ class Api:
         room = self._house.rooms.get(summary.session_id)
         if room is not None:
             await room.chronicle.flush()
-        copy = await self._house.store.fork(summary.session_id, new_id(), upto)
-        await self._house.directory.created(copy.session_id, call.visitor.user)
+        copy = await self._house.copy(summary.session_id, call.visitor.user, upto)
         return Answer(msgspec.to_builtins(copy))
 
     async def delete(self, call: Call, name: str) -> Answer:
@@ -239,6 +237,7 @@ class Api:
             **msgspec.to_builtins(summary),
             "role": await self._house.role_in(visitor, summary.session_id),
             "awake": room is not None and room.is_awake,
+            "process": room.process if room is not None and room.is_awake else "",
             "members": [member.shown for member in room.members.values()] if room is not None else [],
         }
 

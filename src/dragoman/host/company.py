@@ -20,12 +20,12 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.directory import lesser
 from dragoman.host.keeping import Keeping
 from dragoman.host.member import Member
-from dragoman.host.standing import Standing
+from dragoman.host.standing import Standing, person
 from dragoman.host.telling import PRESENCE, Line, News, read_line, retold, told
 from dragoman.roles.chronicle import Chronicle
 from dragoman.schema.base import encode
 from dragoman.schema.update import AvailableCommandsUpdate, UpdateParams
-from dragoman.store.contract import Entry
+from dragoman.store.contract import Entry, EntryKind
 
 if TYPE_CHECKING:
     from dragoman.host.desk import Desk
@@ -59,6 +59,7 @@ class Company(Keeping):
         self._joining = 0
         self._tail: deque[Line] = deque(maxlen=TAIL)
         self._gathering: asyncio.TimerHandle | None = None
+        self._noted = set(standing.people)  # who is there as the log has it, or will when it is written
 
     @property
     def seq(self) -> int:
@@ -256,7 +257,23 @@ class Company(Keeping):
     def _tell_presence(self) -> None:
         self._gathering = None
         there = [member.shown for member in self.members.values()]
+        if self.standing.turn is not None:
+            self.note_people()
         self.broadcast(News("_dragoman/presence", params={"sessionId": self.id, "members": there}, wanted=PRESENCE))
+
+    def note_people(self) -> None:
+        """Have in the log who is there while something is said: who came and went since it was last noted.
+
+        Whoever only looks at what was said changes nothing, so outside turns nothing is written.
+        """
+        there = {person(member.shown) for member in self.members.values()}
+        came, went = there - self._noted, self._noted - there
+        if came or went:
+            self._noted = there
+            body = {
+                name: [one._asdict() for one in sorted(who)] for name, who in (("came", came), ("went", went)) if who
+            }
+            self.chronicle.note(EntryKind.MEMBER, body, actor="dragoman")
 
     def part(self) -> None:
         """Everybody leaves, and hears no more."""

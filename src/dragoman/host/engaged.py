@@ -16,7 +16,7 @@ from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.host.fates import refusal
-from dragoman.host.pool import SHARED, PooledDial
+from dragoman.host.pool import PooledDial, unshared
 from dragoman.roles.answers import Answers
 from dragoman.roles.connect import SHOWN
 from dragoman.roles.conversation import Terms
@@ -167,7 +167,9 @@ def engage(
 def reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
     """How the agent of a room is reached: at a process of its own, or at one that rooms of its owner share."""
     pool, dialect = room.house.pool, room.house.roster.dialect_of(named)
-    if pool is None or named.sandbox or dialect not in SHARED:
+    why = unshared(named, dialect)
+    if pool is None or why:
+        room.process = f"own: {why}" if pool is not None else "own"
         return dialling(named, cwd, room.house.roster.reach(named), **more)
     return PooledDial(pool, room, named, dialect=dialect, cwd=cwd, env=dict(named.env), shows=SHOWN, **more)
 

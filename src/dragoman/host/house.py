@@ -31,10 +31,11 @@ from dragoman.host.tally import Tally
 from dragoman.host.telling import News, closed
 from dragoman.policy.guard import Policy
 from dragoman.roles.asking import AskUser
+from dragoman.roles.chronicle import now
 from dragoman.roles.guard import Guard
 from dragoman.roles.sessions import new_id
 from dragoman.schema.mcp import McpServer
-from dragoman.store.contract import EntryKind, Store, Summary
+from dragoman.store.contract import Draft, EntryKind, Store, Summary
 from dragoman.transport.contract import Transport
 
 if TYPE_CHECKING:
@@ -224,14 +225,20 @@ class House:
     async def fork(self, origin: Room, visitor: Visitor) -> Room:
         """A room whose log begins with that of another; an agent that cannot fork is told what was said."""
         await origin.chronicle.kept()
-        id = new_id()
-        await self.store.fork(origin.id, id, origin.seq)
-        room = await self.room(id)
-        room.opener = visitor.user
+        copy = await self.copy(origin.id, visitor.user, origin.seq)
+        room = await self.room(copy.session_id)
         body = await origin.forked()
         if body is not None:
             await room.chronicle.record(EntryKind.OPENED, body, actor=visitor.user)
         return room
+
+    async def copy(self, session: str, user: str, upto: int | None) -> Summary:
+        """Another log that begins as this one does, of this user: its next entry says so."""
+        copy = await self.store.fork(session, new_id(), upto)
+        note = Draft(kind=EntryKind.MEMBER, actor=user, time=now(), body={"owner": user})
+        await self.store.append(copy.session_id, [note])
+        await self.directory.created(copy.session_id, user)
+        return copy
 
     async def abandon(self, room: Room) -> None:
         """A session that could not be opened: nothing of it stays."""

@@ -19,6 +19,7 @@ from dragoman.host.consent import Consent
 from dragoman.host.directory import ADMIN
 from dragoman.host.engaged import RoomAgent, RoomConversation, engage
 from dragoman.host.lent import RoomLending
+from dragoman.host.pool import SHARES
 from dragoman.host.questions import Questions
 from dragoman.host.standing import Standing
 from dragoman.host.supervision import Crashes
@@ -48,6 +49,7 @@ class Keeping(ABC):
         self.standing = standing
         self.opener = "user"  # who opens the session, for its log
         self.why_closing = "the host was stopped"
+        self.process = ""  # in which the agent is, once it was started: its own and why, or one that is shared
         self.is_over = False
         self.crashes = Crashes()
         self.questions = Questions(lambda: self.members.values(), house.bounds)
@@ -138,6 +140,8 @@ class Keeping(ABC):
         try:
             await agent.start(introduction)
             house.tally.starts += 1
+            if house.pool is not None and self.process != SHARES:
+                house.report(f"session {self.id}: the process of its agent is its {self.process}")
             guard.attend(agent, named.name)
             house.roster.met(named.name, agent.introduction, agent.dialect)
             if (user := await self.whose()) is not None:

@@ -161,7 +161,6 @@ async def fork(desk: Desk, incoming: Incoming, done: Done) -> None:
             raise ProtocolError(Kind.PERMISSION_DENIED, "this link opens one session and no other")
         room = await house.fork(origin, desk.visitor)
         try:
-            await house.directory.created(room.id, desk.visitor.user)
             result = ForkSessionResult(session_id=room.id, **_settings(desk, room))
             await room.join(desk, desk.visitor.role, lambda: done(result, None))
         finally:

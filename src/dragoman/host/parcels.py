@@ -24,10 +24,23 @@ UNREADABLE = b'{"code":-32603,"message":"the answer of the agent cannot be read,
 
 
 class Named(msgspec.Struct, rename="camel"):
-    """What a message is about."""
+    """What a message is about; crow calls a session otherwise in half of its messages."""
 
     session_id: str | UnsetType = UNSET
     request_id: Any = UNSET
+    in_crow: str | UnsetType = msgspec.field(default=UNSET, name="session_id")
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """How a dialect says that a turn shall end."""
+
+    cancel: str = "session/cancel"
+    session: str = "sessionId"
+    is_asked: bool = False  # whether it is a request there
+
+
+V1 = Words()
+CROW = Words(cancel="cancel", session="session_id", is_asked=True)
 
 
 class Call(msgspec.Struct, eq=False):
@@ -84,6 +97,8 @@ def about(params: Raw | bytes | UnsetType | None) -> Named:
         found = _read_named(params)
     except (msgspec.MsgspecError, UnicodeDecodeError):  # the room that gets it says what is wrong with it
         return Named()
+    if isinstance(found.session_id, UnsetType):
+        found.session_id = found.in_crow
     if not isinstance(found.request_id, int | str | float | None):
         found.request_id = UNSET
     return found

@@ -2,7 +2,8 @@
 
 Requests of rooms are numbered anew and their answers given back under the old ids; what the process says of a session
 goes to the room that has it. initialize and authenticate are said once and answered to all. Above are berths and the
-pool, which decides who may share; below is the transport of the process. Knows no users, and official v1 alone.
+pool, which decides who may share; below is the transport of the process. Knows no users, and only such dialects as
+name the session in everything that is about one.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from dragoman.host.parcels import (
     OTHERWISE,
     TAKEN,
     UNREADABLE,
+    V1,
     Call,
     Joint,
     Out,
+    Words,
     about,
     closes,
     encode,
@@ -54,8 +57,9 @@ _ENDING = frozenset({"session/close", "session/delete"})
 class Pier:
     """One process and the berths at it."""
 
-    def __init__(self, inner: Transport, over: Callable[[Pier], None]) -> None:
+    def __init__(self, inner: Transport, over: Callable[[Pier], None], words: Words = V1) -> None:
         self.inner = inner
+        self._words = words
         self.peer = inner.peer
         self.berths: list[Berth] = []
         self._over = over  # told once, when nobody may join any more
@@ -290,10 +294,10 @@ class Pier:
 
     def _dismiss(self, session: str, berth: Berth) -> None:
         """End a session at the agent: its turn, and all of it where the agent can."""
-        params = encode({"sessionId": session})
+        params, words = encode({self._words.session: session}), self._words
         busy = any(call.session == session and call.method == "session/prompt" for call in self._calls.values())
         if busy or not self._closes:
-            self._send(say_call(UNSET, "session/cancel", params))
+            self._send(say_call(self._number() if words.is_asked else UNSET, words.cancel, params))
         if self._closes:
             number = self._number()
             self._calls[number] = Call(berth, None, "session/close", session)

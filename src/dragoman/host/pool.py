@@ -2,9 +2,9 @@
 
     dragoman serve --share user
 
-A session whose owner is not known for certain (a fork, a log from elsewhere) keeps a process of its own, as do agents
-in a sandbox, which is made for one session's folders, and those of dialects that are not official. Above is the room's
-agent; below are the shared processes.
+A session whose owner is not known for certain (a log from elsewhere) keeps a process of its own, as do agents in a
+sandbox, which is made for one session's folders, and those of dialects whose calls do not say which session they are
+about. Above is the room's agent; below are the shared processes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from dragoman.host.berth import Berth
 from dragoman.host.directory import ADMIN
+from dragoman.host.parcels import CROW, V1
 from dragoman.host.pier import Pier
 from dragoman.roles.dial import Dial
 from dragoman.schema.base import encode
@@ -26,8 +27,25 @@ if TYPE_CHECKING:
     from dragoman.engine.connection import Connection
     from dragoman.host.room import Room
 
-# The dialects whose frames are sorted here: official ids and spellings, and sessions in any folder.
-SHARED = frozenset({"v1", "banjo"})
+# The dialects whose frames can be sorted: sessions in any folder, and each message says which one it is about.
+SHARED = {"v1": V1, "banjo": V1, "crow": CROW}
+
+# Why the others cannot: whose files would be read is not for an agent to leave open.
+_UNSHARED = {
+    "draft": "an agent of the draft does not say for which session it uses files and terminals",
+    "2025.1": "an agent of 2025.1 works in one folder, and does not say for which session it uses files",
+}
+
+
+def unshared(named: NamedAgent, dialect: str) -> str:
+    """Why an agent needs a process for each session; "" where it can be shared."""
+    if named.sandbox:
+        return "its sandbox is made for the folders of one session"
+    return "" if dialect in SHARED else _UNSHARED.get(dialect, "it is not known yet which dialect it speaks")
+
+
+# What is said of a room whose agent is in a process with those of others.
+SHARES = "shared"
 
 
 class Key(NamedTuple):
@@ -54,7 +72,7 @@ class Pool:
         async with self._starting.setdefault(key, asyncio.Lock()):
             process = self._processes.get(key)
             if process is None:
-                process = Pier(await start(), lambda process: self._forget(key, process))
+                process = Pier(await start(), lambda process: self._forget(key, process), SHARED[key.dialect])
                 self._processes[key] = process
             return process.berth()
 
@@ -79,8 +97,10 @@ class PooledDial(Dial):
     async def _start(self, name: str, cwd: str) -> Connection:
         user = await owner(self._room)
         if user is None:
+            self._room.process = "own: it is not certain whose session it is"
             self._target = self._room.house.roster.reach(self._agent)
         else:
+            self._room.process = SHARES
             self._target = await self._pool.berth(self._key(user, name), lambda: self._begin(cwd))
         return await super()._start(name, cwd)
 
@@ -107,14 +127,8 @@ class PooledDial(Dial):
 
 
 async def owner(room: Room) -> str | None:
-    """Whose session it is; None where that is not beyond doubt.
-
-    The log of a fork begins with the words of whoever opened the first one, and a log from elsewhere may name anybody.
-    """
+    """Whose session it is, as its log and the directory agree; None where that is not beyond doubt."""
     house, user = room.house, room.opener
     if not room.seq:  # it is being opened, by them
         return user
-    kept = await house.store.find(room.id)
-    if room.standing.owner != user or kept.session_id != room.id or kept.forked_from is not None:
-        return None
-    return user if await house.directory.role_of(user, room.id) == ADMIN else None
+    return user if room.standing.owner == user and await house.directory.role_of(user, room.id) == ADMIN else None

@@ -133,6 +133,7 @@ class Room(Company):
         session = await self.awake()
         if waiting.is_cancelled:
             return PromptResult(stop_reason=StopReason.CANCELLED)
+        self.note_people()
         beside = {"connection": waiting.desk, "promptId": waiting.id}
         async with session.prompt(waiting.prompt, by=waiting.user, beside=beside) as turn:
             if waiting.is_cancelled:  # while the prompt was being kept

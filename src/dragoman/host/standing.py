@@ -5,8 +5,9 @@ Takes entries in order, unread; looks only into those that can tell something. W
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -36,6 +37,19 @@ _TELLING = tuple(
 )
 
 
+class Person(NamedTuple):
+    """Somebody in a session: with several clients of one kind they are one."""
+
+    user: str
+    role: str
+    client: str
+
+
+def person(shown: Mapping[str, Any]) -> Person:
+    """Who that is."""
+    return Person(str(shown["user"]), str(shown["role"]), str(shown["client"]))
+
+
 class Standing:
     """One session as it stands now."""
 
@@ -51,6 +65,7 @@ class Standing:
         self.commands: list[Any] = []
         self.title: str | None = None
         self.turn: str | None = None  # the turn that has begun and not ended
+        self.people: set[Person] = set()  # who was there, as the log has it
 
     def note(self, line: Line) -> None:
         """One more entry."""
@@ -85,6 +100,13 @@ class Standing:
         elif isinstance(update, SessionInfoUpdate) and update.title is not UNSET:
             self.title = update.title
 
+    def _member(self, line: Line) -> None:
+        body = msgspec.json.decode(line.body)
+        if isinstance(body.get("owner"), str):  # of a copy, whose log begins with the words of others
+            self.owner = body["owner"]
+        self.people |= {person(each) for each in body.get("came", ())}
+        self.people -= {person(each) for each in body.get("went", ())}
+
     def _turn_started(self, line: Line) -> None:
         self.turn = line.turn or ""
 
@@ -95,6 +117,7 @@ class Standing:
 _FOLDS = {
     EntryKind.OPENED: Standing._opened,
     EntryKind.UPDATE: Standing._update,
+    EntryKind.MEMBER: Standing._member,
     EntryKind.TURN_STARTED: Standing._turn_started,
     EntryKind.TURN_ENDED: Standing._turn_ended,
 }
