@@ -30,8 +30,9 @@ from dragoman import connect
 from dragoman.host.register import Register
 from dragoman.host.tokens import Tokens
 from tests.host.faults.host import Host
-from tests.host.hostile.attacks import ATTACKS
+from tests.host.hostile.attacks import ATTACKS, Attack
 from tests.host.hostile.door import INITIALIZE, WITHIN, Door, closing
+from tests.host.hostile.floods import FLOODS, LASTING
 
 # Small, so that little is needed to exceed them, and nobody has to wait long.
 LIMITS = {
@@ -40,6 +41,9 @@ LIMITS = {
     "headers": 16_384,
     "header_patience": 3.0,
     "body_patience": 3.0,
+    "streams": 100,
+    "frames": 1_000,
+    "stall": 10.0,
     "rate": 3_000,
     "burst": 3_000,
 }
@@ -147,8 +151,8 @@ def opened(host: Host) -> tuple[Door, str, Tokens]:
     return Door(0, str(host.folder), good, expired, revoked, shared), victim, tokens
 
 
-async def hostile_run(folder: Path, garbage: int, seed: str) -> Outcome:
-    """Try everything, and look what came of it."""
+async def hostile_run(folder: Path, garbage: int, seed: str, *, is_long: bool = False) -> Outcome:
+    """Try everything, and look what came of it; in the long form also what lasts."""
     outcome = Outcome()
     host = Host(folder, LIMITS, options=("--no-local", "--root", str(folder)))
     door, token, tokens = opened(host)
@@ -160,7 +164,8 @@ async def hostile_run(folder: Path, garbage: int, seed: str) -> Outcome:
             async with door.socket(token) as socket:  # a connection that is not theirs to use
                 door.connection = socket.response.headers["Acp-Connection-Id"] if socket.response else ""
                 before = host.resident
-                await _try_all(door, outcome)
+                await _try_all(door, ATTACKS, outcome)
+                await _try_all(door, {**FLOODS, **(LASTING if is_long else {})}, outcome)
                 await _put_out(door, tokens, outcome)
                 await _strew(door, garbage, random.Random(seed), outcome)
                 await _babble(door, max(garbage // 200, 10), random.Random(seed), outcome)
@@ -175,9 +180,9 @@ async def hostile_run(folder: Path, garbage: int, seed: str) -> Outcome:
     return outcome
 
 
-async def _try_all(door: Door, outcome: Outcome) -> None:
+async def _try_all(door: Door, attacks: dict[str, tuple[Attack, str]], outcome: Outcome) -> None:
     async def one(name: str) -> None:
-        attack, wanted = ATTACKS[name]
+        attack, wanted = attacks[name]
         try:
             came = await attack(door)
         except Exception as error:
@@ -186,7 +191,7 @@ async def _try_all(door: Door, outcome: Outcome) -> None:
         if came != wanted:
             outcome.faults.append(f"{name}: {came!r}, not {wanted!r}")
 
-    await asyncio.gather(*map(one, ATTACKS))
+    await asyncio.gather(*map(one, attacks))
 
 
 async def _put_out(door: Door, tokens: Tokens, outcome: Outcome) -> None:
@@ -320,7 +325,7 @@ def main() -> int:
     began = time.monotonic()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-        outcome = asyncio.run(hostile_run(Path(folder).resolve(), options.garbage, options.seed))
+        outcome = asyncio.run(hostile_run(Path(folder).resolve(), options.garbage, options.seed, is_long=True))
     print(table(outcome))
     print("\n".join(outcome.faults) or f"no faults, in {time.monotonic() - began:.0f} seconds")
     return 1 if outcome.faults else 0

@@ -32,7 +32,7 @@ def _said(status: str, kind: str, message: str) -> bytes:
 
 
 _LATE = _said("408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time")
-_GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
+GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
 _FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, "the request has too many or too long headers")
 
 
@@ -125,7 +125,7 @@ class Http1(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """What is no request, or has too many headers, is told so in our words, and its socket ends."""
         is_large = len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0)
-        self.transport.write(_FLOOD if is_large else _GARBLED)
+        self.transport.write(_FLOOD if is_large else GARBLED)
         self.transport.close()
 
     def _watch_headers(self) -> None:

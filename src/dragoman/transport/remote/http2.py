@@ -32,6 +32,9 @@ from dragoman.transport.remote.meter import Meter
 # One read. Small, so that a block of tiny frames holds nobody else up for long.
 BLOCK = 16 * 1024
 
+# How long somebody who sent too much is let finish, unread, so that they read why it ends. Seconds.
+FAREWELL = 1.0
+
 # The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
 TABLE = 4096
 
@@ -77,6 +80,11 @@ class _Tasks(TaskGroup):
                     queue.get_nowait()
 
         async def put(event: Any) -> None:
+            if event["type"].endswith(
+                ".disconnect"
+            ):  # may come from the request itself, which must not wait for itself
+                while queue.full():
+                    queue.get_nowait()
             if not is_over:
                 await queue.put(event)
 
@@ -211,11 +219,22 @@ class Http2(TCPServer):
             except OSError:
                 break
             if not self._meter.bears(data, self.loop.time()):
-                await self.protocol.calm()
-                self.writer.close()
+                await self._refuse()
                 break
             await self.protocol.handle(RawData(data))
         await self.protocol.handle(Closed())
+
+    async def _refuse(self) -> None:
+        """End what is under way, and say why; who is cut off with bytes on the line would not hear it."""
+        await self.protocol.calm()
+        await self.protocol.handle(Closed())
+        with suppress(TimeoutError, OSError):
+            if self.writer.can_write_eof():
+                self.writer.write_eof()
+            async with asyncio.timeout(FAREWELL):
+                while await self.reader.read(BLOCK):
+                    pass
+        self.writer.close()
 
     def end_if_stalled(self) -> None:
         """Hang up on a client that opens no window for what it has asked."""

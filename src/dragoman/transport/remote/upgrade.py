@@ -16,7 +16,7 @@ from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER
-from dragoman.transport.remote.http1 import State, silent
+from dragoman.transport.remote.http1 import GARBLED, State, silent
 from dragoman.transport.remote.limits import Bucket
 from dragoman.transport.remote.meter import AT_ONCE, WORTH
 from dragoman.transport.remote.sockets import POLICY
@@ -66,6 +66,10 @@ class WebSocket(WebSocketsSansIOProtocol):
             if self._deaf:
                 return
             super().data_received(data[start : start + PIECE] if len(data) > PIECE else data)
+        if not self.handshake_initiated and not self.transport.is_closing():
+            # The library takes it for no upgrade (it has a body, or too many headers), and says so to nobody.
+            self.transport.write(GARBLED)
+            self.transport.close()
 
     def handle_ping(self) -> None:
         """A ping is answered, unless the answers are not read: then nobody waits for them."""

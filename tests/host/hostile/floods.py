@@ -1,0 +1,330 @@
+"""What is tried below the messages: HTTP/2 frames, heads of HTTP/1.1 with two meanings, WebSocket frames.
+
+Rows as in attacks.py: a sentence, how, and what documentation says comes of it. Those that last are for the long run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+
+from hpack import Encoder
+
+from tests.host.hostile import second as h2
+from tests.host.hostile.attacks import Attack
+from tests.host.hostile.door import WITHIN, Door, closing, read
+
+# So many frames are far more than the limit, and so many are sent in one piece.
+MANY = 20_000
+PIECE = 1_000
+
+
+# --- HTTP/2 -------------------------------------------------------------------------------------------------------
+
+
+def _flood(one: bytes, opening: bytes = b"") -> Attack:
+    async def attack(door: Door) -> str:
+        async with h2.second(door.port, WITHIN) as line:
+            await line.send(opening, *[one * PIECE] * (MANY // PIECE))
+            return await line.outcome()
+
+    return attack
+
+
+async def _rapid_reset(door: Door) -> str:
+    async with h2.second(door.port, WITHIN) as line:
+        block, code = h2.heads(), b"\0\0\0\x08"
+        for start in range(1, 4_000, 200):
+            pairs = (
+                h2.request(stream, block=block) + h2.frame(h2.RST, code, stream=stream)
+                for stream in range(start, start + 200, 2)
+            )
+            await line.send(b"".join(pairs))
+        return await line.outcome()
+
+
+async def _endless_continuation(door: Door) -> str:
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.request(1, flags=0))
+        await line.send(*[h2.frame(h2.CONTINUATION, b"", stream=1) * 100] * 100)
+        return await line.outcome()
+
+
+async def _large_head(door: Door) -> str:
+    block = Encoder().encode([(f"x-{n}", os.urandom(3000).hex()) for n in range(100)], huffman=False)
+    pieces = [block[start : start + 16_000] for start in range(0, len(block), 16_000)]
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.request(1, flags=0))
+        await line.send(*(h2.frame(h2.CONTINUATION, piece, stream=1) for piece in pieces[:-1]))
+        await line.send(h2.frame(h2.CONTINUATION, pieces[-1], flags=h2.END_HEADERS, stream=1))
+        return await line.outcome()
+
+
+async def _header_bomb(door: Door) -> str:
+    """One long header, remembered, and then said by a byte, ten thousand times."""
+    packer = Encoder()
+    first = packer.encode([(":method", "GET"), (":scheme", "http"), (":path", "/"), ("x-long", "y" * 3900)])
+    again = packer.encode([("x-long", "y" * 3900)])
+    assert len(again) == 1
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.request(1, block=bytes(first) + bytes(again) * 10_000))
+        return await line.outcome()
+
+
+async def _huge_table(door: Door) -> str:
+    """Offers to remember everything, then changes its mind without end: it is answered like anybody else."""
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.settings(_1=2**31))
+        await line.send(*(h2.settings(_1=size) for size in (0, 2**30) * 200))
+        await line.send(*(h2.request(stream) for stream in range(1, 40, 2)))
+        return f"answered {len(await line.answers(20))}"
+
+
+async def _deep_priorities(door: Door) -> str:
+    """Each stream hangs below the one before: nobody has to climb down there."""
+    chain = (
+        h2.frame(h2.PRIORITY, stream.to_bytes(4, "big") + b"\xff", stream=stream + 2) for stream in range(1, 3000, 2)
+    )
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(b"".join(chain), h2.request(3001))
+        return f"answered {len(await line.answers(1))}"
+
+
+async def _own_parent(door: Door) -> str:
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.frame(h2.PRIORITY, (3).to_bytes(4, "big") + b"\0", stream=3))
+        return await line.outcome()
+
+
+async def _too_many_streams(door: Door) -> str:
+    head = h2.heads(extra=[("authorization", f"Bearer {door.good}"), ("content-type", "application/json")])
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(
+            *(h2.request(stream, flags=h2.END_HEADERS, block=head) for stream in range(1, 2 * 300, 2)),
+        )
+        return await line.outcome()
+
+
+async def _slow_preface(door: Door) -> str:
+    return (await door.raw(*(h2.PREFACE[n : n + 1] for n in range(20)), pause=0.3)).decode()
+
+
+async def _body_after_answer(door: Door) -> str:
+    """Refused at once, and the body goes on and on: the rest is dropped, and others on the socket are answered."""
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.request(1, flags=h2.END_HEADERS))
+        await line.send(*[h2.frame(h2.DATA, b"x" * 1000, stream=1)] * 60)
+        await line.send(h2.request(3))
+        return f"answered {len(await line.answers(2))}"
+
+
+async def _closed_window(door: Door) -> str:
+    """Asks, and takes nothing of what is said."""
+    async with h2.second(door.port, WITHIN) as line:
+        await line.send(h2.settings(_4=0), *(h2.request(stream) for stream in range(1, 200, 2)))
+        return await line.outcome()
+
+
+async def _slow_head(door: Door) -> str:
+    async with h2.second(door.port, WITHIN) as line:
+        empty = h2.frame(h2.CONTINUATION, b"", stream=1)
+        await line.send(
+            h2.request(1, flags=0), *(empty[place : place + 1] for place in range(9)), *[empty] * 50, pause=0.3
+        )
+        return await line.outcome()
+
+
+# --- HTTP/1.1 -----------------------------------------------------------------------------------------------------
+
+
+def _told(*lines: str, body: bytes = b"", ends: str = "\r\n") -> Attack:
+    """A POST of somebody who may come in, with these lines."""
+
+    async def attack(door: Door) -> str:
+        head = ["POST /acp HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {door.good}"]
+        head += ["Content-Type: application/json", *lines, "", ""]
+        return read(await door.raw(ends.join(head).encode("latin-1") + body))
+
+    return attack
+
+
+async def _pipeline(door: Door) -> str:
+    """A thousand requests in one breath: answered one after the other, and the last like the first."""
+    one = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    said = await door.raw(one * 999 + one.replace(b"Host", b"Connection: close\r\nHost"))
+    return f"{read(said)[:3]}, {said.count(b'HTTP/1.1 401')} times"
+
+
+async def _refused_body(door: Door) -> str:
+    """Refused at once; the body drips on."""
+    head = (
+        b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    return read(await door.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
+
+
+async def _crumbs(door: Door) -> str:
+    head = (
+        b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Authorization: Bearer " + door.good.encode() + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    return read(await door.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
+
+
+async def _unread_answers(door: Door) -> str:
+    """Asks without end and reads nothing."""
+    _, writer = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    one = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000
+    try:
+        async with asyncio.timeout(4 * WITHIN):
+            while True:
+                writer.write(one)
+                await writer.drain()
+    except OSError:
+        return "cut"
+    except TimeoutError:
+        return "hangs"
+    finally:
+        writer.transport.abort()
+
+
+# --- WebSocket ----------------------------------------------------------------------------------------------------
+
+
+def _masked(opcode: int, payload: bytes, *, fin: bool = True, reserved: int = 0) -> bytes:
+    """A frame of a client, whose mask is zero."""
+    size = bytes((0x80 | len(payload),)) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+    return bytes(((0x80 if fin else 0) | reserved | opcode,)) + size + b"\0\0\0\0" + payload
+
+
+def _frames(*pieces: bytes) -> Attack:
+    async def attack(door: Door) -> str:
+        async with door.socket(door.good) as socket:
+            try:
+                for piece in pieces:
+                    if socket.transport.is_closing():
+                        break
+                    socket.transport.write(piece)
+                    await asyncio.sleep(0)  # let the loop send it
+            except OSError:
+                pass
+            return await closing(socket)
+
+    return attack
+
+
+async def _unread_pongs(door: Door) -> str:
+    """Pings without end, and no answer is read."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
+    key = base64.b64encode(os.urandom(16)).decode()
+    head = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {door.good}\r\nConnection: Upgrade\r\n"
+    head += f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    try:
+        async with asyncio.timeout(WITHIN):
+            writer.write(head.encode())
+            await reader.readuntil(b"\r\n\r\n")
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            while True:
+                writer.write(_masked(9, b"x" * 125) * 500)
+                await writer.drain()
+    except OSError:
+        return "cut"
+    except TimeoutError:
+        return "hangs"
+    finally:
+        writer.transport.abort()
+
+
+async def _compression(door: Door) -> str:
+    async with door.socket(door.good) as socket:  # the client of the library offers it
+        assert socket.response is not None
+        assert socket.request is not None
+        offered = "permessage-deflate" in socket.request.headers.get("Sec-WebSocket-Extensions", "")
+        taken = "Sec-WebSocket-Extensions" in socket.response.headers
+        return f"offered {offered}, taken {taken}"
+
+
+async def _upgrade_with_body(door: Door) -> str:
+    return await door.upgrade(door.good, Content_Length="10")
+
+
+async def _upgrade_with_headers(door: Door) -> str:
+    """More lines than the library takes, and fewer bytes than we do."""
+    return await door.upgrade(door.good, **{f"X_{number}": "y" for number in range(200)})
+
+
+PING, TEXT, CONT = 9, 1, 0
+
+FLOODS: dict[str, tuple[Attack, str]] = {
+    # --- HTTP/2
+    "streams opened and reset by the thousand": (_rapid_reset, "calm"),
+    "headers that go on without end": (_endless_continuation, "goaway 1"),
+    "headers that are too large": (_large_head, "calm"),
+    "a header said ten thousand times by a byte": (_header_bomb, "calm"),
+    "a flood of settings": (_flood(h2.settings(_4=65_535)), "calm"),
+    "a flood of pings": (_flood(h2.frame(h2.PING, b"12345678")), "calm"),
+    "a flood of priorities": (_flood(h2.frame(h2.PRIORITY, b"\0\0\0\0\1", stream=5)), "calm"),
+    "a flood of windows": (_flood(h2.frame(h2.WINDOW, b"\0\0\0\1")), "calm"),
+    "a flood of frames nobody knows": (_flood(h2.frame(99, b"x")), "calm"),
+    "a flood of empty pieces of a body": (
+        _flood(h2.frame(h2.DATA, b"", stream=1), h2.request(1, flags=h2.END_HEADERS)),
+        "calm",
+    ),
+    "a table of headers without end": (_huge_table, "answered 20"),
+    "priorities that hang on each other": (_deep_priorities, "answered 1"),
+    "a stream that hangs on itself": (_own_parent, "goaway 1"),
+    "more requests at once than streams": (_too_many_streams, "goaway 1"),
+    "a preface that drips": (_slow_preface, ""),
+    "a body after the answer": (_body_after_answer, "answered 2"),
+    # --- HTTP/1.1
+    "a body with two kinds of length": (
+        _told("Content-Length: 4", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        "400 invalid_request",
+    ),
+    "a body with two lengths": (_told("Content-Length: 4", "Content-Length: 5", body=b"{}  "), "400 invalid_request"),
+    "a length that is no number": (_told("Content-Length: +4", body=b"{}  "), "400 invalid_request"),
+    "an encoding that is none": (_told("Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), "400 invalid_request"),
+    "lines that end with LF alone": (_told("Content-Length: 2", body=b"{}", ends="\n"), "400 invalid_request"),
+    "one line that ends with LF alone": (
+        _told("X: y\nTransfer-Encoding: chunked", "Content-Length: 2", body=b"{}"),
+        "400 invalid_request",
+    ),
+    "a header that goes on in the next line": (
+        _told("X: y\r\n Transfer-Encoding: chunked", "Content-Length: 2", body=b"{}"),
+        "400 invalid_request",
+    ),
+    "a space before the colon": (_told("Content-Length : 2", body=b"{}"), "400 invalid_request"),
+    "a piece whose length is no number": (_told("Transfer-Encoding: chunked", body=b"zz\r\n"), "400 invalid_request"),
+    "a thousand requests in one breath": (_pipeline, "401, 1000 times"),
+    "a body that drips after the answer": (_refused_body, "401 auth_required"),
+    "a body in crumbs without end": (_crumbs, "408 timeout"),
+    "an upgrade with a body": (_upgrade_with_body, "400 invalid_request"),
+    "an upgrade with two hundred headers": (_upgrade_with_headers, "400 invalid_request"),
+    # --- WebSocket
+    "a flood of WebSocket pings": (_frames(*[_masked(PING, b"") * PIECE] * (MANY // PIECE)), "1008"),
+    "a message of pieces without end": (
+        _frames(_masked(TEXT, b"x", fin=False), *[_masked(CONT, b"", fin=False) * PIECE] * (MANY // PIECE)),
+        "1008",
+    ),
+    "a message of pieces that is too large": (
+        _frames(_masked(TEXT, b"x", fin=False), *[_masked(CONT, b"x" * 10_000, fin=False)] * 110),
+        "1009",
+    ),
+    "pings whose answers are not read": (_unread_pongs, "cut"),
+    "an unmasked frame": (_frames(b"\x81\x02{}"), "1002"),
+    "a ping that is too long": (_frames(b"\x89\xfe\x00\x7e\0\0\0\0" + b"x" * 126), "1002"),
+    "a ping in pieces": (_frames(_masked(PING, b"x", fin=False)), "1002"),
+    "a piece of no message": (_frames(_masked(CONT, b"x")), "1002"),
+    "a message in the middle of another": (_frames(_masked(TEXT, b"{", fin=False), _masked(TEXT, b"{}")), "1002"),
+    "a frame of no kind": (_frames(_masked(3, b"x")), "1002"),
+    "compression is not agreed on": (_compression, "offered True, taken False"),
+    "a compressed message all the same": (_frames(_masked(TEXT, b"x", reserved=0x40)), "1002"),
+}
+
+LASTING: dict[str, tuple[Attack, str]] = {
+    "a window that never opens": (_closed_window, ""),
+    "a head of HTTP/2 that drips": (_slow_head, ""),
+    "answers that are not read": (_unread_answers, "cut"),
+}
