@@ -275,8 +275,182 @@ def test_what_fails_before_anything_began_is_simply_told() -> None:
         asyncio.run(rejoining(host.dial, patience=EAGER))
 
 
-@pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_conversation_goes_on_after_its_server_was_restarted(over: str) -> None:
+def test_a_session_that_cannot_be_joined_yet_is_tried_again_and_what_is_said_in_it_waits() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        client.send(say(id=2, method="session/new", params={"cwd": "/w", "mcpServers": []}))
+        await host.hear(line)
+        line.send(say(id=2, result={"sessionId": "t"}))
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        busy = {"code": -32603, "message": "it crashed", "data": {"kind": "rate_limited", "retryAfter": 0.01}}
+        line.send(say(id=(await host.hear(line))["id"], error=busy))
+        line.send(say(id=(await host.hear(line))["id"], result={}))
+        await host.told.wait()  # one of the two is joined, and goes on
+        client.send(say(id=3, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        client.send(say(id=4, method="session/prompt", params={"sessionId": "t", "prompt": []}))
+        said = [await host.hear(line), await host.hear(line)]
+        assert sorted(each["method"] for each in said) == ["session/attach", "session/prompt"]
+        assert {each["params"]["sessionId"] for each in said if "prompt" in each["params"]} == {"t"}
+        (again,) = (each for each in said if each["method"] == "session/attach")
+        line.send(say(id=again["id"], error=busy))
+        again = await host.hear(line)
+        line.send(update("missed", 1))
+        line.send(say(id=again["id"], result={}))
+        waited = await host.hear(line)
+        assert (waited["id"], waited["params"]["sessionId"]) == (3, "s")
+        assert (await heard(client, 1))[0]["params"]["update"]["text"] == "missed"
+        await client.close()
+
+    said = [line.partition(": ")[2] for line in play(work).said]
+    assert said[0] == "a new connection; 1 session joined again"
+    assert "session s: cannot be joined yet; trying again for" in said[1]
+    assert "(it crashed)" in said[1]
+    assert "session s: joined again after" in said[2]
+
+
+def test_a_session_that_nobody_answers_for_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.roles.joining.ANSWER_PATIENCE", 0.05)
+
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        client.send(say(id=2, method="session/load", params={"sessionId": "t", "cwd": "/w", "mcpServers": []}))
+        await host.hear(line)
+        line.send(say(id=2, result={}))
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        assert (await host.hear(line))["params"]["sessionId"] == "s"
+        joined = await host.hear(line)
+        assert joined["params"]["sessionId"] == "t"
+        line.send(say(id=joined["id"], result={}))
+        await host.told.wait()
+        await client.close()
+
+    assert "1 session joined again" in play(work).said[0]
+
+
+def test_whatever_goes_wrong_on_the_way_back_is_told_to_who_receives() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        client.send(say(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        await host.hear(line)
+        host.refusal = KeyError("a fault of ours")  # type: ignore[assignment]
+        await line.close()
+        assert (await heard(client, 1))[0]["error"]["data"]["kind"] == "connection_lost"
+        with pytest.raises(ConnectionFailed, match=r"could not go on.*a fault of ours"):
+            await client.receive()
+        await client.close()
+
+    play(work)
+
+
+def test_who_only_looked_on_comes_back_to_look_on() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        client.send(say(id=2, method="session/attach", params={"sessionId": "t", "role": "observer"}))
+        await host.hear(line)
+        line.send(say(id=2, result={"role": "observer"}))
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        line.send(say(id=(await host.hear(line))["id"], result={}))
+        joined = await host.hear(line)
+        assert joined["params"] == {"sessionId": "t", "role": "observer", "historyPolicy": "full"}
+        await client.close()
+
+    play(work)
+
+
+@pytest.mark.parametrize("dialect", ["draft", "crow"])
+def test_a_question_that_cannot_be_taken_back_is_not_put_twice(dialect: str) -> None:
+    """What the dialect says is written by hand; the answer to the question of the first line reaches the second."""
+    spoken: dict[str, Any] = {
+        "draft": {
+            "initialize": {"protocolVersion": 1, "capabilities": {}},
+            "introduced": {"protocolVersion": 1, "agentInfo": {"name": "a"}, "capabilities": ATTACHES},
+            "new": {"workingDirectory": "/w"},
+            "question": {"method": "session/request_permission", "id": 7},
+            "asked": {"sessionId": "s", "operation": "file_write", "resource": "/w/a"},
+            "answer": {"id": 7, "result": {"granted": True}},
+        },
+        "crow": {
+            "initialize": {"protocol_version": 1, "client_capabilities": {}},
+            "introduced": {"protocol_version": 1, "agent_capabilities": ATTACHES},
+            "new": {"cwd": "/w", "mcpServers": []},
+            "question": {"method": "session/update"},
+            "asked": {
+                "sessionId": "s",
+                "update": {
+                    "@type": "permission_request",
+                    "tool_call_id": "c",
+                    "title": "Write",
+                    "permission_options": [{"id": "y", "title": "Allow", "is_primary": True}],
+                },
+            },
+            "answer": {
+                "method": "permission_response",
+                "params": {"session_id": "s", "tool_call_id": "c", "option_id": "y"},
+            },
+        },
+    }[dialect]
+
+    async def work(host: Host) -> None:
+        client = await rejoining(host.dial, patience=EAGER, report=host.report)
+        line = await host.lines.get()
+        client.send(say(id=0, method="initialize", params=spoken["initialize"]))
+        line.send(say(id=(await host.hear(line))["id"], result=spoken["introduced"]))
+        client.send(say(id=1, method="session/new", params=spoken["new"]))
+        await host.hear(line)
+        line.send(say(id=1, result={"sessionId": "s"}))
+        line.send(say(**spoken["question"], params=spoken["asked"]))
+        await heard(client, 3)
+        await line.close()
+        line = await host.lines.get()
+        line.send(say(id=(await host.hear(line))["id"], result=spoken["introduced"]))
+        joined = await host.hear(line)
+        assert joined["method"] == "session/load"
+        again = {**spoken["question"], **({"id": 1} if "id" in spoken["question"] else {})}
+        line.send(say(**again, params=spoken["asked"]))
+        line.send(say(id=joined["id"], result={}))
+        line.send(say(method="_after"))
+        assert [each["method"] for each in await heard(client, 1)] == ["_after"]
+        client.send(say(**spoken["answer"]))
+        answer = await host.hear(line)
+        assert answer == {"jsonrpc": "2.0", **spoken["answer"], **({"id": 1} if "id" in spoken["answer"] else {})}
+        await client.close()
+
+    play(work)
+
+
+def test_an_entry_that_is_told_in_several_updates_is_heard_whole() -> None:
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        line.send(update("old", 1))
+        await heard(client, 1)
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        joined = await host.hear(line)
+        for frame in (update("old", 1), update("first half", 2), update("second half", 2)):
+            line.send(frame)
+        line.send(say(id=joined["id"], result={}))
+        told = await heard(client, 2)
+        assert [message["params"]["update"]["text"] for message in told] == ["first half", "second half"]
+        await client.close()
+
+    play(work)
+
+
+@pytest.mark.parametrize(
+    ("over", "dialect"),
+    [*(("ws", name) for name in ("v1", "banjo", "2025.1", "crow", "draft")), ("http", "v1"), ("http", "2025.1")],
+)
+def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, dialect: str) -> None:
     agent = Agent("parrot")
     said: list[str] = []
 
@@ -292,7 +466,9 @@ def test_a_conversation_goes_on_after_its_server_was_restarted(over: str) -> Non
             free.bind(("127.0.0.1", 0))
             place = f"127.0.0.1:{free.getsockname()[1]}"
         async with serving(Endpoint(accept), bind=place):
-            remote = await (connecting := connect(f"{over}://{place}/acp", report=said.append)).__aenter__()
+            remote = await (
+                connecting := connect(f"{over}://{place}/acp", dialect=dialect, cwd="/", report=said.append)
+            ).__aenter__()
             session = await remote.open("/")
             assert await session.ask("one") == "You said: one"
         async with serving(Endpoint(accept), bind=place):
