@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.conformance.requirement import chapter, must
 
 PLACE = 14
-BANJO, CROW, Y2025 = "banjo", "crow", "2025.1"
+BANJO, CROW, Y2025, DRAFT = "banjo", "crow", "2025.1", "draft"
 
 CHAPTER = chapter(
     "agent.dialect",
@@ -21,6 +21,8 @@ CHAPTER = chapter(
         must("08", "unstable_resumeSession is there.", "reference 6.3 003-01", BANJO),
         must("09", "A version that is not supported is refused with -32001.", "reference 6.3 003-18", BANJO),
         must("10", "The logins offered are a list, even if empty.", "reference 6.3 003-02", BANJO),
+        must("11", "In the mode bypassPermissions nothing is asked.", "reference 6.3 003-14", BANJO),
+        must("12", "In the mode plan nothing is written.", "reference 6.3 003-14, 6.4 004-47", BANJO, DRAFT),
         must("21", "The introduction tells capabilities in crow's words.", "reference 6.2 002-01", CROW),
         must("22", "Session ids are UUIDs.", "reference 6.2 002-11", CROW),
         must("23", "An update says its kind as @type.", "reference 6.2 002-03", CROW),
@@ -49,5 +51,11 @@ CHAPTER = chapter(
         must("53", "A session id that is in use cannot be taken again.", "reference 5.14-2", Y2025),
         must("54", "A token is accepted where none is needed.", "reference 6.0 000-08", Y2025),
         must("55", "What is told of a tool call has its id.", "reference 6.0 000-10", Y2025),
+        must("56", "MCP servers are taken with initialize, as url and credentials.", "reference 6.0 000-15", Y2025),
+        must("57", "A thought is text.", "reference 6.0 000-10", Y2025),
+        must("58", "A session can be loaded by its id, and that is answered with ok.", "reference 6.0 000-09", Y2025),
+        must("59", "Resources and links are taken, flat as they lie there.", "reference 6.0 000-13", Y2025),
+        must("60", "Pictures and sounds are taken where that is offered.", "reference 6.0 000-13, 000-14", Y2025),
+        must("61", "A new session may begin in a mode that was told.", "reference 6.0 000-09", Y2025),
     ],
 )

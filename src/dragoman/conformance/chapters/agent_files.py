@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 11
 OFFICIAL = ("v1", "banjo")
@@ -47,5 +47,21 @@ CHAPTER = chapter(
         must("19", "A link is not shown to clients that announced forms only.", "reference 1.13", "v1"),
         must("20", "A form is about a session or a request, not both.", "reference 1.13", "v1"),
         must("21", "A read that is answered with nonsense does not break the turn.", "reference 1.14", *OFFICIAL),
+        must(
+            "22",
+            "What a client does not name it does not lend.",
+            "reference 1.3, 6.3 003-02",
+            "v1",
+            "banjo",
+            "2025.1",
+            "draft",
+        ),
+        may(
+            "23",
+            "A link in a prompt may be read through the client, by the path that it names.",
+            "reference 6.3 003-19",
+            *OFFICIAL,
+        ),
+        may("24", "The end of a link may be told, and names a link that was shown.", "reference 1.13", "v1"),
     ],
 )

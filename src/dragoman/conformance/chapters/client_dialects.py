@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must
+from dragoman.conformance.requirement import chapter, must, should
 
 PLACE = 12
 BANJO, CROW, Y2025 = "banjo", "crow", "2025.1"
-FILES, TERMINALS = "client.fs.readTextFile", "client.terminal"
+FILES, WRITING, TERMINALS = "client.fs.readTextFile", "client.fs.writeTextFile", "client.terminal"
 
 CHAPTER = chapter(
     "client.dialect",
@@ -32,5 +32,12 @@ CHAPTER = chapter(
         must("48", "A terminal is known by its terminal_id.", "reference 6.0 000-12", Y2025, needs=TERMINALS),
         must("49", "Tool calls and plans in the words of 2025.1 are borne.", "reference 6.0 000-10", Y2025),
         must("50", "The introduction may have no version in it.", "reference 5.14-1", Y2025),
+        must("51", "A write is answered with the status ok.", "reference 6.0 000-05", Y2025, needs=WRITING),
+        must("52", "A file that is not there is refused with -32001.", "reference 6.0 000-06", Y2025, needs=FILES),
+        should("53", "A file out of the folder is refused with -32002.", "reference 6.0 000-06", Y2025, needs=FILES),
+        must(
+            "54", "What is not lent is refused with -32004.", "reference 6.0 000-06, 000-14", Y2025, needs=f"!{FILES}"
+        ),
+        must("55", "A command is killed by its terminal_id.", "reference 6.0 000-12", Y2025, needs=TERMINALS),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.requirement import chapter, must, should
+from dragoman.conformance.requirement import chapter, may, must, should
 
 PLACE = 13
 READ, WRITE, TERMINALS = "client.fs.readTextFile", "client.fs.writeTextFile", "client.terminal"
@@ -37,6 +37,20 @@ CHAPTER = chapter(
         must("17", "The draft's outputs of a tool call are borne.", "reference 6.4 004-36"),
         must("18", "Changes of mode and options in the draft's words are borne.", "reference 6.4 004-32"),
         must("19", "An update may have a timestamp.", "reference 6.4 004-30"),
+        must("20", "Folders are made for a file where that is asked for.", "reference 6.4 004-24", needs=WRITE),
+        must("21", "A command ends with the timeout it was given.", "reference 6.4 004-25", needs=TERMINALS),
+        must("22", "kill with force ends what pays no attention to TERM.", "reference 6.4 004-28", needs=TERMINALS),
+        may("23", "No more terminals are made than were announced.", "reference 6.4 004-40", needs=TERMINALS),
+        must("24", "What an agent can do of its own, under _custom, is no hindrance.", "reference 6.4 004-51"),
+        should("25", "A client that asks too often does not ask again at once.", "reference 6.4 004-60"),
+        may("26", "Bytes are read and written as base64.", "reference 6.4 004-75, 5.17"),
+        may("27", "A folder is listed with the names and types in it.", "reference 6.4 004-75, 5.17"),
+        may("28", "A folder is made, and is there.", "reference 6.4 004-75, 5.17"),
+        may("29", "What changes in a folder that is watched is told.", "reference 6.4 004-75, 5.17"),
+        may("30", "Of several files all are written, or none.", "reference 6.4 004-75, 5.17"),
+        may("31", "A text may say how many lines it has, and whether it was cut.", "reference 6.4 004-23", needs=READ),
+        may("32", "Pushed output may say its stream, stdout or stderr.", "reference 6.4 004-26", needs=TERMINALS),
+        may("33", "MCP servers may be told with a session, each with a name and a transport.", "reference 6.4 004-43"),
     ],
     dialects=("draft",),
 )

@@ -32,6 +32,8 @@ CHAPTER = chapter(
         must("16", "Without the capability files are not given.", "reference 1.2", needs=f"!{READ}"),
         must("17", "An empty file is given as an empty text.", "reference 1.12", *ALL, needs=READ),
         should("18", "The way up and down again does not lead out of the folder.", "reference 1.5", *ALL, needs=READ),
+        must("19", "Without the capability files are not written.", "reference 1.2", needs=f"!{WRITE}"),
+        should("20", "A line below zero is refused.", "reference 1.1, 6.1 001-09", needs=READ),
     ],
     dialects=("v1", "banjo"),
 )

@@ -25,6 +25,7 @@ CHAPTER = chapter(
         must("12", "A command that cannot be started is an error, and nothing worse.", "reference 1.12", needs=NEEDS),
         must("13", "Who waits for a command that is killed gets an answer.", "peers.md 30", needs=NEEDS),
         must("14", "Release ends a command that still runs.", "reference 1.12", needs=NEEDS),
+        must("15", "Without the capability no command is run.", "reference 1.2", needs=f"!{NEEDS}"),
     ],
     dialects=("v1", "banjo"),
 )

@@ -140,3 +140,4 @@ seeded("agent.dialect.52", params("terminal/create", with_(command="printf", arg
 seeded("agent.dialect.53", replies(NEW, _takes_again))
 seeded("agent.dialect.54", replies("authenticate", fails(-32601)))
 seeded("agent.dialect.55", typed("tool_call_update", without("id")))
+seeded("agent.dialect.57", typed("agent_thought_chunk", with_(text=["hm"])))

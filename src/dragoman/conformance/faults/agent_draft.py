@@ -49,6 +49,25 @@ def _unsuggested(error: Json) -> Json:
     return {**error, "data": without("suggestion")(error["data"])}
 
 
+def _unreasoned(_: Tape, message: Json) -> Iterable[Json]:
+    if "reason" not in message["params"]:
+        yield message
+
+
+def _whole(data: Json) -> Json:
+    """A diff is told as both texts, as in v1."""
+    is_diff = (data.get("output") or {}).get("type") == "diff"
+    return {**data, "output": {**without("hunks")(data["output"]), "newText": "x"}} if is_diff else data
+
+
+def _place(data: Json) -> Json:
+    return {**data, "location": {**data["location"], "line": "first"}} if "location" in data else data
+
+
+def _abilities(result: Json) -> None:
+    result["capabilities"]["promptCapabilities"]["streaming"] = "always"
+
+
 seeded(
     "agent.draft.01",
     results("initialize", lambda r: {**r, "capabilities": {**r["capabilities"], "mcpCapabilities": True}}),
@@ -78,3 +97,12 @@ seeded("agent.draft.23", typed("available_commands", _commands))
 seeded("agent.draft.24", params("terminal/create", with_(env=[{"name": "A", "value": "b"}])))
 seeded("agent.draft.25", typed("tool_call_update", _status("pending", "awaiting_permission")))
 seeded("agent.draft.26", hears(PROMPT, one_at_a_time))
+seeded("agent.draft.29", errors("session/load", with_(code=-32603)))
+seeded("agent.draft.31", hears("session/cancel", _unreasoned))
+seeded("agent.draft.32", typed("config_option_update", with_(source=["agent"])))
+seeded("agent.draft.33", typed("current_mode_update", with_(previousMode=1)))
+seeded("agent.draft.34", typed("tool_call_update", _whole))
+seeded("agent.draft.35", typed("tool_call", _place))
+seeded("agent.draft.37", results("initialize", _abilities))
+seeded("agent.draft.38", typed("tool_call_update", without("error")))
+seeded("agent.draft.39", results("initialize", with_(requiredClientCapabilities="fs.read")))

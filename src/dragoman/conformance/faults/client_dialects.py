@@ -7,8 +7,23 @@ from collections.abc import Iterable
 from dragoman.conformance.client_seeding import dies
 from dragoman.conformance.faults.client_turn import result
 from dragoman.conformance.faults.client_update import update
-from dragoman.conformance.seeding import calls, dropped, hears, listens, params, results, with_, without
+from dragoman.conformance.seeding import (
+    Edit,
+    calls,
+    dropped,
+    errors,
+    fails,
+    hears,
+    listens,
+    params,
+    replies,
+    results,
+    with_,
+    without,
+)
 from dragoman.conformance.twin import Json, Tape, seeded
+
+READ, WRITE = "fs/read_text_file", "fs/write_text_file"
 
 
 def _humps(told: Json) -> Json:
@@ -33,6 +48,14 @@ def _needs_version(message: Json) -> bool:
     """Where nothing but its absence tells the introduction from that of other probes: their agent has another name."""
     found = result(message)
     return "agent_info" in found and "protocol_version" not in found and found["agent_info"].get("name") == "a"
+
+
+def _numbered(right: int, wrong: int) -> Edit:
+    return lambda error: {**error, "code": wrong} if error.get("code") == right else error
+
+
+def _lends_nothing(told: Json) -> None:
+    told["capabilities"]["text_files"] = False
 
 
 seeded("client.dialect.01", params("initialize", without("clientCapabilities")))
@@ -60,3 +83,8 @@ seeded(
     dies(lambda message: isinstance(message, dict) and "steps" in str(message.get("params", {}).get("data", ""))),
 )
 seeded("client.dialect.50", dies(_needs_version))
+seeded("client.dialect.51", results(WRITE, lambda _: {}))
+seeded("client.dialect.52", errors(READ, _numbered(-32001, -32603)))
+seeded("client.dialect.53", errors(READ, _numbered(-32002, -32603)))
+seeded("client.dialect.54", params("initialize", _lends_nothing))
+seeded("client.dialect.55", replies("terminal/kill", fails(-32601, "Method not found")))

@@ -110,8 +110,16 @@ def _unix(asked: dict[str, Json], message: Json) -> Json:
     return given(message, content=text.replace("\r\n", "\n")) if "\r\n" in text else message
 
 
-def _no_files(told: Json) -> None:
-    told["clientCapabilities"]["fs"] = {"readTextFile": False, "writeTextFile": False}
+def _no_reading(told: Json) -> None:
+    told["clientCapabilities"]["fs"]["readTextFile"] = False
+
+
+def _no_writing(told: Json) -> None:
+    told["clientCapabilities"]["fs"]["writeTextFile"] = False
+
+
+def _from_the_end(asked: dict[str, Json], message: Json) -> Json:
+    return given(message, content="last line") if asked.get("line") == -1 else message
 
 
 def _empty_is_null(asked: dict[str, Json], message: Json) -> Json:
@@ -139,6 +147,8 @@ seeded("client.files.12", _on(WRITE, _plants))
 seeded("client.files.13", _on(READ, _unix))
 seeded("client.files.14", _on(READ, _folder))
 seeded("client.files.15", _on(READ, _cut))
-seeded("client.files.16", params("initialize", _no_files))
+seeded("client.files.16", params("initialize", _no_reading))
 seeded("client.files.17", _on(READ, _empty_is_null))
+seeded("client.files.19", params("initialize", _no_writing))
+seeded("client.files.20", _on(READ, _from_the_end))
 seeded("client.files.18", _on(READ, _reaches(lambda path: ".." in path)))

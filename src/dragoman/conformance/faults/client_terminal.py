@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from dragoman.conformance.client_seeding import deaf, dies
 from dragoman.conformance.client_twin import ClientFault
-from dragoman.conformance.seeding import hears, listens, replies, results, without
+from dragoman.conformance.seeding import hears, listens, params, replies, results, without
 from dragoman.conformance.twin import Json, Tape, seeded
 
 CREATE, OUTPUT, WAIT, KILL, RELEASE = (
@@ -88,6 +88,10 @@ def _lets_run(tape: Tape, message: Json) -> Iterable[Json]:
     return []
 
 
+def _no_terminals(told: Json) -> None:
+    told["clientCapabilities"]["terminal"] = False
+
+
 seeded("client.terminal.01", deaf(creates(lambda asked: _line(asked) == "sleep 300")))
 seeded("client.terminal.02", results(OUTPUT, without("truncated")))
 seeded("client.terminal.03", results(WAIT, lambda result: {"exit_code": result.get("exitCode"), "signal": None}))
@@ -105,3 +109,4 @@ seeded("client.terminal.11", replies(OUTPUT, _null))
 seeded("client.terminal.12", dies(creates(lambda asked: asked["command"] == "/no/such/program")))
 seeded("client.terminal.13", ClientFault(hears=hears(KILL, _notes_kill).hears, says=replies(WAIT, _never_tells).says))
 seeded("client.terminal.14", hears(RELEASE, _lets_run))
+seeded("client.terminal.15", params("initialize", _no_terminals))

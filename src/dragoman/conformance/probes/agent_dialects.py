@@ -256,6 +256,7 @@ async def updates_are_framed(stage: AgentStage) -> None:
 drawn("agent.dialect.46", "plain", "agent_message_chunk", {"text": str})
 drawn("agent.dialect.47", "tour", "tool_call", {"id": shape.some, "name": shape.some, "arguments": dict})
 drawn("agent.dialect.48", "plan", "plan", {"steps": [{"id": int, "description": str, "status": STATUS}]})
+drawn("agent.dialect.57", "think", "agent_thought_chunk", {"text": str})
 drawn("agent.dialect.55", "tour", "tool_call_update", {"id": shape.some, "status?": str, "result?": dict})
 
 

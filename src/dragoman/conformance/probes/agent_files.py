@@ -23,11 +23,11 @@ def requests(stage: AgentStage, *begins: str) -> list[Heard]:
     return [heard for heard in stage.heard if heard.is_request and heard.method.startswith(begins)]
 
 
-async def _not_asked(stage: AgentStage, lent: Any, what: str, begins: str, *purposes: str) -> None:
+async def _not_asked(stage: AgentStage, lent: Any, what: str, begins: str | tuple[str, ...], *purposes: str) -> None:
     await stage.opened(capabilities=lent)
     for purpose in purposes:
         await stage.prompted(stage.words(purpose))
-    found = requests(stage, begins)
+    found = requests(stage, *([begins] if isinstance(begins, str) else begins))
     stage.require(not found, f"{what} was asked for, and the client lends none", *found)
 
 
@@ -47,6 +47,12 @@ async def terminals_are_lent(stage: AgentStage) -> None:
 async def writing_is_lent_apart(stage: AgentStage) -> None:
     """A client that only shows what is on the screen."""
     await _not_asked(stage, READING[stage.dialect], "writing", WRITE, "write")
+
+
+@probe("agent.files.22")
+async def what_is_not_named_is_not_lent(stage: AgentStage) -> None:
+    """A client that names no capability at all."""
+    await _not_asked(stage, {}, "something", ("fs/", "terminal/"), "read", "write", "run")
 
 
 async def asked(stage: AgentStage, purpose: str, method: str) -> list[Heard]:

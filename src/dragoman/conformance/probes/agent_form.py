@@ -62,3 +62,19 @@ async def forms_have_one_subject(stage: AgentStage) -> None:
     for heard in await asked(stage, "form", CREATE):
         both = ("sessionId" in heard.message["params"]) + ("requestId" in heard.message["params"])
         stage.require(both == 1, "a form names " + ("both session and request" if both else "no subject"), heard)
+
+
+@probe("agent.files.24")
+async def ends_name_their_link(stage: AgentStage) -> None:
+    """A link that was followed."""
+    await stage.opened()
+    stage.serves[CREATE] = lambda _: {"action": "accept"}
+    await stage.prompted(stage.words("link"))
+    await stage.silence()
+    ended = [heard for heard in stage.heard if heard.method == "elicitation/complete"]
+    if not ended:
+        stage.skip("the agent tells no end of a link")
+    shown = [heard.params.get("elicitationId") for heard in requests(stage, CREATE)]
+    for heard in ended:
+        id = heard.params.get("elicitationId") if isinstance(heard.params, dict) else None
+        stage.require(id in shown, f"the end of {id!r} is told, and shown was {shown}", heard)

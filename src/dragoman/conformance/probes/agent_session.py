@@ -173,6 +173,36 @@ async def unknown_options_are_refused(stage: AgentStage) -> None:
     stage.refused(await stage.requested("session/set_config_option", params), "an option that is not there")
 
 
+@probe("agent.session.38")
+async def unknown_values_are_refused(stage: AgentStage) -> None:
+    """The choice stays as it was."""
+    options = await _options(stage)
+    choice = next((each for each in options if each.get("type") == "select" and _values(each)), None)
+    if choice is None:
+        stage.unsure("the agent has no choice to set")
+    assert choice is not None
+    params = {"sessionId": stage.session, "configId": choice["id"], "value": "no-such-value"}
+    stage.refused(await stage.requested("session/set_config_option", params), "a value that a choice has not")
+
+
+@probe("agent.session.39")
+async def switches_can_be_set(stage: AgentStage) -> None:
+    """To what it is not."""
+    options = await _options(stage)
+    switch = next((each for each in options if each.get("type") == "boolean"), None)
+    if switch is None:
+        stage.skip("the agent has no switches")
+    assert switch is not None
+    value = not switch.get("currentValue")
+    params = {"sessionId": stage.session, "configId": switch["id"], "type": "boolean", "value": value}
+    heard = await stage.asked("session/set_config_option", params)
+    told: Json = (stage.granted(heard, "a switch") or {}).get("configOptions")
+    words = fault(told, [{"id": some}], "configOptions")
+    stage.require(not words, words, heard)
+    now = next((option.get("currentValue") for option in told if option["id"] == switch["id"]), None)
+    stage.require(now is value, f"{switch['id']} was set to {value} and is {now!r}", heard)
+
+
 @probe("agent.session.15")
 async def switches_are_announced(stage: AgentStage) -> None:
     """Older clients know choices only."""

@@ -6,6 +6,7 @@ import os
 
 from dragoman.conformance.client_stage import ClientStage
 from dragoman.conformance.probe import probe
+from dragoman.conformance.probes.client_files import outside
 from dragoman.conformance.stage import Heard, Json
 
 CHOICES = [{"id": "approve", "title": "Approve", "is_primary": True}, {"id": "deny", "title": "Deny"}]
@@ -160,7 +161,10 @@ async def the_folder_is_told_at_once(stage: ClientStage) -> None:
 async def servers_are_told_at_once(stage: ClientStage) -> None:
     """For all sessions."""
     heard, params = await told(stage)
-    stage.require(isinstance(params.get("mcp_servers"), list), "initialize has no list mcp_servers", heard)
+    servers = params.get("mcp_servers")
+    stage.require(isinstance(servers, list), "initialize has no list mcp_servers", heard)
+    wrong = [each for each in servers if not (isinstance(each, dict) and isinstance(each.get("url"), str))]
+    stage.require(not wrong, f"an MCP server has no url: {wrong[:1]}", heard)
 
 
 @probe("client.dialect.44")
@@ -187,9 +191,9 @@ async def ok_is_enough(stage: ClientStage) -> None:
     await stage.concluded("an answer of nothing but the status ok")
 
 
-async def _terminal(stage: ClientStage) -> Json:
+async def _terminal(stage: ClientStage, line: str = "printf hi | tr h H") -> Json:
     """The id of a terminal, whatever it is."""
-    heard = await stage.answered(stage.call("terminal/create", {"cwd": stage.cwd, "command": "printf hi | tr h H"}))
+    heard = await stage.answered(stage.call("terminal/create", {"cwd": stage.cwd, "command": line}))
     stage.require(heard is not None, "terminal/create was never answered")
     assert heard is not None
     if "error" in heard.message:
@@ -248,4 +252,74 @@ async def no_version_is_told(stage: ClientStage) -> None:
     prompt = await stage.until(lambda heard: heard.method == "session/prompt", stage.pace.start)
     stage.require(prompt is not None, "the client gave up an agent whose introduction has no version")
     assert prompt is not None
+    stage.end(prompt)
+
+
+async def _answer(stage: ClientStage, method: str, params: Json) -> Heard:
+    heard = await stage.answered(stage.call(method, params), stage.pace.turn)
+    stage.require(heard is not None, f"{method} was never answered")
+    assert heard is not None
+    return heard
+
+
+async def _refused(stage: ClientStage, path: str, code: int, what: str) -> None:
+    """A read that has to be refused, by this number; another probe is about whether it is."""
+    heard = await _answer(stage, "fs/read_text_file", {"path": path})
+    error = heard.message.get("error")
+    if not isinstance(error, dict):
+        stage.unsure(f"{what} was given", heard)
+    stage.require(error.get("code") == code, f"{what} was refused with {error.get('code')}, not {code}", heard)
+
+
+@probe("client.dialect.51")
+async def a_write_is_ok(stage: ClientStage) -> None:
+    """There is nothing else to tell."""
+    prompt = await stage.begun()
+    heard = await _answer(stage, "fs/write_text_file", {"path": stage.absent(), "content": "x"})
+    if "error" in heard.message:
+        stage.unsure("the client refuses to write; let it allow that (as with --yes)", heard)
+    result = heard.message.get("result")
+    stage.require(isinstance(result, dict) and result.get("status") == "ok", "a write is not answered with ok", heard)
+    stage.end(prompt)
+
+
+@probe("client.dialect.52")
+async def missing_files_have_a_number(stage: ClientStage) -> None:
+    """Resource not found."""
+    prompt = await stage.begun()
+    await _refused(stage, stage.absent(), -32001, "a file that is not there")
+    stage.end(prompt)
+
+
+@probe("client.dialect.53")
+async def denied_files_have_a_number(stage: ClientStage) -> None:
+    """Permission denied."""
+    prompt = await stage.begun()
+    with outside() as path:
+        await _refused(stage, path, -32002, "a file outside of the folder")
+    stage.end(prompt)
+
+
+@probe("client.dialect.54")
+async def unlent_files_have_a_number(stage: ClientStage) -> None:
+    """Capability not supported."""
+    prompt = await stage.begun()
+    heard = await _answer(stage, "fs/read_text_file", {"path": stage.file("a secret")})
+    error = heard.message.get("error")
+    stage.require(isinstance(error, dict), "a file was given by a client that lends none", heard)
+    stage.require(error.get("code") == -32004, f"what is not lent was refused with {error.get('code')}", heard)
+    stage.end(prompt)
+
+
+@probe("client.dialect.55")
+async def commands_are_killed(stage: ClientStage) -> None:
+    """Who waits for it gets an answer."""
+    prompt = await stage.begun()
+    id = await _terminal(stage, "sleep 300")
+    if not isinstance(id, str):
+        stage.unsure("terminal/create was answered without a terminal_id")
+    heard = await _answer(stage, "terminal/kill", {"terminal_id": id})
+    stage.require("result" in heard.message, "a command could not be killed by its terminal_id", heard)
+    await _answer(stage, "terminal/wait_for_exit", {"terminal_id": id})
+    stage.call("terminal/release", {"terminal_id": id})
     stage.end(prompt)

@@ -249,3 +249,25 @@ async def detours_lead_nowhere(stage: ClientStage) -> None:
         stage.note(f"the same file as {path}, by a detour")
         await withheld(stage, detour, "a file outside the session's folder by a detour")
     stage.end(prompt)
+
+
+@probe("client.files.19")
+async def what_is_not_offered_is_not_written(stage: ClientStage) -> None:
+    """A client that lends files for reading, or none."""
+    prompt = await stage.begun()
+    told = next(heard.params for heard in stage.heard if heard.method == "initialize")
+    if stage.dialect == "banjo" and "clientCapabilities" not in told:  # where it has to be said
+        stage.unsure("the client did not say what it lends")
+    path = stage.absent()
+    heard = await attempted(stage, "fs/write_text_file", {"path": path, "content": "x"})
+    stage.require(not os.path.exists(path), "files are written that are not lent for that", heard)
+    stage.end(prompt)
+
+
+@probe("client.files.20")
+async def lines_are_not_negative(stage: ClientStage) -> None:
+    """Nor counted from the end."""
+    prompt = await stage.begun()
+    heard = await attempted(stage, "fs/read_text_file", {"path": stage.file(LINES), "line": -1})
+    stage.require("error" in heard.message, "a line below zero was given", heard)
+    stage.end(prompt)

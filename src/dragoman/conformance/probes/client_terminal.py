@@ -246,3 +246,15 @@ def _runs(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
         return False
+
+
+@probe("client.terminal.15")
+async def what_is_not_offered_is_not_run(stage: ClientStage) -> None:
+    """A command that would leave something behind."""
+    prompt = await stage.begun()
+    path = stage.absent()
+    heard = await _asked_for(stage, f"touch {path}")
+    stage.require(heard is not None, "terminal/create was never answered")
+    assert heard is not None
+    stage.require("error" in heard.message, "a command is run by a client that runs none", heard)
+    stage.end(prompt)
