@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from pathlib import Path
 from typing import Any
 
 from dragoman import connect
+from dragoman.cli.telling import Telling
+from dragoman.cli.terminal import Sheet
+from dragoman.schema.base import encode
+from dragoman.store.contract import Entry, Summary
 from dragoman.transport.memory import pair
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.sockets import SocketTransport
 from dragoman.transport.remote.visitor import Visitor
-from tests.host.houses import hosting, opened
+from tests.host.houses import hosting, opened, said, until
 
 
 def test_whoever_has_lost_the_socket_is_away_until_it_is_back(tmp_path: Path) -> None:
@@ -61,3 +66,64 @@ def test_a_transport_says_when_its_socket_parts_and_when_another_comes() -> None
         assert heard == [True, False, True]
 
     asyncio.run(scene())
+
+
+def test_the_log_has_who_was_there_while_something_was_said(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting() as hosted, hosted.client("ann") as ann:
+            session = await opened(ann, tmp_path)
+            house, store = hosted.house, hosted.house.store
+            before = (await store.sessions())[0].updated_at
+            for user in ("ben", "cem"):
+                await house.directory.set_role(session.id, user, "viewer")
+
+            async def noted() -> list[dict[str, Any]]:
+                await hosted.room.chronicle.flush()
+                return [entry.body for entry in await store.read(session.id) if entry.kind == "member"]
+
+            def who(user: str, role: str) -> dict[str, str]:
+                return {"user": user, "role": role, "client": "dragoman"}
+
+            async with hosted.client("cem") as cem:
+                await cem.load(session.id, str(tmp_path))
+            assert await noted() == []  # who only looks changes nothing
+            assert (await store.sessions())[0].updated_at == before
+            running = asyncio.ensure_future(session.ask("wait gate"))
+            await until(lambda: "gate" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
+            assert await noted() == [{"came": [who("ann", "admin")]}]
+            async with hosted.client("ben") as ben:
+                heard = await ben.load(session.id, str(tmp_path))
+                await until(lambda: hosted.room.standing.people >= {("ben", "viewer", "dragoman")})
+            await until(lambda: not hosted.room.standing.people & {("ben", "viewer", "dragoman")})
+            hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
+            await running
+            expected = [
+                {"came": [who("ann", "admin")]},
+                {"came": [who("ben", "viewer")]},
+                {"went": [who("ben", "viewer")]},
+            ]
+            assert await noted() == expected
+            await session.ask("again")
+            assert await noted() == expected  # nobody came or went since
+            kinds = [entry.kind for entry in await store.read(session.id)]
+            assert kinds.index("member") < kinds.index("turn_started")
+            assert [text for _, text in said(heard)] == ["wait gate", "waiting for gate"]
+            await hosted.room.close("for a while")
+            house.forget(session.id)
+            room = await house.room(session.id)  # from the store
+            assert room.standing.people == {("ann", "admin", "dragoman")}
+            house.done_with(room)
+
+    asyncio.run(scene())
+
+
+def test_a_log_is_shown_with_everybody_who_was_there() -> None:
+    people = [{"user": user, "role": role, "client": "x"} for user, role in (("ann", "admin"), ("ben", "viewer"))]
+    bodies: list[dict[str, Any]] = [{"came": people}, {"went": people[1:]}, {"came": people[1:]}, {"owner": "ben"}]
+    lines = [
+        encode(Entry(seq=seq, kind="member", actor="dragoman", time="2026-01-01T00:00:00Z", body=body))
+        for seq, body in enumerate(bodies, 1)
+    ]
+    shown = io.StringIO()
+    Telling(Sheet(shown)).tell(Summary(session_id="one", entries=4, updated_at=""), lines)
+    assert "who was there: ann (admin), ben (viewer)\n" in shown.getvalue()

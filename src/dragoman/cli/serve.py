@@ -39,7 +39,7 @@ On this machine you need no token. Any other address needs TLS and tokens, or it
 and nowhere without. Whoever is let in can make an agent run commands as you: roles guard sessions, not the machine.
 
 Each session has an agent process of its own. With --share user the sessions of one user share a process of each agent,
-never those of several users. Agents in a sandbox, agents of other dialects than official v1, and forks keep their own.
+never those of several users. Agents in a sandbox, and those of the draft and of 2025.1, keep one for each session.
 
 Sessions are kept with your own, or in another file (--store FILE), or until it ends (--store memory:). One host serves
 one file; its tokens are beside it (dragoman tokens --store FILE).

@@ -40,6 +40,7 @@ class Telling:
             "folder": summary.cwd,
             "last": f"{ago(summary.updated_at)}, {counted(summary.turns, 'turn')}",
             "forked from": summary.forked_from,
+            "who was there": ", ".join(_people(lines)),
         }
         for name, value in told.items():
             if value:
@@ -101,6 +102,13 @@ async def last_turn(store: Store, summary: Summary) -> list[bytes]:
         if msgspec.json.decode(lines[place], type=Entry).kind == EntryKind.TURN_STARTED:
             return lines[place:]
     return lines
+
+
+def _people(lines: list[bytes]) -> list[str]:
+    """Everybody who was in a session of a host while something was said, in the order they came."""
+    entries = (msgspec.json.decode(line, type=Entry) for line in lines if b'"member"' in line)
+    came = [each for one in entries if one.kind == EntryKind.MEMBER for each in one.body.get("came", ())]
+    return list(dict.fromkeys(f"{each['user']} ({each['role']})" for each in came))
 
 
 def _text(block: Any) -> str:
