@@ -130,17 +130,21 @@ class Host:
     @contextmanager
     def serving(self) -> Iterator[subprocess.Popen[Any]]:
         words = ["serve", "--json", "--bind", self.place, "--share", "user", "--", *EVERYTHING]
-        pipes = {"stdout": subprocess.PIPE, "text": True}
-        with started([*DRAGOMAN, *words], cwd=self.folder, env=self.environ, **pipes) as process:
+        where: dict[str, Any] = {"cwd": self.folder, "env": self.environ}
+        with started([*DRAGOMAN, *words], **where, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline()
             yield process
 
     def attach(self, *words: str) -> subprocess.Popen[Any]:
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        place = f"http://{self.place}"
         return subprocess.Popen(
-            [*DRAGOMAN, "attach", place, *words], cwd=self.folder, env=self.environ, text=True, **pipes
+            [*DRAGOMAN, "attach", f"http://{self.place}", *words],
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
 
