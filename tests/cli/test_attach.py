@@ -105,7 +105,7 @@ class Editor:
 
     def said(self) -> list[tuple[str, int]]:
         """What the agent said in its session, with the numbers of the log."""
-        told = []
+        told: list[tuple[str, int]] = []
         for message in self.heard:
             params = message["params"]
             assert self.session in (params.get("sessionId"), params.get("session_id")), message
@@ -113,7 +113,7 @@ class Editor:
             if (update.get("sessionUpdate") or update.get("@type") or update["type"]) in CHUNKS:
                 content = update.get("content", update.get("text"))
                 text = content["text"] if isinstance(content, dict) else content
-                told.append((text, params["_meta"]["dragoman"]["seq"]))
+                told.append((str(text), params["_meta"]["dragoman"]["seq"]))
         return told
 
 
