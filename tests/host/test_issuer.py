@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from dragoman.errors import ConfigFault
-from dragoman.host import issuer as issuing
+from dragoman.host import keyring
 from dragoman.host.issuer import Issuer, Trust
 from dragoman.transport.remote.visitor import Refused
 
@@ -36,7 +36,7 @@ class Published:
     """An issuer on this machine."""
 
     def __init__(self) -> None:
-        self.keys = [published(RSA, "r1"), published(EC, "e1", alg="ES256")]
+        self.keys: list[Any] = [published(RSA, "r1"), published(EC, "e1", alg="ES256")]
         self.name = ""  # what it calls itself; its address unless told
         self.asked: list[str] = []
         outer = self
@@ -174,7 +174,7 @@ def test_new_keys_are_found_and_withdrawn_ones_forgotten(there: Published) -> No
         assert len(there.asked) == 2  # the document and the keys, once
         later = rsa.generate_private_key(65537, 2048)
         there.keys = [published(later, "r2")]
-        now += issuing.LOOK_AGAIN
+        now += keyring.LOOK_AGAIN
         assert (await issuer.check(signed(there, later, id="r2"))).user == "ann"
         with pytest.raises(Refused):
             await issuer.check(signed(there))
@@ -195,9 +195,9 @@ def test_keys_go_on_counting_for_a_while_when_the_issuer_is_gone(there: Publishe
         nonlocal now
         await issuer.check(signed(there))
         there.name = "somebody else"  # its document is not believed any more
-        now += issuing.FRESH + 1
+        now += keyring.FRESH + 1
         await issuer.check(signed(there))
-        now += issuing.STALE
+        now += keyring.STALE
         with pytest.raises(Refused) as caught:
             await issuer.check(signed(there))
         assert caught.value.status == 503
@@ -232,9 +232,121 @@ def test_a_claim_that_is_no_name_is_refused(there: Published, name: Any) -> None
     assert refusal(Issuer(trust(there, user="name")), signed(there, name=name))
 
 
-def test_an_address_that_was_not_verified_is_refused(there: Published) -> None:
-    text = signed(there, email="a@b.org", email_verified=False)
+@pytest.mark.parametrize("said", [False, "false", "no", None, 0])
+def test_an_address_of_which_the_issuer_does_not_say_yes_is_refused(there: Published, said: Any) -> None:
+    text = jwt.encode(claims(there) | {"email": "a@b.org", "email_verified": said}, RSA, "RS256", {"kid": "r1"})
     assert "verified" in refusal(Issuer(trust(there, user="email")), text)
+
+
+def test_odd_tokens_are_refused_and_disturb_nobody(there: Published) -> None:
+    issuer = Issuer(trust(there))
+    deep = by_hand({}, {}, None).split(".")
+    deep[0] = base64.urlsafe_b64encode(b"[" * 9000).rstrip(b"=").decode()
+    assert refusal(issuer, ".".join(deep))
+    assert "wants something" in refusal(
+        issuer, jwt.encode(claims(there), RSA, "RS256", {"kid": "r1", "crit": ["b64"], "b64": False})
+    )
+    for odd in (float("inf"), float("nan"), "soon", [1], 10**400):
+        assert refusal(issuer, signed(there, exp=odd)), odd
+
+
+def test_a_key_makes_no_signatures_but_those_it_is_for(there: Published) -> None:
+    curve = ec.generate_private_key(ec.SECP384R1())
+    weak = rsa.generate_private_key(65537, 1024)
+    there.keys = [published(curve, "c"), published(EC, "d", alg="ES384"), published(weak, "w"), published(RSA, "enc")]
+    there.keys[-1]["use"] = "enc"
+    there.keys += [{"kty": "EC", "crv": "P-256", "x": "!", "y": 7, "kid": "broken"}, "no key", {"kid": "empty"}]
+    issuer = Issuer(trust(there))
+    assert asyncio.run(issuer.check(signed(there, curve, "ES384", "c"))).user == "ann"
+    assert "not signed in the way" in refusal(issuer, signed(there, EC, "ES256", "d"))
+    assert "does not publish" in refusal(issuer, signed(there, weak, id="w"))
+    for id in ("enc", "broken", "empty"):
+        assert "does not publish" in refusal(issuer, signed(there, id=id))
+
+
+def test_a_role_may_stand_inside_another_claim(there: Published) -> None:
+    roles = {"devs": "editor"}
+    inside = Issuer(trust(there, role="", role_claim="realm_access.roles", roles=roles))
+    assert asyncio.run(inside.check(signed(there, realm_access={"roles": ["devs"]}))).role == "editor"
+    assert "no role here" in refusal(inside, signed(there, realm_access="devs"), 403)
+    dotted = Issuer(trust(there, role="", role_claim="https://b.org/roles", roles=roles))
+    assert asyncio.run(dotted.check(signed(there, **{"https://b.org/roles": "devs"}))).role == "editor"
+
+
+class Scripted:
+    """What an issuer answers, without a network."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"issuer": "https://login.example", "jwks_uri": "https://login.example/keys"} | answers
+        self.asked: list[str] = []
+        self.gate: asyncio.Event | None = None
+        self.keys: Any = {"keys": [published(RSA, "r1")]}
+
+    async def fetch(self, url: str) -> Any:
+        self.asked.append(url)
+        if self.gate is not None:
+            await self.gate.wait()
+        found = self.keys if url.endswith("keys") else self.answers
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+EXAMPLE = Trust(issuer="https://login.example", audience="dragoman")
+
+
+def for_example(id: str = "r1") -> str:
+    body = {"iss": EXAMPLE.issuer, "aud": "dragoman", "sub": "ann", "exp": time.time() + 9e5}
+    return jwt.encode(body, RSA, "RS256", {"kid": id})
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1/keys", "http://login.example/keys", "file:///keys", "", 7])
+def test_keys_come_as_safely_as_the_issuer_itself(place: Any) -> None:
+    there, reports = Scripted(jwks_uri=place), list[str]()
+    issuer = Issuer(EXAMPLE, fetch=there.fetch, report=reports.append)
+    assert "cannot be had" in refusal(issuer, for_example(), 503)
+    assert len(there.asked) == 1
+    assert reports == ["the keys of https://login.example cannot be had: it does not say safely where its keys are"]
+
+
+@pytest.mark.parametrize("keys", [OSError("no route"), ValueError("no JSON"), RecursionError("deep"), [], {"keys": 3}])
+def test_an_issuer_that_cannot_be_reached_is_asked_again_later_and_no_sooner(keys: Any) -> None:
+    async def scene() -> None:
+        now = time.time()
+        there, reports = Scripted(), list[str]()
+        fine, there.keys = there.keys, keys
+        issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
+        for _ in range(5):
+            with pytest.raises(Refused) as caught:
+                await issuer.check(for_example())
+            assert (caught.value.status, caught.value.headers["retry-after"]) == (503, "10")
+        assert (len(there.asked), len(reports)) == (2, 1)
+        there.keys = fine
+        now += keyring.LOOK_AGAIN
+        assert (await issuer.check(for_example())).user == "ann"
+
+    asyncio.run(scene())
+
+
+def test_an_issuer_that_does_not_answer_holds_up_nobody_whose_key_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyring, "FETCH_PATIENCE", 0.05)
+
+    async def scene() -> None:
+        now = time.time()
+        there, reports = Scripted(), list[str]()
+        issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
+        await issuer.check(for_example())
+        there.gate = asyncio.Event()
+        now += keyring.FRESH
+        looking = asyncio.ensure_future(issuer.check(for_example()))
+        await asyncio.sleep(0)
+        assert len(there.asked) == 3
+        assert (await issuer.check(for_example())).user == "ann"
+        assert not looking.done()
+        assert (await looking).user == "ann"  # with the key from before
+        assert reports == ["the keys of https://login.example cannot be had: it does not answer"]
+
+    asyncio.run(scene())
 
 
 @pytest.mark.parametrize(
@@ -246,6 +358,8 @@ def test_an_address_that_was_not_verified_is_refused(there: Published) -> None:
         ({"issuer": "https://example.org", "audience": "d", "role": "owner"}, "role"),
         ({"issuer": "https://example.org", "audience": "d", "role": ""}, "nobody"),
         ({"issuer": "https://example.org", "audience": "d", "roles": {"a": "admin"}}, "role_claim"),
+        ({"issuer": "https://example.org", "audience": "d", "leeway": 1e9}, "leeway"),
+        ({"issuer": "https://example.org", "audience": "d", "leeway": -1.0}, "leeway"),
     ],
 )
 def test_unsafe_settings_are_refused(settings: dict[str, Any], word: str) -> None:

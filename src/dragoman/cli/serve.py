@@ -156,7 +156,7 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
             stack.enter_context(claimed(address.path))
         register = stack.enter_context(Register(register_place(address, here), own_name()))
         tokens = Tokens(register)
-        issuer = None if trust is None else Issuer(trust, own_name())
+        issuer = None if trust is None else Issuer(trust, own_name(), report=report)
         is_near = is_loopback(located(hosting.bind)[0])
         has_leave = issuer is not None or tokens.has_any()
         check(hosting, is_near=is_near, has_leave=has_leave)

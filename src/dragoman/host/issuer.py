@@ -7,19 +7,15 @@ comes with the extra `host`. Knows nothing of sessions and of our own tokens.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from msgspec import Struct
 
 from dragoman.errors import ConfigFault
 from dragoman.host.directory import RANK
+from dragoman.host.keyring import Fetch, Keyring, is_safe
 from dragoman.host.tokens import USER
 from dragoman.transport.remote.visitor import Refused, unauthorized
 
@@ -29,21 +25,9 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 # Which keys can make which signatures: a token does not choose what its key is used for.
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
-# Clocks differ that much. Seconds.
+# Clocks differ that much, and a clock that is off by more than the most is wrong. Seconds.
 LEEWAY = 30.0
-
-# How long published keys are believed without looking again. Seconds.
-FRESH = 600.0
-
-# A key that is not known makes us look again, but not more often than this: anybody can invent a key id. Seconds.
-LOOK_AGAIN = 10.0
-
-# Keys go on counting so long when the issuer cannot be reached; then nobody is let in. Seconds.
-STALE = 86400.0
-
-# How long the issuer may take to answer, and how much it may say. Seconds, bytes.
-FETCH_PATIENCE = 10.0
-LARGEST = 1024 * 1024
+MOST_LEEWAY = 600.0
 
 # A token is a few kilobytes; nothing longer is even looked at.
 LONGEST_TOKEN = 16 * 1024
@@ -56,7 +40,7 @@ class Trust(Struct, frozen=True, kw_only=True):
     audience: str
     user: str = "sub"  # the claim that names the user
     role: str = "viewer"  # of everybody; "" lets in only those whom `roles` names
-    role_claim: str = ""  # a claim with a text or a list of them, such as groups
+    role_claim: str = ""  # a claim with a text or a list of them, such as groups, or realm_access.roles in another
     roles: Mapping[str, str] = {}  # what that claim says -> role; the highest counts
     owner: str = ""  # the user whom the issuer calls this is the owner of this host
     leeway: float = LEEWAY
@@ -70,25 +54,25 @@ class Bearer(Struct, frozen=True, kw_only=True):
     expires: float
 
 
-Fetch = Callable[[str], Awaitable[Any]]  # a URL -> the JSON it gives; raises OSError or ValueError
-
-
 class Issuer:
-    """One issuer; its keys are fetched when they are first needed, and again when they are old or one is missing."""
+    """One issuer, and what its tokens mean here."""
 
     def __init__(
-        self, trust: Trust, owner: str = "", *, fetch: Fetch | None = None, clock: Callable[[], float] = time.time
+        self,
+        trust: Trust,
+        owner: str = "",
+        *,
+        fetch: Fetch | None = None,
+        clock: Callable[[], float] = time.time,
+        report: Callable[[str], None] | None = None,
     ) -> None:
+        """`report` is told why keys cannot be had, for whoever runs the host; users are told that it is so."""
         faults = faults_of(trust)
         if faults:
             raise ConfigFault(faults)
         self._trust = trust
         self._owner = owner
-        self._fetch = fetch or fetched
-        self._clock = clock
-        self._keys: dict[str, _Key] = {}  # by their ids
-        self._fetched = self._looked = float("-inf")
-        self._looking = asyncio.Lock()
+        self._keys = Keyring(trust.issuer, fetch=fetch, clock=clock, report=report or (lambda _: None))
 
     async def check(self, text: str) -> Bearer:
         """Whom this token is for; Refused unless it counts here and now."""
@@ -99,14 +83,16 @@ class Issuer:
             raise unauthorized("this token is too long to be one")
         try:
             header = jwt.get_unverified_header(text)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, ValueError, RecursionError):
             raise unauthorized("this is neither a token of this host nor one of its issuer") from None
+        if "crit" in header:  # what must be understood, and is not (RFC 7515, 4.1.11)
+            raise unauthorized("this token wants something of its readers that this host does not know")
         algorithm, id = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise unauthorized(
                 f"tokens must be signed by a key of {trust.issuer} ({', '.join(ALGORITHMS[:1])} or such)"
             )
-        key = await self._key(id if isinstance(id, str) else "")
+        key = await self._keys.key(id if isinstance(id, str) else "")
         if key.key_type != _KEY_TYPES[algorithm[:2]] or (key.declared and key.declared != algorithm):
             raise unauthorized("this token is not signed in the way its key is for")
         try:
@@ -119,92 +105,47 @@ class Issuer:
                 leeway=trust.leeway,
                 options={"require": ["exp", "iss", "aud", trust.user]},
             )
+            expires = float(claims["exp"]) + trust.leeway
         except jwt.ExpiredSignatureError:
             raise unauthorized("this token has expired; sign in again") from None
         except jwt.InvalidAudienceError:
             raise unauthorized(f"this token is for somebody else than {trust.audience}") from None
         except jwt.InvalidIssuerError:
             raise unauthorized(f"this token is from somebody else than {trust.issuer}") from None
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, ValueError, OverflowError, TypeError, RecursionError) as error:
             raise unauthorized(f"this token does not count: {error}") from None
-        return self._bearer(claims)
+        return self._bearer(claims, expires)
 
-    def _bearer(self, claims: Mapping[str, Any]) -> Bearer:
+    def _bearer(self, claims: Mapping[str, Any], expires: float) -> Bearer:
         trust = self._trust
         name = claims.get(trust.user)
         if not isinstance(name, str) or USER.fullmatch(name) is None:
             raise unauthorized(f"the claim {trust.user} of this token is no name of a user")
-        if trust.user == "email" and claims.get("email_verified") is False:
+        if trust.user == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise unauthorized("the issuer has not verified this address")
         if trust.owner and name == trust.owner:
-            return Bearer(user=self._owner or name, role="admin", expires=_expiry(claims, trust.leeway))
+            return Bearer(user=self._owner or name, role="admin", expires=expires)
         if name == self._owner:
             # Whoever may choose their name at the issuer must not become the owner of this machine's sessions by it.
             raise Refused(403, f"{name} is the owner of this host; say `owner` in its [host.issuer] if you are that")
         found = [trust.role] if trust.role else []
-        said = claims.get(trust.role_claim) if trust.role_claim else None
+        said = _claimed(claims, trust.role_claim)
         for value in said if isinstance(said, list) else [said]:
             if isinstance(value, str) and value in trust.roles:
                 found.append(trust.roles[value])
         if not found:
             raise Refused(403, f"{name} has no role here; whoever runs this host gives them out by {trust.role_claim}")
-        return Bearer(user=name, role=max(found, key=RANK.__getitem__), expires=_expiry(claims, trust.leeway))
-
-    # --- keys -------------------------------------------------------------------------------------------------
-
-    async def _key(self, id: str) -> _Key:
-        now = self._clock()
-        is_fresh = now - self._fetched < FRESH
-        if not (is_fresh and id in self._keys) and now - self._looked >= LOOK_AGAIN:
-            async with self._looking:
-                if self._clock() - self._looked >= LOOK_AGAIN:  # nobody else did meanwhile
-                    self._looked = self._clock()
-                    await self._look()
-        if self._clock() - self._fetched > STALE:
-            raise Refused(503, f"the keys of {self._trust.issuer} cannot be had now; try again later")
-        key = self._keys.get(id)
-        if key is None:
-            raise unauthorized(f"this token is signed by a key that {self._trust.issuer} does not publish")
-        return key
-
-    async def _look(self) -> None:
-        """Fetch the keys; when that fails, the ones from before go on counting for a while."""
-        import jwt
-
-        issuer = self._trust.issuer
-        try:
-            document = await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-            if not isinstance(document, dict) or document.get("issuer") != issuer:
-                raise ValueError("it calls itself something else")
-            place = document.get("jwks_uri")
-            if not isinstance(place, str) or not is_safe(place):
-                raise ValueError("it does not say safely where its keys are")
-            published = await self._fetch(place)
-            found = published.get("keys") if isinstance(published, dict) else None
-            if not isinstance(found, list):
-                raise ValueError("it publishes no keys")
-        except (OSError, ValueError):
-            return
-        keys = {}
-        for each in found:
-            if not isinstance(each, dict) or each.get("use", "sig") != "sig" or each.get("kty") == "oct":
-                continue
-            try:
-                key = jwt.PyJWK(each)
-            except jwt.PyJWTError:
-                continue  # of a kind that we do not know
-            id = each.get("kid")
-            keys[id if isinstance(id, str) else ""] = _Key(
-                public=key.key, key_type=str(each.get("kty")), declared=str(each.get("alg") or "")
-            )
-        self._keys = keys
-        self._fetched = self._clock()
+        return Bearer(user=name, role=max(found, key=RANK.__getitem__), expires=expires)
 
 
-class _Key(Struct, frozen=True, kw_only=True):
-    public: Any
-    key_type: str
-    declared: str  # the only algorithm that it is for; "" if it does not say
+def _claimed(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim by its name, which may have dots, or by the names of those it is in."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def faults_of(trust: Trust) -> list[str]:
@@ -217,47 +158,10 @@ def faults_of(trust: Trust) -> list[str]:
     for role in [*trust.roles.values(), *([trust.role] if trust.role else [])]:
         if role not in RANK:
             faults.append(f"roles: there is no role {role!r}; there are {', '.join(RANK)}")
+    if not 0 <= trust.leeway <= MOST_LEEWAY:
+        faults.append(f"leeway: clocks differ by seconds; say 0 to {MOST_LEEWAY:.0f}, not {trust.leeway:g}")
     if trust.roles and not trust.role_claim:
         faults.append("role_claim: say which claim `roles` is about, such as groups")
     if not trust.role and not trust.roles:
         faults.append("role: nobody would be let in; say a role, or roles by a claim")
     return faults
-
-
-def is_safe(url: str) -> bool:
-    """Whether what is fetched from there is what its owner published: https, or this machine."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    if parts.username or parts.password or not parts.hostname:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost"))
-
-
-async def fetched(url: str) -> Any:
-    """The JSON at a URL."""
-    return await asyncio.to_thread(_fetched, url)
-
-
-class _Stay(HTTPRedirectHandler):
-    """Keys are where the issuer says; nobody else may say so."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _fetched(url: str) -> Any:
-    request = Request(url, headers={"Accept": "application/json", "User-Agent": "dragoman"})
-    try:
-        with build_opener(_Stay).open(request, timeout=FETCH_PATIENCE) as answer:
-            data = answer.read(LARGEST + 1)
-    except URLError as error:
-        raise OSError(str(error.reason)) from None
-    if len(data) > LARGEST:
-        raise ValueError("it says too much")
-    return json.loads(data)
-
-
-def _expiry(claims: Mapping[str, Any], leeway: float) -> float:
-    return float(claims["exp"]) + leeway
