@@ -19,14 +19,16 @@ from dragoman.wire.frames import Frame
 _SAID = frozenset({"text", "newText", "oldText", "content", "output", "data", "blob"})
 
 # What a path may not follow or be followed by, or it is a part of another one.
-_BEFORE, _AFTER = r"(?:(?<=file://)|(?<![\w/.~-]))", r"(?![\w.~-])"
+_BEFORE, _AFTER = r"(?<![\w/.~-])", r"(?![\w.~-])"
+
+_FILE = "file://"
 
 Rename = Callable[[bytes], bytes]
 
 
 def renaming(old: str, new: str) -> Rename:
     """A function that gives a frame in which one folder has the path of the other."""
-    paths = {old: new, quote(old): quote(new)}
+    paths = {old: new, _FILE + quote(old): _FILE + quote(new)}
     needles = {form.encode() for path in paths for form in (path, json.dumps(path)[1:-1])}
     pattern = re.compile(_BEFORE + "(" + "|".join(map(re.escape, paths)) + ")" + _AFTER)
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from dragoman.cli.borrowed import Borrowed
 from dragoman.errors import ConnectionFailed, ProtocolError
-from dragoman.store.contract import Entry
+from dragoman.store.contract import Entry, EntryKind
 
 # What is kept within a moment is read together: nobody sees the difference, and the host has less to do. Seconds.
 TOGETHER = 0.05
@@ -69,6 +69,8 @@ class Following:
                 self._pass(entry)
 
     def _pass(self, entry: Entry) -> None:
+        if entry.kind == EntryKind.MEMBER:
+            return  # who comes and goes is no part of what is said
         own = self._own()
         if not own and (entry.turn or self._held):
             self._held.append(entry)
