@@ -28,8 +28,9 @@ is joined again where it was left, and stderr says so.
 HOST is a name of `dragoman hosts` or an URL; without it the default host is meant, else the one on this machine. The
 token comes from the file that `dragoman hosts` keeps, from --token-file, or from DRAGOMAN_TOKEN.
 
-With --session, the first session that the editor opens is not a new one but this one (a name, an id, or the beginning
-of one): what was said is told, and then everybody in it sees the same. Editors need not know of it.
+With --session, the session that the editor opens is not a new one but this one (a name, an id, or the beginning of
+one): what was said is told, and then everybody in it sees the same. So is one that it wants to load or resume and that
+the host does not know; others that are there stay themselves. Editors need not know of it.
 
 exit codes:
   0  the editor has left      2  wrong usage, or a file that cannot be used      7  the host cannot be reached
