@@ -22,6 +22,7 @@ from dragoman.errors import ConfigFault
 from dragoman.host import keyring
 from dragoman.host.issuer import Issuer, Trust
 from dragoman.transport.remote.visitor import Refused
+from tests.host.houses import until
 
 RSA = rsa.generate_private_key(65537, 2048)
 EC = ec.generate_private_key(ec.SECP256R1())
@@ -339,8 +340,7 @@ def test_an_issuer_that_does_not_answer_holds_up_nobody_whose_key_is_known(monke
         there.gate = asyncio.Event()
         now += keyring.FRESH
         looking = asyncio.ensure_future(issuer.check(for_example()))
-        await asyncio.sleep(0)
-        assert len(there.asked) == 3
+        await until(lambda: len(there.asked) == 3)
         assert (await issuer.check(for_example())).user == "ann"
         assert not looking.done()
         assert (await looking).user == "ann"  # with the key from before
