@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 from dragoman.conformance.probe import probes
 from dragoman.conformance.requirement import Level, chapters, requirements
@@ -24,6 +25,12 @@ def test_there_are_enough_of_them() -> None:
     assert sides["agent"] >= 120
     if any(chapter.name.startswith("client.") for chapter in chapters()):
         assert sides["client"] >= 80
+
+
+def test_the_documents_say_how_many_there_are() -> None:
+    sides = Counter(requirement.side.value for requirement in requirements().values())
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    assert f"There are {sides['agent']} requirements for agents and {sides['client']} for clients" in page
 
 
 def test_each_side_has_requirements_of_every_level() -> None:

@@ -15,6 +15,7 @@ CHAPTER = chapter(
         must("01", "initialize tells who the client is and what it offers.", "reference 6.3 003-02", BANJO),
         must("02", "A change of model is borne.", "reference 6.3 003-10", BANJO),
         must("03", "A turn may end with auth_required.", "reference 6.3 003-07", BANJO),
+        must("05", "An agent that refuses the version is left, and no session opened.", "reference 6.3 003-18", BANJO),
         must("04", "Entries of a plan may have an id and no priority.", "reference 5.6", BANJO),
         must("21", "initialize is spelled with underscores.", "reference 6.2 002-01", CROW),
         must("22", "A session is asked for with cwd and mcpServers.", "reference 6.2 002-02", CROW),

@@ -25,7 +25,7 @@ CHAPTER = chapter(
         must("08", "Capabilities nobody knows are ignored.", "peers.md 21", "v1", "banjo"),
         must("09", "A null in place of an optional member is as good as its absence.", "reference 1.3", "v1", "banjo"),
         must("10", "A connection is initialized once.", "reference 1.3"),
-        must("11", "What the agent does not offer is not asked for.", "reference 1.2", "v1", "banjo"),
+        must("11", "What the agent does not offer is not asked for.", "reference 1.2", "v1", "banjo", "draft"),
         must(
             "12",
             "When it has to authenticate, the client names a method the agent offered for it.",
@@ -37,6 +37,8 @@ CHAPTER = chapter(
             "A session refused for want of authentication is not asked for again and again.",
             "reference 1.4",
             "v1",
+            "banjo",
+            "draft",
         ),
         must("14", "Without a session there is no prompt.", "reference 1.5", "v1", "banjo", "crow", "draft"),
         should("15", "An agent may take its time to introduce itself.", "peers.md C8-59"),

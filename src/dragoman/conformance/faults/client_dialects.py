@@ -54,6 +54,15 @@ def _numbered(right: int, wrong: int) -> Edit:
     return lambda error: {**error, "code": wrong} if error.get("code") == right else error
 
 
+def _goes_on(tape: Tape, message: Json) -> Iterable[Json]:
+    """A refusal of the version is not understood."""
+    error = message.get("error") if isinstance(message, dict) else None
+    if isinstance(error, dict) and error.get("code") == -32001:
+        asked = {"cwd": "/", "mcpServers": []}
+        tape.say({"jsonrpc": "2.0", "id": "all the same", "method": "session/new", "params": asked})
+    yield message
+
+
 def _lends_nothing(told: Json) -> None:
     told["capabilities"]["text_files"] = False
 
@@ -62,6 +71,7 @@ seeded("client.dialect.01", params("initialize", without("clientCapabilities")))
 seeded("client.dialect.02", dies(lambda message: update(message).get("sessionUpdate") == "current_model_update"))
 seeded("client.dialect.03", dies(lambda message: result(message).get("stopReason") == "auth_required"))
 seeded("client.dialect.04", dies(lambda message: any("id" in each for each in update(message).get("entries") or [])))
+seeded("client.dialect.05", listens(_goes_on))
 seeded("client.dialect.21", params("initialize", _humps))
 seeded("client.dialect.22", params("session/new", without("mcpServers")))
 seeded("client.dialect.23", calls("permission_response", dropped))

@@ -59,6 +59,15 @@ async def plans_have_ids(stage: ClientStage) -> None:
     await stage.survived(prompt, "a plan with ids")
 
 
+@probe("client.dialect.05")
+async def versions_can_be_refused(stage: ClientStage) -> None:
+    """By the number that banjo has for it."""
+    stage.held.add("initialize")
+    stage.refuse(await stage.introduced(), -32001, "Unsupported protocol version")
+    heard = await stage.until(lambda heard: heard.method == "session/new", stage.pace.answer)
+    stage.require(heard is None, "the client opens a session though its version was refused", heard)
+
+
 @probe("client.dialect.21")
 async def crow_uses_underscores(stage: ClientStage) -> None:
     """In all three members."""
