@@ -21,7 +21,7 @@ from hypercorn.asyncio.task_group import TaskGroup, _handle
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
-from hypercorn.events import Closed, RawData
+from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Event, StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
@@ -116,6 +116,13 @@ class _Streams(H2Protocol):
         with suppress(ProtocolError):
             self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             await self._flush()
+
+    async def handle(self, event: Any) -> None:
+        """Bytes came, or the socket is over: then nobody waits for room in it any more."""
+        await super().handle(event)
+        if isinstance(event, Closed):
+            for buffer in self.stream_buffers.values():
+                await buffer.close()
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
@@ -223,6 +230,13 @@ class Http2(TCPServer):
                 break
             await self.protocol.handle(RawData(data))
         await self.protocol.handle(Closed())
+        await self.idle_task.stop()  # hypercorn would keep a socket that its client has left until it is idle for long
+        self.writer.close()
+
+    async def protocol_send(self, event: Any) -> None:
+        """Bytes, or what has become of the socket; one that is over has no clock any more."""
+        if not (isinstance(event, Updated) and self.protocol.closed):
+            await super().protocol_send(event)
 
     async def _refuse(self) -> None:
         """End what is under way, and say why; who is cut off with bytes on the line would not hear it."""
@@ -234,7 +248,6 @@ class Http2(TCPServer):
             async with asyncio.timeout(FAREWELL):
                 while await self.reader.read(BLOCK):
                     pass
-        self.writer.close()
 
     def end_if_stalled(self) -> None:
         """Hang up on a client that opens no window for what it has asked."""
