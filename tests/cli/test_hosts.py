@@ -5,14 +5,21 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import stat
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
 
+from dragoman.cli.afar import meant
 from dragoman.cli.main import main
+from dragoman.cli.reach import reached
+from dragoman.config.agents import load
+from dragoman.config.places import places
 from tests.cli.command import dragoman
 
 
@@ -86,7 +93,6 @@ def test_a_host_is_kept_with_its_token_in_a_private_file(run: Run, tmp_path: Pat
     assert "dgm_secret" not in told
     known = json.loads(told)
     assert (known["default"], known["hosts"][0]["url"]) == ("office", "https://office.example:7437")
-    assert run("hosts", "add", "office", "https://x").code == 2
     assert run("hosts", "remove", "office").code == 0
     assert not file.exists()
     assert run("hosts", "remove", "office").code == 1
@@ -94,3 +100,60 @@ def test_a_host_is_kept_with_its_token_in_a_private_file(run: Run, tmp_path: Pat
     assert run("hosts", "add", "roof", "http://127.0.0.1:7437/acp?token=dgm_link").code == 0
     assert "dgm_link" not in run("hosts").out
     assert file.with_name("roof").read_text() == "dgm_link\n"
+
+
+def test_of_a_host_that_is_kept_only_what_is_said_changes_and_its_token_goes_to_no_other_place(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "config" / "dragoman" / "tokens" / "office"
+    run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
+    assert run("hosts", "add", "office", "--ca", "new.pem").out == "office is changed\n"
+    kept = load(places().agents).hosts["office"]
+    assert (kept.url, kept.token_file, kept.ca) == (
+        "https://office.example:7437",
+        str(file),
+        os.path.abspath("new.pem"),
+    )
+    assert run("hosts", "add", "office", text="dgm_next").code == 0
+    assert file.read_text() == "dgm_next\n"
+    moved = run("hosts", "add", "office", "https://elsewhere.example:7437", "--json")
+    assert json.loads(moved.out) == {"changed": "office", "token": False}
+    known = load(places().agents)
+    assert (known.default_host, known.hosts["office"].ca) == ("office", os.path.abspath("new.pem"))
+    assert not file.exists()
+    assert run("hosts", "add", "other").code == 2
+
+
+def test_the_list_says_how_each_host_is_and_waits_for_none_too_long(run: Run) -> None:
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            bearer.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"dragoman": "9", "user": "ann", "role": "editor", "agents": ["one", "two"]}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    bearer: list[str | None] = []
+    with HTTPServer(("127.0.0.1", 0), Door) as server, socket.socket() as silent:
+        Thread(target=server.serve_forever, daemon=True).start()
+        run("hosts", "add", "up", f"http://127.0.0.1:{server.server_port}", text="dgm_mine")
+        run("hosts", "add", "down", "http://127.0.0.1:9")
+        os.environ["DRAGOMAN_TOKEN"] = "dgm_of_another"
+        try:
+            shown, told = run("hosts").out, json.loads(run("hosts", "list", "--json").out)
+        finally:
+            del os.environ["DRAGOMAN_TOKEN"]
+        assert "ms, dragoman 9, you are ann (editor), agents: one, two\n" in shown
+        assert "nobody listens there" in shown
+        up, down = told["hosts"]
+        assert (up["reachable"], up["version"], up["agents"]) == (True, "9", ["one", "two"])
+        assert (down["reachable"], down["milliseconds"]) == (False, None)
+        assert bearer == ["Bearer dgm_mine"] * 2
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        late = reached({"late": lambda: meant(url)}, lambda _: None, patience=0.2)
+        assert late["late"].error
+        server.shutdown()

@@ -67,8 +67,7 @@ def meant(word: str | None, token_file: str | None = None, environ: Mapping[str,
     known = config.load(places(environ).agents)
     word = word or known.default_host
     if not word:
-        bind = known.host.bind if known.host.bind.startswith(("127.", "localhost", "[::1]")) else BIND
-        host = NamedHost(name="", url=f"http://{bind}")
+        host = _local(known)
     elif "://" in word:
         host = NamedHost(name="", url=word)
     elif word in known.hosts:
@@ -89,6 +88,17 @@ def meant(word: str | None, token_file: str | None = None, environ: Mapping[str,
     return Afar(base, f"/acp{rest}" if found else "/acp", token, ca, parse(base, Remote(tls=False)).shown, called)
 
 
+def here() -> Afar:
+    """The host on this machine, whichever is the default; to its owner, who needs no token."""
+    url = _local(config.load(places().agents)).url
+    return Afar(url, "/acp", "", "", parse(url, Remote(tls=False)).shown)
+
+
+def _local(known: config.Agents) -> NamedHost:
+    bind = known.host.bind if known.host.bind.startswith(("127.", "localhost", "[::1]")) else BIND
+    return NamedHost(name="", url=f"http://{bind}")
+
+
 def parted(url: str) -> tuple[str, str]:
     """An URL without the token in it, and that token."""
     parts = urlsplit(url)
@@ -100,7 +110,16 @@ def parted(url: str) -> tuple[str, str]:
 
 async def ask(afar: Afar, method: str, path: str, body: Any = None, **query: Any) -> Any:
     """Call the API: JSON back; Unreachable when nobody is there, ProtocolError when it refuses."""
-    data = await fetch(afar, method, path, body, **query)
+    return _read(afar, await fetch(afar, method, path, body, **query))
+
+
+def call(afar: Afar, method: str, path: str, patience: float = PATIENCE) -> Any:
+    """The same on a thread of one's own, within that time."""
+    parse(f"{afar.base}{path}", afar.remote)
+    return _read(afar, _fetched(afar, method, f"{afar.base}{path}", None, patience))
+
+
+def _read(afar: Afar, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError:
@@ -115,7 +134,7 @@ async def fetch(afar: Afar, method: str, path: str, body: Any = None, **query: A
     return await asyncio.to_thread(_fetched, afar, method, url, None if body is None else json.dumps(body).encode())
 
 
-def _fetched(afar: Afar, method: str, url: str, data: bytes | None) -> bytes:
+def _fetched(afar: Afar, method: str, url: str, data: bytes | None, patience: float = PATIENCE) -> bytes:
     headers = {"Accept": "application/json"}
     if afar.token:
         headers["Authorization"] = f"Bearer {afar.token}"
@@ -123,7 +142,7 @@ def _fetched(afar: Afar, method: str, url: str, data: bytes | None) -> bytes:
         headers["Content-Type"] = "application/json"
     request = Request(url, data=data, headers=headers, method=method)
     try:
-        with _opener(afar).open(request, timeout=PATIENCE) as answer:
+        with _opener(afar).open(request, timeout=patience) as answer:
             given: bytes = answer.read()
             return given
     except HTTPError as error:

@@ -6,21 +6,28 @@ import argparse
 import getpass
 import os
 import sys
+from functools import partial
+from urllib.parse import urlsplit
 
-from dragoman.cli import exits
+from dragoman.cli import afar, exits
 from dragoman.cli.afar import parted
 from dragoman.cli.arguments import Parser
-from dragoman.cli.shelf import put
-from dragoman.cli.terminal import single
+from dragoman.cli.reach import reached
+from dragoman.cli.shelf import counted, put
+from dragoman.cli.terminal import Sheet, single
 from dragoman.config import agents as config
 from dragoman.config import hosts
 from dragoman.config.agents import NAME, NAMING
 from dragoman.config.hosting import NamedHost
-from dragoman.config.places import places
+from dragoman.config.places import Places, places
+
+# The host of this machine, which needs no name.
+HERE = ""
 
 EPILOG = """\
-  list              those that are configured (also without a word)
-  add NAME URL      keep a host under a name; its token is read from standard input, or from a file of yours
+  list              those that are configured, and how they are now (also without a word)
+  add NAME URL      keep a host under a name; its token is read from standard input, or from a file of yours; of one
+                    that is there already, what is said is changed, and the rest stays
   remove NAME       forget it, and its token
   default [NAME]    which one `--host` and `attach` mean when they name none; without a name: the one on this machine
 
@@ -34,6 +41,8 @@ examples:
   dragoman hosts add office https://office.example:7437 < token.txt
   dragoman hosts add office https://office.example:7437 --token-file ~/.office-token --ca office.pem --default
   dragoman hosts
+  dragoman hosts --json | jq -r '.hosts[] | select(.reachable).name'
+  dragoman hosts add office --ca renewed.pem < /dev/null
   dragoman chat --host office
   dragoman hosts remove office"""
 
@@ -47,9 +56,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="add, remove, default: which")
     parser.add_argument("url", nargs="?", metavar="URL", help="add: where it is")
     parser.add_argument("--token-file", metavar="FILE", help="add: where its token is; else it is read from stdin")
-    parser.add_argument("--ca", metavar="FILE", default="", help="add: certificates to trust beside the system's")
+    parser.add_argument("--ca", metavar="FILE", help="add: certificates to trust beside the system's")
     parser.add_argument("--default", action="store_true", help="add: and make it the default")
-    parser.add_argument("--names", action="store_true", help="list: only the names")
+    parser.add_argument("--names", action="store_true", help="list: only the names; asks nobody")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, rest = parser.read(arguments)
     if rest:
@@ -58,51 +67,79 @@ def main(arguments: list[str]) -> int:
 
 
 def listing(parser: Parser, options: argparse.Namespace) -> int:
-    """What there is."""
+    """What there is, and how it is now."""
     if options.name:
         parser.error("list takes no name")
     path = places().agents
     known = config.load(path)
     if options.names:
         print("\n".join(known.hosts))
-    elif options.json:
+        return exits.OK
+    sheet = Sheet(sys.stderr)
+    # Each is brought the token that is kept for it: the variable's is for one of them, and nobody knows for which.
+    environ = {name: value for name, value in os.environ.items() if name != hosts.VARIABLE}
+    asked = {name: partial(afar.meant, name, None, environ) for name in known.hosts} | {HERE: afar.here}
+    found = reached(asked, lambda left: sheet.footer(f"asking {counted(left, 'host')}…"))
+    sheet.unfoot()
+    local = found.pop(HERE)
+    if options.json:
         rows = [
-            {"name": host.name, "url": host.url, "default": host.name == known.default_host, "token": _source(host)}
+            {
+                "name": host.name,
+                "url": host.url,
+                "default": host.name == known.default_host,
+                "token": _source(host),
+                **found[host.name].told,
+            }
             for host in known.hosts.values()
         ]
-        put({"file": path, "default": known.default_host or None, "hosts": rows})
-    else:
-        width = max((len(name) for name in known.hosts), default=0)
-        for host in known.hosts.values():
-            default = "  the default" if host.name == known.default_host else ""
-            print(single(f"{host.name:{width}}  {host.url}  {_source(host) or 'no token'}{default}"))
-        if not known.hosts:
-            print("none is configured; without --host NAME, the one on this machine is meant (dragoman serve)")
+        here = {"url": afar.here().base, **local.told}
+        put({"file": path, "default": known.default_host or None, "hosts": rows, "here": here})
+        return exits.OK
+    width = max((len(name) for name in known.hosts), default=0)
+    for host in known.hosts.values():
+        default = ", the default" if host.name == known.default_host else ""
+        print(single(f"{host.name:{width}}  {host.url}  {_source(host) or 'no token'}{default}"))
+        print(single(f"{'':{width}}  {found[host.name].said}"))
+    if not known.hosts:
+        print("none is configured; without --host NAME, the one on this machine is meant (dragoman serve)")
+    if not local.error:
+        print(single(f"on this machine: {afar.here().base}  {local.said}"))
     return exits.OK
 
 
 def add(parser: Parser, options: argparse.Namespace) -> int:
-    """Keep a host under a name."""
+    """Keep a host under a name, or change what is kept."""
     name = _named(parser, options)
     if NAME.fullmatch(name) is None:
         parser.error(NAMING)
-    if not options.url or not options.url.startswith(("http://", "https://", "ws://", "wss://")):
-        parser.error("say where it is, as in: add office https://office.example:7437")
     here = places()
-    if name in config.load(here.agents).hosts:
-        parser.error(f"there is a host {name} already; remove it first")
-    url, inside = parted(options.url)  # the token of a share link belongs into the file, not into the listing
+    before = config.load(here.agents).hosts.get(name)
+    given = options.url or (before.url if before is not None else "")
+    if not given.startswith(("http://", "https://", "ws://", "wss://")):
+        parser.error("say where it is, as in: add office https://office.example:7437")
+    url, inside = parted(given)  # the token of a share link belongs into the file, not into the listing
+    # A token is for one place: it does not go along to another.
+    file = before.token_file if before is not None and urlsplit(before.url)[:2] == urlsplit(url)[:2] else ""
     if options.token_file is not None:
         file = os.path.abspath(os.path.expanduser(options.token_file))
-        hosts.token_of(NamedHost(name=name, url=options.url, token_file=file), {})
+        hosts.token_of(NamedHost(name=name, url=url, token_file=file), {})
+    elif token := inside or _typed(name, "Enter to keep it" if file else "Enter for none"):
+        file = hosts.keep_token(here, name, token)
+    if options.ca is not None:
+        ca = os.path.abspath(os.path.expanduser(options.ca)) if options.ca else ""
     else:
-        token = inside or _typed(name)
-        file = hosts.keep_token(here, name, token) if token else ""
-    ca = os.path.abspath(os.path.expanduser(options.ca)) if options.ca else ""
-    hosts.add(here.agents, NamedHost(name=name, url=url, token_file=file, ca=ca))
+        ca = before.ca if before is not None else ""
+    (hosts.add if before is None else hosts.replace)(here.agents, NamedHost(name=name, url=url, token_file=file, ca=ca))
     if options.default:
         hosts.set_default(here.agents, name)
-    return _done(options, {"added": name, "token": bool(file)}, f"{name} is kept; try: dragoman chat --host {name}")
+    if before is None:
+        return _done(options, {"added": name, "token": bool(file)}, f"{name} is kept; try: dragoman chat --host {name}")
+    lost = ""
+    if before.token_file and not file:
+        lost = "; its token was for another place and is no longer used"
+        _forget_token(here, before)
+    return _done(options, {"changed": name, "token": bool(file)}, f"{name} is changed{lost}")
 
 
 def remove(parser: Parser, options: argparse.Namespace) -> int:
@@ -111,10 +148,9 @@ def remove(parser: Parser, options: argparse.Namespace) -> int:
     if name is None:
         return exits.FAILED
     here = places()
-    file = config.load(here.agents).hosts[name].token_file
+    before = config.load(here.agents).hosts[name]
     hosts.remove(here.agents, name)
-    if file == hosts.token_place(here, name) and os.path.exists(file):
-        os.unlink(file)
+    _forget_token(here, before)
     return _done(options, {"removed": name}, f"{name} is no longer configured")
 
 
@@ -131,13 +167,19 @@ def default(parser: Parser, options: argparse.Namespace) -> int:
     return _done(options, {"default": name}, f"{name} is meant when no host is named")
 
 
-def _typed(name: str) -> str:
+def _typed(name: str, otherwise: str) -> str:
     """The token from standard input; on a terminal it is asked for, and not shown."""
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
-        return getpass.getpass(f"token of {name} (Enter for none): ").strip()
+        return getpass.getpass(f"token of {name} ({otherwise}): ").strip()
     return sys.stdin.read().strip()
+
+
+def _forget_token(here: Places, host: NamedHost) -> None:
+    """Only the file that we made; one of the user's own is the user's."""
+    if host.token_file == hosts.token_place(here, host.name) and os.path.exists(host.token_file):
+        os.unlink(host.token_file)
 
 
 def _source(host: NamedHost) -> str | None:

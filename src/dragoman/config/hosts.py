@@ -24,11 +24,20 @@ def add(path: str, host: NamedHost) -> None:
     def added(text: str, known: Agents) -> str:
         if host.name in known.hosts:
             raise ConfigFault([f"there is a host {host.name} already; remove it first"])
-        lines = [f"[hosts.{host.name}]", f"url = {quoted(host.url)}"]
-        lines += [f"{key} = {quoted(getattr(host, key))}" for key in ("token_file", "ca") if getattr(host, key)]
-        return with_table(text, "\n".join(lines) + "\n")
+        return with_table(text, _table(host))
 
     change(path, added)
+
+
+def replace(path: str, host: NamedHost) -> None:
+    """Write a host anew that is there already; what else is in the file, and the default, stay as they are."""
+    change(path, lambda text, _: with_table(without_table(text, ("hosts", host.name), path), _table(host)))
+
+
+def _table(host: NamedHost) -> str:
+    lines = [f"[hosts.{host.name}]", f"url = {quoted(host.url)}"]
+    lines += [f"{key} = {quoted(getattr(host, key))}" for key in ("token_file", "ca") if getattr(host, key)]
+    return "\n".join(lines) + "\n"
 
 
 def remove(path: str, name: str) -> None:
