@@ -19,6 +19,7 @@ from dragoman.errors import Unreachable
 from dragoman.transport.remote.address import Remote, parse
 from dragoman.transport.remote.endpoint import Endpoint
 from dragoman.transport.remote.faults import failed
+from dragoman.transport.remote.handshake import Handshake
 from dragoman.transport.remote.patience import Patience
 from dragoman.transport.remote.postman import Postman
 from dragoman.transport.remote.retrying import Outage
@@ -172,6 +173,18 @@ def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
         assert "connected again" in told[-1]
 
     asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
+    body = b'{"error":{"kind":"auth_required","message":"show the token"}}'
+    said = (
+        b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    )
+    for place in range(1, len(said)):
+        handshake = Handshake(parse("ws://localhost/acp"), [])
+        assert handshake.feed(said[:place]) is None
+        with pytest.raises(Unreachable, match="show the token"):
+            handshake.feed(said[place:])
 
 
 def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:

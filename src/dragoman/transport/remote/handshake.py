@@ -33,9 +33,14 @@ class Handshake:
             request.headers[name] = value
         self.request = request.serialize()
         self._head = b""
+        self._is_refused = False  # the head of another answer than 101 was there; its body follows
 
     def feed(self, data: bytes) -> tuple[dict[str, list[str]], bytes] | None:
         """Take the next bytes: the headers of the 101 and the rest, None while there is none. Raises Unreachable."""
+        if self._is_refused:
+            self._protocol.receive_data(data)
+            self._judge()
+            return None
         data = self._head + data
         end = data.find(b"\r\n\r\n")
         if end < 0:
@@ -45,6 +50,7 @@ class Handshake:
             return None
         self._head = b""
         is_switched = data[: end + 4].split(b" ", 2)[1:2] == [b"101"]
+        self._is_refused = not is_switched
         self._protocol.receive_data(data[: end + 4] if is_switched else data)
         headers = self._judge()
         return None if headers is None else (headers, data[end + 4 :])
