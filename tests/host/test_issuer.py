@@ -251,6 +251,7 @@ def test_odd_tokens_are_refused_and_disturb_nobody(there: Published) -> None:
         assert refusal(issuer, signed(there, exp=odd)), odd
 
 
+@pytest.mark.filterwarnings("ignore")  # of keys that are too short
 def test_a_key_makes_no_signatures_but_those_it_is_for(there: Published) -> None:
     curve = ec.generate_private_key(ec.SECP384R1())
     weak = rsa.generate_private_key(65537, 1024)

@@ -216,6 +216,32 @@ def test_sessions_before_and_after_a_login_are_in_different_processes(tmp_path: 
     run(scene())
 
 
+def test_who_logs_out_and_in_again_is_logged_in_also_where_a_process_was_shared(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def made() -> Agent:
+        agent = talker()
+        agent.authenticate("key", "Key")(lambda _: heard.append("in"))
+        agent.logout(lambda: heard.append("out"))
+        return agent
+
+    async def scene() -> None:
+        async with hosting(made, shares=True) as hosted, hosted.client("ann") as ann:
+            await ann.authenticate("key")
+            one = await opened(ann, tmp_path)
+            shared = hosted.agents[-1]
+            heard.clear()
+            await ann.logout()
+            assert heard == ["out", "out"]  # at one that was started for it, and at the one that is awake
+            await ann.authenticate("key")
+            two = await opened(ann, tmp_path)
+            assert heard == ["out", "out", "in", "in"]  # also at the process that was logged out
+            assert [await each.ask("on") for each in (one, two)] == ["heard on"] * 2
+            assert len(shared.sessions) == 2
+
+    run(scene())
+
+
 @pytest.mark.parametrize(
     ("dialect", "why"),
     [

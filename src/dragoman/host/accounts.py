@@ -60,8 +60,16 @@ class Accounts:
         """What a user's errands wait for, one after the other."""
         return self._turns.setdefault(user, asyncio.Lock())
 
-    async def replay(self, user: str, name: str, agent: RemoteAgent) -> None:
+    async def replay(self, user: str, name: str, agent: RemoteAgent, patience: float) -> None:
         """Tell an agent that was started for this user; a login that is refused now must be made again."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._replay(user, name, agent)
+        except TimeoutError:
+            message = f"{name} did not take the login of {user} in {patience:.0f} s; try again, or authenticate again"
+            raise ProtocolError(Kind.TIMEOUT, message) from None
+
+    async def _replay(self, user: str, name: str, agent: RemoteAgent) -> None:
         for method, params in list(self._providers.get((user, name), {}).values()):
             await agent.request(method, params)
         login = self._logins.get((user, name))

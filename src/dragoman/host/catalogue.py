@@ -13,6 +13,7 @@ from msgspec import UNSET
 from dragoman.dialect.shape import SIDE
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import check_role, entered, not_found
+from dragoman.host.counterpart import retitled
 from dragoman.host.directory import ADMIN, EDITOR, RANK, may
 from dragoman.schema.base import to_json
 from dragoman.schema.session import (
@@ -137,7 +138,7 @@ async def set_title(desk: Desk, params: Any) -> SetTitleResult:
         errors = [{"path": "title", "message": "empty"}]
         raise ProtocolError(Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": errors})
     async with entered(desk, params.session_id, EDITOR) as (room, _):
-        title = await room.retitled(title)
+        title = await retitled(room, title)
         await room.chronicle.flush()
         if room.standing.title != title:  # the agent said so itself
             await _note(room, SessionInfoUpdate(title=title), desk.visitor.user)

@@ -64,7 +64,7 @@ async def errand(desk: Desk, incoming: Incoming, *, known: bool = True) -> Async
         try:
             async with asyncio.timeout(house.bounds.patience):  # people are asked meanwhile, in a browser say
                 if known:
-                    await house.accounts.replay(user, named.name, agent)
+                    await house.accounts.replay(user, named.name, agent, house.bounds.opening)
                 yield agent
         except TimeoutError:
             message = f"{named.name} did not finish {incoming.method} in {house.bounds.patience:.0f} s; try again"

@@ -21,9 +21,11 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.access import not_found
 from dragoman.host.accounts import Accounts
 from dragoman.host.bounds import Bounds
+from dragoman.host.counterpart import forked, renounced
 from dragoman.host.desk import Desk
 from dragoman.host.directory import Directory, MemoryDirectory, lesser
 from dragoman.host.pool import Pool
+from dragoman.host.premises import own_roots
 from dragoman.host.room import Room
 from dragoman.host.roster import Reach, Roster
 from dragoman.host.standing import Standing
@@ -51,11 +53,6 @@ UNCLAIMED = 1.0
 def plain_guard(ask: AskUser | None) -> Guard:
     """A guard by the built-in policy alone: nothing remembered, nothing audited; the room keeps the time."""
     return Guard(Policy(), ask=ask, patience=Bounds().unattended * 2)
-
-
-def own_roots(visitor: Visitor) -> Sequence[str] | None:
-    """The owner on this machine may open sessions anywhere; everybody else nowhere, until somebody says where."""
-    return None if visitor.local else ()
 
 
 class House:
@@ -135,11 +132,6 @@ class House:
                 room.leave(member.desk)
             else:
                 room.set_role(member.desk, role)
-
-    async def dismiss(self, who: Callable[[Visitor], bool], why: str) -> None:
-        """Let clients go: those of a token that was revoked, say."""
-        leaving = [desk for desk in self.desks if who(desk.visitor)]
-        await asyncio.gather(*(desk.connection.close(why) for desk in leaving))
 
     # --- agents -------------------------------------------------------------------------------------------------
 
@@ -227,7 +219,7 @@ class House:
         await origin.chronicle.kept()
         copy = await self.copy(origin.id, visitor.user, origin.seq)
         room = await self.room(copy.session_id)
-        body = await origin.forked()
+        body = await forked(origin)
         if body is not None:
             await room.chronicle.record(EntryKind.OPENED, body, actor=visitor.user)
         return room
@@ -270,7 +262,7 @@ class House:
             waiting.done(None, not_found(room.id))
         room.cancel_turn()
         await room.settled()
-        await room.renounce()
+        await renounced(room)
         await room.close(why)
         await self.store.delete(room.id)
         await self.directory.remove(room.id)
@@ -304,8 +296,11 @@ class House:
         self._is_closing = True
         if self._opening:
             await asyncio.wait(set(self._opening.values()))
-        await asyncio.gather(*(room.close("the host was stopped") for room in list(self.rooms.values())))
+        why, rooms = "the host was stopped", list(self.rooms.values())
+        for error in await asyncio.gather(*(room.close(why) for room in rooms), return_exceptions=True):
+            if error is not None:  # what goes wrong in one room must not keep the others open
+                self.report(f"a session could not be closed in order: {error!r}")
         self.rooms.clear()
         if self.pool is not None:
             await self.pool.close()
-        await asyncio.gather(*(desk.connection.close("the host was stopped") for desk in list(self.desks)))
+        await asyncio.gather(*(desk.connection.close(why) for desk in list(self.desks)), return_exceptions=True)

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.capability import offers
 from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
 from dragoman.host.consent import Consent
 from dragoman.host.directory import ADMIN
@@ -23,10 +22,8 @@ from dragoman.host.pool import SHARES
 from dragoman.host.questions import Questions
 from dragoman.host.standing import Standing
 from dragoman.host.supervision import Crashes
-from dragoman.roles.chronicle import Chronicle, without_secrets
+from dragoman.roles.chronicle import Chronicle
 from dragoman.roles.option import value_of
-from dragoman.schema.base import to_json
-from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
 
 if TYPE_CHECKING:
     from dragoman.host.house import House
@@ -145,7 +142,7 @@ class Keeping(ABC):
             guard.attend(agent, named.name)
             house.roster.met(named.name, agent.introduction, agent.dialect)
             if (user := await self.whose()) is not None:
-                await house.accounts.replay(user, named.name, agent)
+                await house.accounts.replay(user, named.name, agent, house.bounds.opening)
         except BaseException:
             await self._let_go()
             raise
@@ -240,54 +237,6 @@ class Keeping(ABC):
         if agent is not None:
             await asyncio.shield(self._do(_ended(agent, guard)))
             await self.chronicle.flush()
-
-    # --- what the agent itself keeps of it -----------------------------------------------------------------------
-
-    async def forked(self) -> dict[str, Any] | None:
-        """Let the agent fork the session, where it can: what the log of the fork says of that; None where it cannot."""
-        agent, session = self.agent, self.session
-        if agent is None or session is None or not offers("agent.sessionCapabilities.fork", agent.capabilities):
-            return None
-        params = ForkSessionParams(session_id=session.id, cwd=session.cwd, mcp_servers=session.mcp_servers)
-        try:
-            result = await session.request("session/fork", params)
-            if offers("agent.sessionCapabilities.close", agent.capabilities):  # it goes on in a process of its own
-                await session.request("session/close", CloseSessionParams(session_id=result.session_id))
-        except (ProtocolError, ConnectionFailed) as error:
-            self.house.report(f"session {self.id}: its agent did not fork it ({error}); the fork is told what was said")
-            return None
-        body = {
-            "sessionId": result.session_id,
-            "by": "session/fork",
-            "cwd": session.cwd,
-            "agent": agent.told,
-            "additionalDirectories": session.directories,
-            "mcpServers": [to_json(server) for server in without_secrets(session.mcp_servers)[0]],
-            "modes": to_json(result.modes) if result.modes else None,
-            "configOptions": [to_json(option) for option in result.config_options or ()],
-        }
-        return {name: value for name, value in body.items() if value}
-
-    async def renounce(self) -> None:
-        """Let the agent delete its own of the session, where it is awake and can."""
-        agent, session = self.agent, self.session
-        if agent is None or session is None or not offers("agent.sessionCapabilities.delete", agent.capabilities):
-            return
-        try:
-            await session.connection.request(
-                "session/delete", DeleteSessionParams(session_id=session.id), timeout=self.house.bounds.stopping
-            )
-        except (ProtocolError, ConnectionFailed) as error:
-            self.house.report(f"session {self.id}: its agent did not delete it: {error}")
-
-    async def retitled(self, title: str) -> str:
-        """Let the agent have a title, where it is awake and takes them: the title as it is now."""
-        agent, session = self.agent, self.session
-        if agent is None or session is None or not offers("agent.sessionCapabilities.title", agent.capabilities):
-            return title
-        params = SetTitleParams(session_id=session.id, title=title)
-        result = await session.connection.request("session/set_title", params, timeout=self.house.bounds.stopping)
-        return str(result.title)
 
     # --- dying --------------------------------------------------------------------------------------------------
 

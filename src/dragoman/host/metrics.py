@@ -9,9 +9,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.store.contract import Draft, Entry, Store
+
+if TYPE_CHECKING:
+    from dragoman.host.house import House
+    from dragoman.transport.remote.endpoint import Endpoint
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -151,3 +155,17 @@ def _number(value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def watch(metrics: Metrics, house: House, endpoint: Endpoint) -> None:
+    """Where the numbers of a host come from that others keep."""
+    tally = house.tally
+    for name in ("sessions", "prompts"):
+        metrics.watch(name, lambda name=name: getattr(tally, name))  # type: ignore[misc]
+    metrics.watch("updates_delivered", lambda: tally.delivered)
+    metrics.watch("agent_starts", lambda: tally.starts)
+    metrics.watch("agent_crashes", lambda: tally.crashes)
+    metrics.watch("connections_open", lambda: len(endpoint.visitors))
+    metrics.watch("sessions_awake", lambda: sum(1 for room in house.rooms.values() if room.is_awake))
+    metrics.watch("members", lambda: sum(len(room.members) for room in house.rooms.values()))
+    metrics.watch("buffered_bytes", lambda: endpoint.buffered)

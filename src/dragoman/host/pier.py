@@ -16,15 +16,15 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.host.berth import Berth
+from dragoman.host.joints import JOINT, Joints
+from dragoman.host.moorings import Moorings
 from dragoman.host.parcels import (
     GONE,
     NO_LEAVE,
-    OTHERWISE,
     TAKEN,
     UNREADABLE,
     V1,
     Call,
-    Joint,
     Out,
     Words,
     about,
@@ -43,13 +43,8 @@ from dragoman.wire.frames import Frame, Oversize
 # cannot wake before.
 PARTING = 5.0
 
-# What an agent says of sessions that are being opened waits for the answer that tells whose they are (peers.md 13).
-EARLY = 1000
-
 CANCEL = "$/cancel_request"
 
-# Said once for all rooms: they introduce themselves in the same words, and log in as the same user.
-_JOINT = frozenset({"initialize", "authenticate"})
 _REOPENING = frozenset({"session/load", "session/resume"})
 _ENDING = frozenset({"session/close", "session/delete"})
 
@@ -66,12 +61,10 @@ class Pier:
         self._is_over = False
         self._last = 0
         self._calls: dict[int, Call] = {}
-        self._joint: dict[str, Joint] = {}
-        self._joints: dict[int, tuple[str, Joint]] = {}
+        self._joints = Joints()
         self._asked: dict[Id, Berth] = {}  # open requests of the process, and who was asked
         self._asked_for: dict[Id, str] = {}
-        self._owners: dict[str, Berth] = {}
-        self._early: list[tuple[str, Envelope, bytes]] = []
+        self._moorings = Moorings()
         self._reader = asyncio.get_running_loop().create_task(self._run(), name=f"dragoman shares {self.peer}")
 
     def berth(self) -> Berth:
@@ -92,8 +85,10 @@ class Pier:
                 self._take_back(berth, about(envelope.params).request_id)
             else:
                 self.inner.send(data)
-        elif envelope.method in _JOINT:
-            self._join(berth, envelope.id, envelope.method, raw(envelope.params) or b"{}")
+        elif envelope.method in JOINT:
+            number, params = self._number(), raw(envelope.params) or b"{}"
+            if self._joints.ask(berth, envelope.id, envelope.method, params, number):
+                self.inner.send(say_call(number, envelope.method, params))
         else:
             self._request(berth, envelope.id, envelope.method, raw(envelope.params))
 
@@ -104,9 +99,11 @@ class Pier:
 
     def _request(self, berth: Berth, id: Id, method: str, params: bytes | None) -> None:
         session = about(params).session_id or None
-        if method in _REOPENING and session and self._owners.setdefault(session, berth) is not berth:
+        if method in _REOPENING and session and not self._moorings.claim(session, berth):
             soon(berth, say_error(id, TAKEN))
             return
+        if method == "logout":
+            self._joints.forget("authenticate")  # who logs in again must be heard
         number = self._number()
         self._calls[number] = Call(berth, id, method, session)
         berth.numbers[id] = number
@@ -116,27 +113,10 @@ class Pier:
         """A room does not need an answer any more; where all are to have it, the others still do."""
         if isinstance(id, UnsetType):
             return
-        for joint in self._joint.values():
-            joint.waiting = [each for each in joint.waiting if each != (berth, id)]
+        self._joints.withdraw(berth, id)
         number = berth.numbers.get(id)
         if number is not None:
             self.inner.send(say_call(UNSET, CANCEL, encode({"requestId": number})))
-
-    def _join(self, berth: Berth, id: Id, method: str, params: bytes) -> None:
-        joint = self._joint.get(method)
-        if joint is not None and joint.params == params:
-            if joint.result is None:
-                joint.waiting.append((berth, id))
-            else:
-                soon(berth, say_result(id, joint.result))
-            return
-        if joint is not None and method == "initialize":  # the pool keeps them apart; nobody must be taken for another
-            soon(berth, say_error(id, OTHERWISE))
-            return
-        number = self._number()
-        self._joint[method] = joint = Joint(params, [(berth, id)])
-        self._joints[number] = method, joint
-        self.inner.send(say_call(number, method, params))
 
     def _number(self) -> int:
         self._last += 1
@@ -197,11 +177,9 @@ class Pier:
             self._tell(self.berths[0] if self.berths else None, envelope, frame, out)
 
     def _said_in(self, session: str, envelope: Envelope, frame: bytes, out: Out) -> None:
-        owner = self._owners.get(session)
-        is_opening = any(call.method == "session/new" for call in self._calls.values()) if owner is None else False
-        if is_opening and len(self._early) < EARLY:
-            self._early.append((session, envelope, frame))
-        else:
+        owner = self._moorings.owner(session)
+        is_opening = owner is None and any(call.method == "session/new" for call in self._calls.values())
+        if not (is_opening and self._moorings.keep(session, envelope, frame)):
             self._tell(owner, envelope, frame, out)
 
     def _tell(self, berth: Berth | None, envelope: Envelope, frame: bytes, out: Out) -> None:
@@ -219,8 +197,7 @@ class Pier:
         if not isinstance(envelope.id, int):
             return False
         fine = isinstance(envelope.error, UnsetType) or bytes(envelope.error) == b"null"
-        if envelope.id in self._joints:
-            self._answered_all(*self._joints.pop(envelope.id), envelope, fine, out)
+        if self._joints.answered(envelope, fine, out):
             return True
         call = self._calls.pop(envelope.id, None)
         if call is None:
@@ -231,33 +208,19 @@ class Pier:
         if call.method == "session/new":
             self._opened(call, about(envelope.result).session_id if fine else UNSET, out)
         elif call.session is not None and (call.method in _ENDING if fine else call.method in _REOPENING):
-            self._disown(call.session, call.berth)
+            self._moorings.release(call.session, call.berth)
         put(out, [call.berth], under(call.id, envelope))
         return True
-
-    def _answered_all(self, method: str, joint: Joint, envelope: Envelope, fine: bool, out: Out) -> None:
-        if fine and not isinstance(envelope.result, UnsetType):
-            joint.result = envelope.result
-        elif self._joint.get(method) is joint:  # whoever comes next may try again
-            del self._joint[method]
-        for berth, id in joint.waiting:
-            put(out, [berth], under(id, envelope))
-        joint.waiting = []
 
     def _opened(self, call: Call, session: str | UnsetType, out: Out) -> None:
         """A session is there: it is of the room that asked for it, and so is what was said of it before."""
         if not isinstance(session, UnsetType):
-            self._owners.setdefault(session, call.berth)
+            self._moorings.claim(session, call.berth)
             if call.berth.is_left:
                 self._dismiss(session, call.berth)
-                self._disown(session, call.berth)
-        early, self._early = self._early, []
-        for named, envelope, frame in early:
+                self._moorings.release(session, call.berth)
+        for named, envelope, frame in self._moorings.early():
             self._said_in(named, envelope, frame, out)
-
-    def _disown(self, session: str, berth: Berth) -> None:
-        if self._owners.get(session) is berth:
-            del self._owners[session]
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
@@ -273,13 +236,12 @@ class Pier:
 
     async def _part(self, berth: Berth) -> None:
         """Let the agent end what a room had there; the room cannot come back to it before, or would hear the rest."""
-        for joint in self._joint.values():
-            joint.waiting = [each for each in joint.waiting if each[0] is not berth]
+        self._joints.withdraw(berth, UNSET)
         for id in [id for id, asked in self._asked.items() if asked is berth]:
             self._decline(id, self._asked_for[id])
             self._forget_asked(id)
         loop = asyncio.get_running_loop()
-        sessions = [session for session, owner in self._owners.items() if owner is berth]
+        sessions = self._moorings.of(berth)
         for session in sessions:
             self._dismiss(session, berth)
         waiting = []
@@ -290,7 +252,7 @@ class Pier:
         if waiting:
             await asyncio.wait(waiting, timeout=PARTING)
         for session in sessions:
-            self._disown(session, berth)
+            self._moorings.release(session, berth)
 
     def _dismiss(self, session: str, berth: Berth) -> None:
         """End a session at the agent: its turn, and all of it where the agent can."""
@@ -305,8 +267,7 @@ class Pier:
 
     @property
     def _closes(self) -> bool:
-        met = self._joint.get("initialize")
-        return met is not None and closes(met.result)
+        return closes(self._joints.result("initialize"))
 
     def _decline(self, id: Id, method: str) -> None:
         is_leave = method == "session/request_permission"

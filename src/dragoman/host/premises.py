@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.mcp import McpServer
+
+if TYPE_CHECKING:
+    from dragoman.transport.remote.visitor import Visitor
+
+
+def own_roots(visitor: Visitor) -> Sequence[str] | None:
+    """The owner on this machine may open sessions anywhere; everybody else nowhere, until somebody says where."""
+    return None if visitor.local else ()
 
 
 def admitted(path: str, roots: Sequence[str] | None, member: str) -> str:

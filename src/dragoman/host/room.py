@@ -195,7 +195,7 @@ class Room(Company):
         member = self.lender("")
         if member is None:
             return False, None
-        return True, _passed(member, method, params, done)
+        return True, _passed(member, method, params, done, self.house.bounds.patience)
 
     async def _tell_owner(self, news: News) -> None:
         """Who is logged in is nobody's affair but whose login it is."""
@@ -249,5 +249,5 @@ class Room(Company):
                     await self._turned.wait()
 
 
-async def _passed(member: Member, method: str, params: Any, done: Done) -> None:
-    done(await member.desk.connection.request_raw(method, params), None)
+async def _passed(member: Member, method: str, params: Any, done: Done, patience: float) -> None:
+    done(await member.desk.connection.request_raw(method, params, timeout=patience), None)

@@ -24,7 +24,7 @@ from dragoman.host.admission import Admission
 from dragoman.host.api import Answer, Api, Call
 from dragoman.host.house import House
 from dragoman.host.issuer import Issuer
-from dragoman.host.metrics import CONTENT_TYPE, Metrics
+from dragoman.host.metrics import CONTENT_TYPE, Metrics, watch
 from dragoman.host.tokens import Tokens
 from dragoman.transport.contract import Transport
 from dragoman.transport.remote.asgi import Message, Receive, Request, Scope, Send
@@ -106,7 +106,7 @@ class Host:
         self._looked, self._is_ready = float("-inf"), True
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closing = False
-        self._watch()
+        watch(self.metrics, house, self._endpoint)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""
@@ -245,19 +245,6 @@ class Host:
             raise Refused(403, "a link to a session does not show what the host does")
         text = self.metrics.text({"version": __version__})
         await _give(request, text.encode(), {"content-type": CONTENT_TYPE})
-
-    def _watch(self) -> None:
-        """Where the numbers come from that others keep."""
-        house, tally = self._house, self._house.tally
-        for name in ("sessions", "prompts"):
-            self.metrics.watch(name, lambda name=name: getattr(tally, name))  # type: ignore[misc]
-        self.metrics.watch("updates_delivered", lambda: tally.delivered)
-        self.metrics.watch("agent_starts", lambda: tally.starts)
-        self.metrics.watch("agent_crashes", lambda: tally.crashes)
-        self.metrics.watch("connections_open", lambda: len(self._endpoint.visitors))
-        self.metrics.watch("sessions_awake", lambda: sum(1 for room in house.rooms.values() if room.is_awake))
-        self.metrics.watch("members", lambda: sum(len(room.members) for room in house.rooms.values()))
-        self.metrics.watch("buffered_bytes", lambda: self._endpoint.buffered)
 
     # --- the API ------------------------------------------------------------------------------------------------
 
