@@ -1,1 +1,1 @@
-"""Measures Dragoman against the official Python and TypeScript SDKs: `python -m bench.run`."""
+"""Measures Dragoman against the official Python, TypeScript and Rust SDKs: `python -m bench.run`."""

@@ -7,7 +7,9 @@ rows may show figures of one job. Ratios are always ours over theirs: rates want
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-KINDS = ("py", "ts", "ours")
+PEERS = ("py", "ts", "rust")
+KINDS = (*PEERS, "ours")
+SCRIPTED = ("py", "ts", "ours")  # those that are imported, and those whose servers are measured
 
 Way = Literal[
     "peers",
@@ -65,7 +67,7 @@ class Row:
     unit: str
     targets: tuple[Target, ...] = ()
     compared: bool = True
-    against: str = ""  # the job whose figures stand in the columns of py and ts, when it is another one
+    against: str = ""  # the job whose figures stand in the columns of the others, when it is another one
 
 
 STREAM = {"work": "stream", "count": 50_000}
@@ -73,8 +75,8 @@ FILES = {"work": "files", "count": 5_000, "inflight": 1}
 
 JOBS = (
     Job("stream", "peers", STREAM),
-    Job("remote-ws", "remote", STREAM | {"over": "ws"}),
-    Job("remote-http", "remote", STREAM | {"over": "http"}),
+    Job("remote-ws", "remote", STREAM | {"over": "ws"}, kinds=SCRIPTED),
+    Job("remote-http", "remote", STREAM | {"over": "http"}, kinds=SCRIPTED),
     *(
         Job(f"host-{clients}", "host", {"work": "fan-out", "clients": clients, "count": count}, kinds=("ours",))
         for clients, count in ((1, 50_000), (10, 100_000), (100, 200_000), (1_000, 400_000))
@@ -98,7 +100,7 @@ JOBS = (
     Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
     Job("start", "start"),
     Job("run", "command", {"starts": 5}, kinds=("ours",)),
-    Job("import", "import"),
+    Job("import", "import", kinds=SCRIPTED),
     Job("document-8", "peers", {"work": "document", "size": 8_000_000}),
     Job("document-60", "peers", {"work": "document", "size": 60_000_000}),
 )

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     kinds = prepare()
     measured: Measured = {}
     for job in jobs:
-        _take_turns(job, options.runs, options.kinds, kinds, measured)
+        _take_turns(job, options.runs, [name for name in options.kinds if name in kinds.named], kinds, measured)
     report = _report(measured, options.runs, kinds, options.quick)
     print(f"\n{report}")
     if options.json:
@@ -71,7 +71,7 @@ def _take_turns(job: Job, runs: int, wanted: list[str], kinds: Kinds, measured: 
 
 def _once(job: Job, name: str, kinds: Kinds) -> dict[str, float] | str:
     try:
-        return measure(job, kinds.named(name), kinds)
+        return measure(job, kinds.named[name], kinds)
     except Failed as failure:
         return f"fails: {failure}"
 
@@ -87,7 +87,7 @@ def _report(measured: Measured, runs: int, kinds: Kinds, quick: bool) -> str:
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[1]:.1f}; "
         f"commit {_commit()}.",
         "",
-        *(f"- {kind.name}: {kind.version}" for kind in (kinds.py, kinds.ts, kinds.ours)),
+        *(f"- {kind.name}: {kind.version}" for kind in kinds.named.values()),
         "",
         *_caution(),
         table(ROWS, measured),

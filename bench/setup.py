@@ -1,8 +1,8 @@
-"""Makes what the measurements need under .cache/bench, once: two virtual environments and the npm package.
+"""Makes what the measurements need under .cache/bench, once: two virtual environments, the npm package, the crate.
 
 Gives the commands that start each kind's agent and client. Both Python kinds run on the interpreter version
 that runs this, each in its own environment so that neither pays for the other's packages. Asks the package
-registries only for what is missing.
+registries only for what is missing. The Rust SDK is left out where it cannot be built.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ PEERS = ROOT / "bench" / "peers"
 
 PY_SDK = "agent-client-protocol==0.12.1"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
+RUST_SDK = "agent-client-protocol 5.0.0"  # as peers/rust/Cargo.toml says
 
 # What carries the remote rows: both SDKs bring a server without sockets. Of the servers that Python users take, uvicorn
 # costs theirs least (half of hypercorn, over HTTP/1.1 and HTTP/2 alike); ws is the one the TypeScript SDK names.
@@ -38,27 +39,21 @@ class Kind:
     version: str
     agent: tuple[str, ...]
     client: tuple[str, ...]
-    server: tuple[str, ...]
-    remote: tuple[str, ...]
     starter: tuple[str, ...]
-    bare: tuple[str, ...]
-    imports: tuple[str, ...]
-    uses: tuple[str, ...]
     folder: Path
+    server: tuple[str, ...] = ()
+    remote: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The three implementations and our command-line program."""
+    """The implementations by their names (rust only where it could be built) and our command-line program."""
 
-    py: Kind
-    ts: Kind
-    ours: Kind
+    named: dict[str, Kind]
     dragoman: str
-
-    def named(self, name: str) -> Kind:
-        """The kind called py, ts or ours."""
-        return {"py": self.py, "ts": self.ts, "ours": self.ours}[name]
 
 
 def environment() -> dict[str, str]:
@@ -71,29 +66,33 @@ def prepare() -> Kinds:
     py = _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
     ours = _environment("ours", ["--editable", f"{ROOT}[host]"], key=(ROOT / "pyproject.toml").read_text())
     node, npm = _node(py)
-    ts = _typescript(npm)
-    return Kinds(
-        py=_python_kind("py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"),
-        ts=Kind(
-            name="ts",
-            version=f"{TS_SDK}, node {_said(node, '--version')}",
-            agent=(node, str(ts / "agent.mjs")),
-            client=(node, str(ts / "client.mjs")),
-            server=(node, str(ts / "server.mjs")),
-            remote=(node, str(ts / "remote.mjs")),
-            starter=(node, str(ts / "agent.mjs")),
-            bare=(node, "--input-type=module", "--eval", "0"),
-            imports=(node, "--input-type=module", "--eval", "import '@agentclientprotocol/sdk'"),
-            uses=(
-                node,
-                "--input-type=module",
-                "--eval",
-                "import { agent, client } from '@agentclientprotocol/sdk'; agent; client;",
-            ),
-            folder=ts,
+    named = {
+        "py": _python_kind("py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"),
+        "ts": _node_kind(node, _typescript(npm)),
+        "rust": _rust(),
+        "ours": _python_kind("ours", ours, "dragoman", "dragoman", "from dragoman import Agent, connect"),
+    }
+    return Kinds({name: kind for name, kind in named.items() if kind}, dragoman=str(ours / "bin" / "dragoman"))
+
+
+def _node_kind(node: str, ts: Path) -> Kind:
+    return Kind(
+        name="ts",
+        version=f"{TS_SDK}, node {_said(node, '--version')}",
+        agent=(node, str(ts / "agent.mjs")),
+        client=(node, str(ts / "client.mjs")),
+        server=(node, str(ts / "server.mjs")),
+        remote=(node, str(ts / "remote.mjs")),
+        starter=(node, str(ts / "agent.mjs")),
+        bare=(node, "--input-type=module", "--eval", "0"),
+        imports=(node, "--input-type=module", "--eval", "import '@agentclientprotocol/sdk'"),
+        uses=(
+            node,
+            "--input-type=module",
+            "--eval",
+            "import { agent, client } from '@agentclientprotocol/sdk'; agent; client;",
         ),
-        ours=_python_kind("ours", ours, "dragoman", "dragoman", "from dragoman import Agent, connect"),
-        dragoman=str(ours / "bin" / "dragoman"),
+        folder=ts,
     )
 
 
@@ -159,6 +158,25 @@ def _typescript(npm: str) -> Path:
     for source in (PEERS / "ts").glob("*.mjs"):
         shutil.copyfile(source, folder / source.name)
     return folder
+
+
+def _rust() -> Kind | None:
+    """The crate's agent and client, built for release; None where there is no cargo, or it does not build."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        _say("no cargo on this machine: the Rust SDK is left out")
+        return None
+    folder = CACHE / "rust"
+    shutil.copytree(PEERS / "rust", folder, dirs_exist_ok=True)
+    try:
+        # cargo itself knows what is built already; the first time takes minutes.
+        _do(cargo, "build", "--release", "--quiet", "--manifest-path", str(folder / "Cargo.toml"))
+    except subprocess.CalledProcessError as fault:
+        _say(f"the Rust SDK is left out: cargo build ended with {fault.returncode}")
+        return None
+    made = folder / "target" / "release"
+    agent, client = (str(made / "agent"),), (str(made / "client"),)
+    return Kind("rust", f"{RUST_SDK}, {_said(cargo, '--version')}", agent, client, starter=agent, folder=folder)
 
 
 def _said(*command: str) -> str:

@@ -1,17 +1,19 @@
 """Turns figures into the Markdown table: medians, ratios, targets and whether they are met.
 
-Takes the measurements of every job and kind; pure, so that it can be tested without measuring.
+Takes the measurements of every job and kind; pure, so that it can be tested without measuring. What only we can do
+stands in a table of its own.
 """
 
 from collections.abc import Iterable, Mapping
 from statistics import median
 
-from bench.rows import Row
+from bench.rows import PEERS, Row
 
 # (job, kind) -> one entry per run; a run that failed gives its reason instead of figures.
 Measurements = Mapping[tuple[str, str], list[dict[str, float] | str]]
 
-HEAD = ("work", "py", "ts", "ours", "ours / py", "ours / ts", "target", "met?")
+HEAD = ("work", "ours", *(f"{kind} (ours / {kind})" for kind in PEERS), "target", "met?")
+ALONE = ("only ours", "ours", "target", "met?")
 FAILS = "fails"
 NOTHING = "–"
 
@@ -32,25 +34,30 @@ def shown(value: float) -> str:
 
 
 def table(rows: Iterable[Row], measurements: Measurements) -> str:
-    """The rows whose job was measured, as Markdown."""
+    """The rows whose job was measured, as Markdown: next to the others, then what nobody else was measured on."""
     measured = {job for job, _ in measurements}
-    lines = [_line(HEAD), _line(("---", *("---:" for _ in HEAD[1:6]), "---", "---"))]
-    lines += [_line(_cells(row, measurements)) for row in rows if row.job in measured]
-    return "\n".join(lines)
+    told = [row for row in rows if row.job in measured]
+    beside = [row for row in told if any(((row.against or row.job), kind) in measurements for kind in PEERS)]
+    parts = []
+    for head, part in ((HEAD, beside), (ALONE, [row for row in told if row not in beside])):
+        if part:
+            figures = len(head) - 3
+            lines = [_line(head), _line(("---", *["---:"] * figures, "---", "---"))]
+            parts.append("\n".join([*lines, *(_line(_cells(row, measurements, figures - 1)) for row in part)]))
+    return "\n\n".join(parts)
 
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _cells(row: Row, measurements: Measurements) -> list[str]:
+def _cells(row: Row, measurements: Measurements, peers: int) -> list[str]:
     ours = middle(measurements, row.job, "ours", row.figure)
-    theirs = {kind: middle(measurements, row.against or row.job, kind, row.figure) for kind in ("py", "ts")}
-    cells = [f"{row.title}, {row.unit}"]
-    cells += [_figure(measurements, row.against or row.job, kind, value) for kind, value in theirs.items()]
-    cells.append(_figure(measurements, row.job, "ours", ours))
-    for value in theirs.values():
-        cells.append(f"{ours / value:.2f}" if row.compared and ours and value else NOTHING)
+    theirs = {kind: middle(measurements, row.against or row.job, kind, row.figure) for kind in PEERS[:peers]}
+    cells = [f"{row.title}, {row.unit}", _figure(measurements, row.job, "ours", ours)]
+    for kind, value in theirs.items():
+        ratio = f" ({ours / value:.2f})" if row.compared and ours and value else ""
+        cells.append(_figure(measurements, row.against or row.job, kind, value) + ratio)
     cells.append(", ".join(str(target) for target in row.targets) or NOTHING)
     cells.append(_verdict(row, ours, theirs))
     return cells
@@ -68,7 +75,7 @@ def _verdict(row: Row, ours: float | None, theirs: Mapping[str, float | None]) -
         return NOTHING
     verdicts = []
     for target in row.targets:
-        other = 0.0 if target.of == "ours" else theirs[target.of]
+        other = 0.0 if target.of == "ours" else theirs.get(target.of)
         if other is not None:
             verdicts.append(target.met(ours, other))
     if not verdicts:

@@ -21,7 +21,7 @@ def rates(py: float, ts: float, ours: float) -> Measurements:
 
 def test_a_line_shows_figures_ratios_and_that_every_target_is_met() -> None:
     assert line(RATE, rates(10_000, 20_000, 123_456)) == [
-        "streaming, messages/s", "10,000", "20,000", "123,000", "12.35", "6.17", ">= 8x py, >= 6x ts", "yes",
+        "streaming, messages/s", "123,000", "10,000 (12.35)", "20,000 (6.17)", "–", ">= 8x py, >= 6x ts", "yes",
     ]  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_a_kind_that_fails_is_shown_as_failing_and_gives_no_ratio() -> None:
     measurements = dict(rates(10_000, 20_000, 123_456))
     measurements["stream", "ts"] = ["fails: the message is too large"]
     cells = line(RATE, measurements)
-    assert (cells[2], cells[5], cells[7]) == ("fails", "–", "yes")
+    assert (cells[3], cells[6]) == ("fails", "yes")
 
 
 def test_a_single_failed_run_fails_the_figure() -> None:
@@ -48,19 +48,32 @@ def test_a_single_failed_run_fails_the_figure() -> None:
 
 def test_a_target_on_our_own_figure_needs_nobody_else() -> None:
     measurements: Measurements = {("stream", "ours"): [{"memory": 4.5}]}
-    assert line(COST, measurements) == ["memory, x message", "–", "–", "4.50", "–", "–", "<= 4", "**no**"]
+    assert line(COST, measurements) == ["memory, x message", "4.50", "<= 4", "**no**"]
+
+
+def test_what_nobody_else_was_measured_on_stands_in_a_table_of_its_own() -> None:
+    measurements = dict(rates(10_000, 20_000, 123_456)) | {("host", "ours"): [{"memory": 4.5}]}
+    alone = Row("hosting", "host", "memory", "KiB")
+    beside, apart = table([alone, RATE], measurements).split("\n\n")
+    assert ("streaming" in beside, "hosting" in beside) == (True, False)
+    assert apart.splitlines()[-1] == "| hosting, KiB | 4.50 | – | – |"
+
+
+def test_a_third_peer_has_its_column_where_it_was_measured() -> None:
+    measurements = dict(rates(10_000, 20_000, 123_456)) | {("stream", "rust"): [{"rate": 50_000.0}]}
+    assert line(RATE, measurements)[4] == "50,000 (2.47)"
 
 
 def test_a_row_may_stand_against_another_job_of_the_peers() -> None:
     row = Row("relayed", "relay", "rate", "messages/s", (Target("py", "least", 3),), against="stream")
     measurements = dict(rates(10_000, 20_000, 120_000))
     measurements["relay", "ours"] = [{"rate": 31_000.0}]
-    assert line(row, measurements)[1:6] == ["10,000", "20,000", "31,000", "3.10", "1.55"]
+    assert line(row, measurements)[1:4] == ["31,000", "10,000 (3.10)", "20,000 (1.55)"]
 
 
 def test_an_uncompared_row_shows_figures_without_ratios() -> None:
     row = Row("real file", "stream", "rate", "µs", compared=False)
-    assert line(row, rates(1, 2, 3))[3:] == ["3.00", "–", "–", "–", "–"]
+    assert line(row, rates(1, 2, 3))[1:] == ["3.00", "1.00", "2.00", "–", "–", "–"]
 
 
 def test_figures_keep_three_digits() -> None:
