@@ -128,7 +128,7 @@ seeded("agent.dialect.43", results(NEW, with_(status="done")))
 seeded("agent.dialect.44", params(UPDATE, with_(session_id="inner-1")))
 seeded(
     "agent.dialect.45",
-    params(UPDATE, lambda told: without("data")(told) if told["type"] == "agent_thought_chunk" else told),
+    params(UPDATE, lambda told: without("type")(told) if told["type"] == "agent_thought_chunk" else told),
 )
 seeded("agent.dialect.46", typed("agent_message_chunk", with_(text={"type": "text"})))
 seeded("agent.dialect.47", typed("tool_call", with_(arguments="path")))

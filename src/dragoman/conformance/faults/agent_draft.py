@@ -68,10 +68,7 @@ def _abilities(result: Json) -> None:
     result["capabilities"]["promptCapabilities"]["streaming"] = "always"
 
 
-seeded(
-    "agent.draft.01",
-    results("initialize", lambda r: {**r, "capabilities": {**r["capabilities"], "mcpCapabilities": True}}),
-)
+seeded("agent.draft.01", results("initialize", without("capabilities")))
 seeded("agent.draft.02", results(NEW, with_(createdAt="this morning")))
 seeded("agent.draft.03", params(UPDATE, lambda told: without("data")(told) if told["type"] == "plan" else told))
 seeded("agent.draft.04", params(UPDATE, with_(timestamp=1700000000)))

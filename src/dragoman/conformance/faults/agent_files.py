@@ -19,13 +19,13 @@ def announced(introduction: Json) -> dict[str, Json]:
 
 
 def also_asking(words: str, method: str, **members: Json) -> Fault:
-    """A prompt with these words makes the agent ask for this, where the client lends nothing."""
+    """A prompt with these words makes the agent ask for this, where the client said that it lends nothing."""
 
     def hearing(tape: Tape, message: Json) -> Iterable[Json]:
         if isinstance(message, dict) and message.get("method") == "initialize":
             told = announced(message)
             files = told.get("fs") or {}
-            tape.notes["lent"] = bool(files.get("writeTextFile") or told.get("terminal"))
+            tape.notes["lent"] = bool(files.get("writeTextFile") or told.get("terminal")) or not told
             tape.notes["lent"] |= method == WRITE and not files.get("readTextFile")
         meant = isinstance(message, dict) and message.get("method") == "session/prompt" and words in str(message)
         if meant and not tape.notes.get("lent"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.conformance.faults.agent_init import refusing
+from dragoman.conformance.faults.agent_init import accepting, refusing
 from dragoman.conformance.seeding import calls, fails, hears, replies, results, without
 from dragoman.conformance.twin import Fault, Json, Tape, seeded
 
@@ -13,7 +13,8 @@ NEW, PROMPT, SET_MODE, OPTION = "session/new", "session/prompt", "session/set_mo
 
 def _remembers(tape: Tape, message: Json) -> Iterable[Json]:
     """The environment of the first MCP server that is given."""
-    for server in message["params"].get("mcpServers") or []:
+    servers = message["params"].get("mcpServers")
+    for server in servers if isinstance(servers, list) else []:
         for each in server.get("env") or []:
             tape.notes["secret"] = each.get("value")
     yield message
@@ -55,7 +56,7 @@ def _pretends(mode: str, truly: str) -> Fault:
 
     def whole(_: Tape, message: Json) -> Iterable[Json]:
         told = message["params"]
-        yield {**message, "params": {**told, "modeId": truly}} if told.get("modeId") == mode else message
+        yield {**message, "params": {name: truly if value == mode else value for name, value in told.items()}}
 
     return Fault(says=results(NEW, edit).says, hears=hears(SET_MODE, whole).hears)
 
@@ -80,14 +81,9 @@ def _stuck(result: Json) -> None:
             option["currentValue"] = not option["currentValue"]
 
 
-def _taken_and_forgotten(tape: Tape, message: Json) -> Iterable[Json]:
-    odd = "error" in message and (tape.request(message).get("params") or {}).get("value") == "no-such-value"
-    yield {"jsonrpc": "2.0", "id": message["id"], "result": {"configOptions": []}} if odd else message
-
-
 seeded("agent.session.36", refusing(NEW, lambda told: bool(told.get("mcpServers")) and told["mcpServers"] != "none"))
 seeded("agent.session.37", Fault(says=calls("session/update", _tells).says, hears=hears(NEW, _remembers).hears))
-seeded("agent.session.38", replies(OPTION, _taken_and_forgotten))
+seeded("agent.session.38", accepting(OPTION, {"configOptions": []}, lambda told: told.get("value") == "no-such-value"))
 seeded("agent.session.39", results(OPTION, _stuck))
 seeded("agent.files.22", hears("initialize", _lends_all))
 seeded("agent.files.23", hears(PROMPT, _reads_elsewhere))

@@ -34,11 +34,12 @@ def refusing(method: str, meant: Edit, code: int = -32602) -> Fault:
     return hears(method, whole)
 
 
-def accepting(method: str, result: Json) -> Fault:
-    """What should be refused is answered with this."""
+def accepting(method: str, result: Json, meant: Edit = lambda _: True) -> Fault:
+    """What should be refused is answered with this, where something holds of what was asked."""
 
-    def whole(_: Tape, message: Json) -> Iterable[Json]:
-        yield {"jsonrpc": "2.0", "id": message["id"], "result": result} if "error" in message else message
+    def whole(tape: Tape, message: Json) -> Iterable[Json]:
+        odd = "error" in message and meant(tape.request(message).get("params") or {})
+        yield {"jsonrpc": "2.0", "id": message["id"], "result": result} if odd else message
 
     return replies(method, whole)
 

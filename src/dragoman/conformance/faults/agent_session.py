@@ -198,7 +198,12 @@ seeded(
     "agent.session.13",
     results("session/set_config_option", lambda result: {"configOptions": result["configOptions"][1:]}),
 )
-seeded("agent.session.14", accepting("session/set_config_option", {"configOptions": []}))
+seeded(
+    "agent.session.14",
+    accepting(
+        "session/set_config_option", {"configOptions": []}, lambda told: told.get("configId") == "no-such-option"
+    ),
+)
 seeded("agent.session.15", replies("session/new", _shows_switches))
 seeded("agent.session.16", _while("session/load", "user_message_chunk"))
 seeded("agent.session.17", _while("session/load", "agent_message_chunk"))

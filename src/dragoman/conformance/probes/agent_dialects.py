@@ -142,7 +142,9 @@ async def crow_is_introduced(stage: AgentStage) -> None:
     """In snake_case."""
     prompt = {"text?": bool, "image?": bool, "resource?": bool}
     can = {"load_session?": bool, "prompt_capabilities": prompt, "mcp_capabilities?": dict}
-    await _introduced(stage, {"protocol_version": int, "agent_capabilities": can, "agent_info": {"name": str}})
+    await _introduced(
+        stage, {"protocol_version": int, "agent_capabilities": can, "agent_info": {"name": str, "title?": str}}
+    )
 
 
 @probe("agent.dialect.22")

@@ -35,9 +35,8 @@ MOVES: dict[str, tuple[str, ...]] = {
 @probe("agent.draft.01")
 async def the_draft_is_introduced(stage: AgentStage) -> None:
     """Capabilities are a tree."""
-    can = {"loadSession?": bool, "promptCapabilities?": dict, "sessionCapabilities?": dict, "mcpCapabilities?": dict}
     info = {"name": shape.some, "version": str}
-    words = fault(await stage.initialized(), {"protocolVersion": int, "agentInfo": info, "capabilities": can})
+    words = fault(await stage.initialized(), {"protocolVersion": int, "agentInfo": info, "capabilities": dict})
     stage.require(not words, words, stage.heard[0])
 
 

@@ -81,7 +81,9 @@ async def places_are_places(stage: AgentStage) -> None:
 async def abilities_are_a_tree(stage: AgentStage) -> None:
     """Each leaf of its type."""
     result = await stage.initialized()
-    words = fault(result.get("capabilities"), TREE, "capabilities")
+    if not isinstance(result.get("capabilities"), dict):
+        stage.unsure("the agent does not tell what it can do", stage.heard[0])
+    words = fault(result["capabilities"], TREE, "capabilities")
     stage.require(not words, words, stage.heard[0])
 
 

@@ -75,6 +75,8 @@ async def ends_name_their_link(stage: AgentStage) -> None:
     if not ended:
         stage.skip("the agent tells no end of a link")
     shown = [heard.params.get("elicitationId") for heard in requests(stage, CREATE)]
+    if None in shown:
+        stage.unsure("a link was shown without an id", *requests(stage, CREATE))
     for heard in ended:
         id = heard.params.get("elicitationId") if isinstance(heard.params, dict) else None
         stage.require(id in shown, f"the end of {id!r} is told, and shown was {shown}", heard)

@@ -190,6 +190,8 @@ async def a_prompt_has_content(stage: ClientStage) -> None:
     prompt = await stage.wanted("session/prompt", stage.pace.start)
     content = prompt.message.get("params", {}).get("content")
     stage.require(isinstance(content, list) and content, "the prompt has no content", prompt)
+    wrong = [block for block in content if not (isinstance(block, dict) and isinstance(block.get("type"), str))]
+    stage.require(not wrong, f"a block of the prompt has no type: {wrong[:1]}", prompt)
 
 
 @probe("client.dialect.46")
