@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialect import detect
+from dragoman.dialect.beside import noted
 from dragoman.dialect.registry import dialect as find_dialect
 from dragoman.engine.speech import Speech
 from dragoman.errors import Kind, ProtocolError
@@ -30,6 +31,9 @@ _UPDATE = re.compile(
 )
 
 _MEMBERS = ("sessionId", "session_id")  # as transport/remote/routing.py knows it too
+
+# Dialects whose clients choose the ids of sessions: over another connection they are known by the agent's only.
+_CHOOSING = frozenset({"2025.1"})
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -48,6 +52,17 @@ class Overheard:
     def met(self, params: Any) -> None:
         """The client introduced itself with this."""
         self._speak(detect.of_client("initialize", params) or "v1")
+
+    def returning(self, params: Any) -> Any:
+        """The introduction of a client that will come back: it asks what the agent calls its sessions, if it must."""
+        if self.dialect.name not in _CHOOSING:
+            return params
+        try:
+            method, lifted = self.dialect.lift_call(Side.AGENT, "initialize", params)
+            offered = noted(lifted.get("clientCapabilities") or {}, comesBack=True)
+            return self.dialect.lower_call(Side.AGENT, method, {**lifted, "clientCapabilities": offered})[1]
+        except ProtocolError:
+            return params
 
     @property
     def is_plain(self) -> bool:

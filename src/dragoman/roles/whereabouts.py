@@ -80,8 +80,11 @@ class Whereabouts:
             return self._answered(frame, said)
         params = said.get("params")
         if method == "initialize" and self.introduction is None:
-            self.introduction = said
             self.words.met(params)
+            self.introduction = said
+            if (asking := self.words.returning(params)) is not params:
+                self.introduction = said = {**said, "params": asking}
+                frame = _encode(said)
         lifted, values = self.words.call(str(method), params)
         if lifted == "permission_response":
             self._questions.pop((values.get("sessionId"), values.get("toolCallId")), None)

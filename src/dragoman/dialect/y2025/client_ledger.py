@@ -58,6 +58,7 @@ class ClientLedger(Ledger):
         super().__init__(peer, settings)
         self._cwd = settings.cwd
         self._servers: Any = []
+        self._comes_back = False  # whether it wants to know what the agent calls its sessions
         self._lends: frozenset[str] = frozenset()
         self._closed: frozenset[str] = frozenset()  # kinds of content that the client said it has no support for
         self._agent_ids: dict[str, str] = {}  # the client's id of a session -> the agent's
@@ -86,6 +87,7 @@ class ClientLedger(Ledger):
         )
         # What it does not speak of stays open: the seed's own initialize leaves all three out.
         said = side(lends) if lends else {}
+        self._comes_back = said.get("comesBack") is True
         self._closed = frozenset(name for name in _CAPABLE.values() if said.get(name) is False)
 
     def introduced(self, result: InitializeResult) -> None:
@@ -125,8 +127,8 @@ class ClientLedger(Ledger):
         if isinstance(mode, str):
             yield from self._enter(session, mode, member(result, "modes"))
         result = changed(self._without_known_modes(result), session_id=chosen or session)
-        # Whoever comes back over another connection, where nobody knows the client's name for it, needs the agent's.
-        return noted(result, session=session) if chosen and chosen != session else result
+        # Who comes back over another connection, where nobody knows the client's name for it, asked for the agent's.
+        return noted(result, session=session) if self._comes_back and chosen and chosen != session else result
 
     def _load(self, params: Any) -> Flow:
         chosen = params.session_id
