@@ -191,6 +191,7 @@ class Http2(TCPServer):
         streams: tuple[Any, asyncio.StreamWriter],
     ) -> None:
         super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
+        self.protocol = None  # until it runs
         self._limits = limits
         self._meter = Meter(limits)
 

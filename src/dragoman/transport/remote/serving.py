@@ -36,6 +36,9 @@ App = Callable[..., Awaitable[None]]
 # How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; clients reopen at no cost.
 KEEP_ALIVE = 30.0
 
+# How often sockets are looked at that may have to end. Seconds; every limit in time is far above.
+SWEEP = 1.0
+
 # How long requests may go on once the server ends. Seconds.
 LEAVING = 3.0
 
@@ -113,6 +116,7 @@ class Served:
     def _sweep(self) -> None:
         """Let go of sockets whose peer does not take what waits for it, or what was left when they were closed."""
         loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(SWEEP, self._sweep)
         now = loop.time()
         full: dict[asyncio.Transport, tuple[int, float]] = {}
         for socket, since in self.sockets.items():
@@ -128,7 +132,6 @@ class Served:
         self._full = full
         for each in self.http2_sockets:
             each.end_if_stalled()
-        self._sweeper = loop.call_later(1.0, self._sweep)
 
     async def ended(self) -> None:
         """Wait until the server was closed."""
