@@ -39,7 +39,7 @@ def test_paths_may_be_relative_or_from_home_and_have_colons(tmp_path: Path, monk
     ("text", "said"),
     [
         ("postgres://x/y", "'postgres' to keep sessions; say a path, or sqlite:PATH, memory:"),
-        ("odd:name.db", "(a file: ./odd:name.db)"),
+        ("odd:name.db", "(a file of that name: ./odd:name.db)"),
         ("sqlite://office/a.db", "three slashes, or none"),
         ("sqlite:", "it names no file, as in sqlite:PATH"),
         ("folder/", "it names no file"),

@@ -90,9 +90,8 @@ def located(text: str) -> Address:
     scheme = SCHEMES.get(name)
     if scheme is None:
         known = ", ".join(each.looks for each in SCHEMES.values())
-        raise ConfigFault(
-            [f"store: {text}: there is no way {name!r} to keep sessions; say a path, or {known} (a file: ./{text})"]
-        )
+        file = "" if rest.startswith("//") else f" (a file of that name: ./{text})"
+        raise ConfigFault([f"store: {text}: there is no way {name!r} to keep sessions; say a path, or {known}{file}"])
     try:
         return Address(name, scheme.read(rest))
     except ValueError as error:
