@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,7 +102,11 @@ def run(served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
     def ran(*words: str) -> Ran:
         capsys.readouterr()
-        return Ran(main(words), *capsys.readouterr())
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Ran(code, *capsys.readouterr())
 
     return ran
 
@@ -114,10 +119,27 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         host.end(signal.SIGKILL)
 
 
-def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(served: Served, run: Run) -> None:
-    ran = run("run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks")
-    assert ran.code == 0, ran.err
-    lines = [json.loads(line) for line in ran.out.splitlines()]
+@pytest.fixture(scope="module")
+def roof(served: Served) -> subprocess.CompletedProcess[str]:
+    """A prompt in a session of that name, which other tests look at."""
+    words = ["run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks"]
+    ran = subprocess.run(
+        [*DRAGOMAN, *words],
+        cwd=served.folder,
+        env=served.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(
+    served: Served, run: Run, roof: subprocess.CompletedProcess[str]
+) -> None:
+    lines = [json.loads(line) for line in roof.stdout.splitlines()]
     numbers = [line["seq"] for line in lines[:-1]]
     assert numbers == sorted(set(numbers))
     assert {line["kind"] for line in lines} >= {"opened", "turn_started", "prompt", "update", "turn_ended", "result"}
@@ -125,6 +147,60 @@ def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(served: Served,
     shown = run("sessions", "show", "roof", "--host", served.url)
     assert shown.out.count("the roof leaks") == 2
     assert run("sessions", "show", "roof") == shown  # the host keeps it where the user's own sessions are
+
+
+SESSIONS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("list", "--json"),
+    ("list", "--names", "--here"),
+    ("list", "--last", "1"),
+    ("show", "roof"),
+    ("show", "roof", "--json"),
+    ("show", "nosuch", "--json"),
+    ("search", "leaks"),
+    ("search", "leaks", "--json", "--session", "roof"),
+    ("search", "nowhere"),
+    ("fork", "roof", "roof"),
+    ("fork", "nosuch"),
+    ("fork", "roof", "--upto", "0"),
+    ("rename", "nosuch", "x"),
+    ("rename", "roof", "/x"),
+    ("rename", "roof", "roof", "--json"),
+    ("export", "nosuch"),
+    ("delete", "roof", "nosuch"),
+    ("expire", "--older", "90d"),
+    ("expire", "--keep", "0", "--dry-run", "--json"),
+)
+
+
+@pytest.mark.usefixtures("roof")
+@pytest.mark.parametrize("words", SESSIONS, ids=" ".join)
+def test_the_sessions_of_a_host_are_told_as_ones_own_are(served: Served, run: Run, words: tuple[str, ...]) -> None:
+    assert run("sessions", *words, "--host", served.url) == run("sessions", *words)
+
+
+@pytest.mark.usefixtures("roof")
+def test_sessions_of_a_host_are_copied_named_carried_away_and_forgotten(
+    served: Served, run: Run, tmp_path: Path
+) -> None:
+    host, file = ("--host", served.url), str(tmp_path / "loft.session")
+    forked = f"loft begins like roof; go on with: dragoman run --host {served.url} --session loft 'PROMPT'\n"
+    assert run("sessions", "fork", "roof", "loft", *host).out == forked
+    assert run("sessions", "rename", "loft", "attic", *host).out == "loft is called attic now\n"
+    assert run("sessions", "export", "attic", file, *host).code == 0
+    deleted = json.loads(run("sessions", "delete", "attic", "--json", *host).out)["deleted"]
+    kept = json.loads(run("sessions", "import", file, "--json").out)
+    assert ([kept["sessionId"]], kept["name"]) == (deleted, "attic")
+    assert run("sessions", "delete", "attic").code == 0
+
+
+@pytest.mark.parametrize("words", [("import", "x.session"), ("repair",)], ids=" ".join)
+def test_what_only_the_machine_of_the_host_can_do_is_refused_and_says_how(
+    served: Served, run: Run, words: tuple[str, ...]
+) -> None:
+    refused = run("sessions", *words, "--host", served.url)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert f"without --host: {'take the file' if words[0] == 'import' else 'end the host'}" in refused.err
 
 
 def test_an_editor_lands_in_a_session_that_is_there_and_hears_its_answer_first(served: Served) -> None:
@@ -145,6 +221,7 @@ def test_an_editor_lands_in_a_session_that_is_there_and_hears_its_answer_first(s
         assert first.end()[0] == 0
 
 
+@pytest.mark.usefixtures("roof")
 def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
     served: Served, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +241,7 @@ def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
     assert (wrong.code, wrong.err.count("\n")) == (7, 1)
 
 
+@pytest.mark.usefixtures("roof")
 def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, served.environ[name])
@@ -186,7 +264,11 @@ def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.Monk
     assert (served.folder / "note.txt").read_text().strip() == "hello"
 
 
+@pytest.mark.usefixtures("roof")
 def test_the_host_tells_how_it_is(served: Served) -> None:
+    stranger = urllib.request.Request(f"{served.url}/", headers={"Authorization": "Bearer dgm_nonsense"})
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(stranger, timeout=PATIENCE)
     with urllib.request.urlopen(f"{served.url}/metrics", timeout=PATIENCE) as answer:
         assert answer.headers["content-type"].startswith("application/openmetrics-text")
         text = answer.read().decode()

@@ -61,6 +61,12 @@ def offer_host(parser: Parser) -> None:
     parser.add_argument("--token-file", metavar="FILE", help="with --host: where its token is (or DRAGOMAN_TOKEN)")
 
 
+def refuse_host(parser: Parser, options: argparse.Namespace, instead: str) -> None:
+    """End a command that was to do with a host what only its own machine can: say where and how it is done."""
+    if options.host or options.token_file:
+        parser.error(f"this is done on the machine where the host runs, without --host: {instead}")
+
+
 def described(main: Callable[[list[str]], int], start: Sequence[str] = ()) -> Parser | None:
     """The parser that a command reads its arguments with, after these; None for one that reads them by hand."""
     token = _describing.set(True)

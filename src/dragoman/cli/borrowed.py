@@ -14,8 +14,8 @@ import msgspec
 
 from dragoman.cli.afar import Afar, ask, fetch
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import Entry, Hit, Summary
-from dragoman.store.summary import found
+from dragoman.store.contract import Entry, Hit, Retention, Summary
+from dragoman.store.summary import found, outlived
 
 # Entries that are asked for at once; the host gives no more.
 PAGE = 2000
@@ -33,6 +33,12 @@ class Borrowed:
         """All of them, the one that changed last first."""
         given = await ask(self.host, "GET", "/api/sessions")
         return [msgspec.convert(each, Summary) for each in given["sessions"]]
+
+    async def deletable(self) -> list[Summary]:
+        """Those that the visitor may delete, and that nobody is in now."""
+        given = await ask(self.host, "GET", "/api/sessions")
+        mine = [each for each in given["sessions"] if each.get("role") == "admin" and not each.get("members")]
+        return [msgspec.convert(each, Summary) for each in mine]
 
     async def find(self, name: str) -> Summary:
         """The session somebody means."""
@@ -97,9 +103,12 @@ class Borrowed:
         """Nobody writes into the log of a host but the host."""
         raise _elsewhere("import")
 
-    async def expire(self, *_: Any) -> NoReturn:
-        """What a host keeps is decided where it runs."""
-        raise _elsewhere("expire")
+    async def expire(self, retention: Retention, now: str) -> list[str]:
+        """Forget the old ones among those that may be deleted."""
+        gone = outlived(retention, await self.deletable(), now)
+        for session_id in gone:
+            await self.delete(session_id)
+        return gone
 
     async def verify(self, session_id: str) -> NoReturn:
         """Damage is looked at where it is."""

@@ -10,6 +10,7 @@ import msgspec
 
 from dragoman.cli import amounts, exits, shelf
 from dragoman.cli.arguments import Parser, offer_host
+from dragoman.cli.borrowed import Borrowed
 from dragoman.cli.shelf import called, counted, put
 from dragoman.cli.terminal import single
 from dragoman.errors import Kind, ProtocolError
@@ -46,7 +47,8 @@ examples:
 
 EXPIRE = f"""\
 What is beyond any of the limits goes, the oldest first; sessions that have a name stay, unless --named. Ages are in
-hours, days, weeks or years (12h, 90d, 8w, 1y), sizes in bytes, K, M or G.
+hours, days, weeks or years (12h, 90d, 8w, 1y), sizes in bytes, K, M or G. In a host (--host) only those go in which
+nobody is, and which you may delete.
 
 {shelf.CODES}
 
@@ -84,7 +86,8 @@ async def _fork(options: argparse.Namespace, store: Store) -> int:
         put(msgspec.to_builtins(copy))
     else:
         name = called(copy)
-        print(f"{name} begins like {called(origin)}; go on with: dragoman run --session {name} 'PROMPT'")
+        where = store.host.flag if isinstance(store, Borrowed) else ""
+        print(f"{name} begins like {called(origin)}; go on with: dragoman run {where}--session {name} 'PROMPT'")
     return exits.OK
 
 
@@ -147,6 +150,7 @@ def expiring(arguments: list[str]) -> int:
     parser.add_argument("--size", metavar="SIZE", help="the oldest, until the others have this size")
     parser.add_argument("--named", action="store_true", help="also those that have a name")
     parser.add_argument("--dry-run", action="store_true", help="only say which")
+    offer_host(parser)
     options = _read(parser, arguments)
     retention = Retention(
         seconds=amounts.scaled(parser, "--older", options.older, amounts.SECONDS),
@@ -162,7 +166,7 @@ def expiring(arguments: list[str]) -> int:
 
 
 async def _expire(options: argparse.Namespace, retention: Retention, store: Store) -> int:
-    known = await store.sessions()
+    known = await (store.deletable() if isinstance(store, Borrowed) else store.sessions())
     if options.dry_run:
         gone = outlived(retention, known, now())
     else:

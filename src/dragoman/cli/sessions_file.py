@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from dragoman.cli import exits, shelf
-from dragoman.cli.arguments import Parser, offer_host
+from dragoman.cli.arguments import Parser, offer_host, refuse_host
 from dragoman.cli.shelf import called, counted, put
 from dragoman.cli.terminal import single
 from dragoman.errors import Kind, ProtocolError
@@ -96,7 +96,9 @@ def importing(arguments: list[str]) -> int:
     parser.add_argument("file", metavar="FILE", help="what was exported; - is standard input")
     parser.add_argument("--name", metavar="NAME", help="what it is called here")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    offer_host(parser)
     options, rest = parser.read(arguments)
+    refuse_host(parser, options, "take the file there, and say dragoman sessions import FILE")
     if rest:
         parser.error("it takes no command")
     if options.name is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dragoman.cli import exits, shelf
-from dragoman.cli.arguments import Parser
+from dragoman.cli.arguments import Parser, offer_host, refuse_host
 from dragoman.cli.shelf import put
 from dragoman.cli.terminal import single
 from dragoman.config.places import places
@@ -42,7 +42,9 @@ def main(name: str, arguments: list[str]) -> int:
     parser = Parser(f"sessions {name}", "[SESSION] [--json]", "Make a damaged store readable again.", EPILOG)
     parser.add_argument("session", nargs="?", metavar="SESSION", help="only this one")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    offer_host(parser)
     options, rest = parser.read(arguments)
+    refuse_host(parser, options, "end the host, and say dragoman sessions repair")
     if rest:
         parser.error("it takes no command")
     path = places().sessions
