@@ -40,7 +40,7 @@ def _disk(path: str) -> str:
 
 
 def _from_zero(asked: dict[str, Json], message: Json) -> Json:
-    if "line" not in asked or "limit" in asked:
+    if asked.get("line", -1) < 0 or "limit" in asked:
         return message
     return given(message, content="".join(_disk(asked["path"]).splitlines(True)[asked["line"] :]))
 

@@ -252,6 +252,9 @@ def _runs(pid: int) -> bool:
 async def what_is_not_offered_is_not_run(stage: ClientStage) -> None:
     """A command that would leave something behind."""
     prompt = await stage.begun()
+    told = next(heard.params for heard in stage.heard if heard.method == "initialize")
+    if stage.dialect == "banjo" and "clientCapabilities" not in told:  # where it has to be said
+        stage.unsure("the client did not say what it lends")
     path = stage.absent()
     heard = await _asked_for(stage, f"touch {path}")
     stage.require(heard is not None, "terminal/create was never answered")
