@@ -7,46 +7,28 @@ refused) is told to the user as the command's answer; only `/error` makes the pr
 from __future__ import annotations
 
 import asyncio
-import os
-import shlex
-import sys
 from typing import Any
 
-from dragoman import Kind, ProtocolError, Session, Tool, Turn
+from dragoman import Kind, ProtocolError, Tool, Turn
 from dragoman.agents import samples
-from dragoman.errors import KINDS
+from dragoman.agents.wording import Misuse, located, numbers, one, short, some, split
 from dragoman.schema.content import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
     ResourceContents,
     ResourceLink,
-    TextContent,
 )
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus
-from dragoman.schema.prompt import StopReason
-from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate, UsageUpdate
 
 # Characters that only a shell understands: a line with one of them is given to a shell, others are run as they are.
 _FOR_A_SHELL = frozenset("|&;<>()$`\\*?[]{}#~=!\n")
-
-# Stop reasons that /error gives instead of an error. `cancelled` is a kind of error there: a turn is cancelled from
-# outside.
-_REASONS = (StopReason.REFUSAL, StopReason.MAX_TOKENS, StopReason.MAX_TURN_REQUESTS, StopReason.ERROR)
 
 _STEPS = (
     ("Look around", PlanEntryPriority.HIGH),
     ("Do the work", PlanEntryPriority.MEDIUM),
     ("Tell about it", PlanEntryPriority.LOW),
 )
-
-
-class Misuse(Exception):
-    """The command was called in a way it does not understand."""
-
-
-class Wanted(ProtocolError):
-    """The error that /error was asked for: not to be explained away."""
 
 
 # --- saying ---------------------------------------------------------------------------------------------------
@@ -65,14 +47,14 @@ async def think(turn: Turn, text: str) -> None:
 
 async def stream(turn: Turn, text: str) -> None:
     """N chunks, all different."""
-    count, size = _numbers(text, 1, 2)
+    count, size = numbers(text, 1, 2)
     for number in range(int(count)):
         await turn.say(samples.chunk(number, int(size or 0)))
 
 
 async def slow(turn: Turn, text: str) -> None:
     """Take SECONDS; a cancel ends it at once."""
-    (seconds,) = _numbers(text, 1, 1)
+    (seconds,) = numbers(text, 1, 1)
     async with turn.tool(f"Wait {seconds:g} seconds", kind="other") as call:
         await call.start()
         await asyncio.sleep(seconds)
@@ -146,32 +128,32 @@ async def tour(turn: Turn, _: str) -> None:
 
 async def read(turn: Turn, text: str) -> None:
     """Read a text file through the client, or alone where it lends none."""
-    path = _path(turn, _one(text))
-    async with turn.tool(f"Read {_short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
+    path = located(turn, one(text))
+    async with turn.tool(f"Read {short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
         content = await turn.files.read(path)
         await call.text(content)
     lines = len(content.splitlines())
-    await turn.say(f"`{_short(turn, path)}` has {lines} line{'' if lines == 1 else 's'}.")
+    await turn.say(f"`{short(turn, path)}` has {lines} line{'' if lines == 1 else 's'}.")
 
 
 async def write(turn: Turn, text: str) -> None:
     """Write a text file, after asking."""
     name, _, content = text.lstrip().partition(" ")
-    path = _path(turn, _one(name))
-    async with _asking(turn, f"Write {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+    path = located(turn, one(name))
+    async with _asking(turn, f"Write {short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
         await _change(turn, call, path, await _current(turn, path), content)
 
 
 async def edit(turn: Turn, text: str) -> None:
     """Replace OLD by NEW in a text file, after asking."""
-    words = _words(text)
+    words = split(text)
     if len(words) != 3:
         raise Misuse
-    path, old, new = _path(turn, words[0]), words[1], words[2]
-    async with _asking(turn, f"Edit {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+    path, old, new = located(turn, words[0]), words[1], words[2]
+    async with _asking(turn, f"Edit {short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
         before = await turn.files.read(path)
         if old not in before:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"{_short(turn, path)} does not contain {old!r}")
+            raise ProtocolError(Kind.INVALID_PARAMS, f"{short(turn, path)} does not contain {old!r}")
         await _change(turn, call, path, before, before.replace(old, new, 1))
 
 
@@ -179,11 +161,11 @@ async def _change(turn: Turn, call: Tool, path: str, before: str | None, after: 
     """Ask for leave, showing what will change; write; say how it went."""
     await call.preview(path, before, after)
     if not await _leave(turn, call):
-        await turn.say(f"I left `{_short(turn, path)}` as it is.")
+        await turn.say(f"I left `{short(turn, path)}` as it is.")
         return
     await turn.files.write(path, after)
     await call.finish()
-    await turn.say(f"{'Changed' if before is not None else 'Created'} `{_short(turn, path)}`.")
+    await turn.say(f"{'Changed' if before is not None else 'Created'} `{short(turn, path)}`.")
 
 
 async def _current(turn: Turn, path: str) -> str | None:
@@ -196,8 +178,8 @@ async def _current(turn: Turn, path: str) -> str | None:
 
 async def run(turn: Turn, text: str) -> None:
     """Run a command in a terminal, after asking."""
-    text = _some(text.strip())
-    words = ["/bin/sh", "-c", text] if _FOR_A_SHELL.intersection(text) else _words(text)
+    text = some(text.strip())
+    words = ["/bin/sh", "-c", text] if _FOR_A_SHELL.intersection(text) else split(text)
     async with _asking(turn, f"Run {text}", kind="execute", input={"command": text}) as call:
         if not await _leave(turn, call):
             await turn.say("I did not run it.")
@@ -238,7 +220,7 @@ async def _leave(turn: Turn, call: Tool) -> bool:
 
 async def title(turn: Turn, text: str) -> None:
     """Give the session a title."""
-    turn.session.set_title(_some(text))
+    turn.session.set_title(some(text))
     await turn.say("This session has a title now.")
 
 
@@ -250,13 +232,13 @@ async def usage(turn: Turn, _: str) -> None:
 
 async def mode(turn: Turn, text: str) -> None:
     """Change the mode of the session."""
-    turn.session.set_mode(_one(text))
+    turn.session.set_mode(one(text))
     await turn.say(f"The mode is `{turn.session.mode}` now.")
 
 
 async def option(turn: Turn, text: str) -> None:
     """Change a config option of the session."""
-    words = _words(text)
+    words = split(text)
     if len(words) != 2:
         raise Misuse
     name, value = words
@@ -269,89 +251,3 @@ def _switch(value: str) -> bool:
     if value not in ("true", "false"):
         raise Misuse
     return value == "true"
-
-
-# --- faults ---------------------------------------------------------------------------------------------------
-
-
-async def error(_: Turn, text: str) -> str:
-    """Fail with an error of KIND, or stop with that reason."""
-    kind = _one(text)
-    if kind in _REASONS:
-        return kind
-    if kind in KINDS:
-        raise Wanted(kind, f"you asked for the error {kind}", {"command": "/error"})
-    known = ", ".join((*_REASONS, *KINDS))
-    raise ProtocolError(Kind.INVALID_PARAMS, f"there is no error {kind!r}; there are: {known}")
-
-
-async def late(turn: Turn, _: str) -> None:
-    """Go on talking after the turn is over."""
-    await turn.say("More comes after the answer.")
-    # Nothing is awaited from here to the answer, so it is written before the loop comes to this.
-    asyncio.get_running_loop().call_soon(_say_late, turn.session)
-
-
-def _say_late(session: Session) -> None:
-    session.push(AgentMessageChunk(content=TextContent(text="This came after the answer.")))
-    session.push(UsageUpdate(used=1600, size=8000))
-    session.push(SessionInfoUpdate(title=session.title or "A session with late news"))
-
-
-async def noise(turn: Turn, _: str) -> None:
-    """Write a line that is no JSON where only JSON belongs."""
-    turn.session.connection.transport.send(b"everything: this line is no JSON, and a good client survives it")
-    await turn.say("There was noise on the line before this.")
-
-
-async def crash(turn: Turn, _: str) -> None:
-    """End the whole process in the middle of the turn."""
-    await turn.say("Goodbye.")
-    await turn.session.flow_control()
-    await asyncio.sleep(0)  # the farewell leaves before we do
-    print("everything: crashing, as I was told", file=sys.stderr, flush=True)
-    os._exit(3)
-
-
-# --- reading arguments ----------------------------------------------------------------------------------------
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as fault:
-        raise Misuse from fault
-
-
-def _one(text: str) -> str:
-    words = _words(text)
-    if len(words) != 1:
-        raise Misuse
-    return words[0]
-
-
-def _some(text: str) -> str:
-    if not text:
-        raise Misuse
-    return text
-
-
-def _numbers(text: str, least: int, most: int) -> list[float]:
-    """Between `least` and `most` numbers, none negative; the missing ones are 0."""
-    words = _words(text)
-    try:
-        numbers = [float(word) for word in words]
-    except ValueError:
-        raise Misuse from None
-    if not least <= len(numbers) <= most or not all(0 <= number < 1e9 for number in numbers):
-        raise Misuse
-    return numbers + [0.0] * (most - len(numbers))
-
-
-def _path(turn: Turn, path: str) -> str:
-    """The protocol wants absolute paths; people type relative ones."""
-    return os.path.normpath(os.path.join(turn.session.cwd, path))
-
-
-def _short(turn: Turn, path: str) -> str:
-    return path.removeprefix(turn.session.cwd.rstrip("/") + "/")

@@ -14,7 +14,8 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from dragoman import Agent, ProtocolError, Session, Turn
-from dragoman.agents import acts, asides
+from dragoman.agents import acts, asides, misdeeds
+from dragoman.agents.wording import Misuse
 from dragoman.engine.connection import Connection
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import TextContent
@@ -76,11 +77,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("usage", "Tell what this turn cost", "", acts.usage),
     Command("mode", "Change the mode: ask or code", "ID", acts.mode),
     Command("option", "Change an option: model (plain, loud) or verbose (true, false)", "ID VALUE", acts.option),
-    Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", acts.error),
-    Command("late", "Go on talking after the turn is over", "", acts.late),
+    Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", misdeeds.error),
+    Command("late", "Go on talking after the turn is over", "", misdeeds.late),
     Command("early", "Talk in the next session before it is opened", "", early),
-    Command("noise", "Write a line that is no message", "", acts.noise),
-    Command("crash", "End the agent in the middle of the turn", "", acts.crash),
+    Command("noise", "Write a line that is no message", "", misdeeds.noise),
+    Command("crash", "End the agent in the middle of the turn", "", misdeeds.crash),
     Command("tour", "See a thought, a plan, a tool call and a message", "", acts.tour),
     Command("help", "List these commands", "", help_),
 )
@@ -159,9 +160,9 @@ async def answer(turn: Turn) -> str | None:
         return None
     try:
         return await command.act(turn, call[2] or "")
-    except acts.Misuse:
+    except Misuse:
         await turn.say(f"Call it like this: `{usage(command)}`")
-    except acts.Wanted:
+    except misdeeds.Wanted:
         raise
     except ProtocolError as error:
         await turn.say(f"That did not work: {error.message}")
