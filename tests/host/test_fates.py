@@ -170,10 +170,9 @@ async def asked(agent: Connection, method: str, params: Any) -> dict[str, Any]:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     agent.forward(method, json.dumps(params).encode(), lambda result, error: answer.set_result(error or result))
     envelope = await answer
-    frame: dict[str, Any] = {"result": {}}
     if envelope.error:
-        frame = {"error": json.loads(bytes(envelope.error))}
-    return frame
+        return {"error": json.loads(bytes(envelope.error))}
+    return {"result": json.loads(bytes(envelope.result))}
 
 
 def noted(agent: Connection, method: str, params: Any) -> dict[str, Any]:
@@ -403,5 +402,49 @@ def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(tmp_pat
                     room.leave(desk)
             answer = await asked(hosted.started[-1], "_acme/pick", {"n": 2})
             assert "nobody is in the session who could be asked" in told(answer)[1]
+
+    asyncio.run(scene())
+
+
+def test_terminals_of_two_clients_that_call_them_the_same_are_told_apart(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting(able) as hosted:
+            outputs = [{"terminal/create": {"terminalId": "t1"}, "terminal/output": {"output": who}} for who in "ab"]
+            ann, session, _ = await come(hosted, tmp_path, outputs[0])
+            ben = Raw(hosted.visit(), outputs[1])
+            await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+            await ben.ask("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+            agent, theirs = hosted.started[-1], next(iter(hosted.agents[-1].sessions))
+
+            async def use(method: str, **more: Any) -> Any:
+                return (await asked(agent, method, {"sessionId": theirs, **more}))["result"]
+
+            assert await use("terminal/create", command="x") == {"terminalId": "t1"}  # ann's: she is there longest
+            prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "wait gate"}]}
+            ben.say(id=50, method="session/prompt", params=prompt)
+            await until(lambda: "gate" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
+            assert await use("terminal/create", command="x") == {"terminalId": "t1~2"}  # ben's: his prompt runs
+            assert [(await use("terminal/output", terminalId=id))["output"] for id in ("t1", "t1~2")] == ["a", "b"]
+            assert ben.heard("terminal/output")[-1] == {"sessionId": session, "terminalId": "t1"}
+            await use("terminal/release", terminalId="t1~2")
+            assert len(ben.heard("terminal/release")) == 1
+            assert not ann.heard("terminal/release")
+
+    asyncio.run(scene())
+
+
+def test_what_banjo_has_besides_is_served_too(tmp_path: Path) -> None:
+    async def scene() -> None:
+        models = Option.models(["small", "large"])
+        async with hosting(lambda: talker(options=[models])) as hosted:
+            client, session, _ = await come(hosted, tmp_path)
+            chosen = {"sessionId": session, "modelId": "large"}
+            assert "result" in await client.ask("session/set_model", chosen)
+            (changed,) = [it["update"] for it in client.heard("session/update") if "configOptions" in it["update"]]
+            assert changed["configOptions"][0]["currentValue"] == "large"
+            again = Raw(hosted.visit())
+            await again.ask("initialize", {"protocolVersion": 1})
+            answer = await again.ask("unstable_resumeSession", {"sessionId": session, "cwd": str(tmp_path)})
+            assert answer["result"]["configOptions"][0]["currentValue"] == "large"
 
     asyncio.run(scene())

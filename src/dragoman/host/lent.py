@@ -91,6 +91,7 @@ class _RoomLoan(GuardedLoan):
         super().__init__(*args)
         self._room = room
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
+        self._theirs: dict[tuple[str, str], str] = {}  # what their owners call them, where that is another name
         self._printed: dict[str, int] = {}  # characters of a command's output that were told of
 
     def handlers(self) -> dict[str, Handler]:
@@ -149,7 +150,8 @@ class _RoomLoan(GuardedLoan):
             terminal = self.lending.terminal(id)
             text = terminal.output().text if terminal is not None else ""
         else:
-            text, params = "", {"sessionId": self._room.id, "terminalId": id}
+            theirs = self._theirs.get(("terminalId", id), id)
+            text, params = "", {"sessionId": self._room.id, "terminalId": theirs}
             with suppress(ConnectionFailed, ProtocolError):
                 given = await owner.desk.connection.request_raw("terminal/output", params, timeout=PATIENCE)
                 text = str(given.get("output", "")) if isinstance(given, dict) else ""
@@ -160,6 +162,10 @@ class _RoomLoan(GuardedLoan):
 
     async def _ask(self, lender: Member, method: str, incoming: Incoming, done: Done, here: Handler) -> None:
         params = {**incoming.values, "sessionId": self._room.id}
+        named = _NAMES.get(method, "")
+        key = named, _id(incoming, named)
+        if named:
+            params[named] = self._theirs.get(key, key[1])
         try:
             limit = None if method in _LASTING else PATIENCE
             result = await lender.desk.connection.request_raw(method, params, timeout=limit)
@@ -168,10 +174,22 @@ class _RoomLoan(GuardedLoan):
                 raise
             return
         if method in _MAKES and isinstance(result, dict):
-            self._owners[_MAKES[method], str(result.get(_MAKES[method]))] = lender
+            result = {**result, _MAKES[method]: self._own(lender, _MAKES[method], str(result.get(_MAKES[method])))}
         elif method in _ENDS:
-            self._owners.pop((_NAMES[method], _id(incoming, _NAMES[method])), None)
+            self._owners.pop(key, None)
+            self._theirs.pop(key, None)
         done(result, None)
+
+    def _own(self, lender: Member, named: str, theirs: str) -> str:
+        """What the agent calls something a client made: as the client does, unless another has one of that name."""
+        ours, count = theirs, 1
+        while self._owners.get((named, ours), lender) is not lender or self.lending.terminal(ours) is not None:
+            count += 1
+            ours = f"{theirs}~{count}"
+        self._owners[named, ours] = lender
+        if ours != theirs:
+            self._theirs[named, ours] = theirs
+        return ours
 
     async def _instead(
         self, lender: Member, method: str, incoming: Incoming, done: Done, here: Handler, error: Exception
