@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import socket
 import ssl
@@ -21,7 +22,7 @@ from dragoman.transport.remote.endpoint import Endpoint
 from dragoman.transport.remote.faults import failed
 from dragoman.transport.remote.handshake import Handshake
 from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.postman import Postman
+from dragoman.transport.remote.postman import Postman, http_client
 from dragoman.transport.remote.retrying import Outage
 from dragoman.transport.remote.serving import serving
 from dragoman.transport.remote.visitor import Knock, Visitor, bearer, unauthorized
@@ -185,6 +186,35 @@ def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
         assert handshake.feed(said[:place]) is None
         with pytest.raises(Unreachable, match="show the token"):
             handshake.feed(said[place:])
+
+
+def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
+    async def main() -> None:
+        there, left = asyncio.Event(), asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there.set()
+            while await reader.read(1024):
+                pass
+            left.set()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
+        client = http_client(parse(url), Remote())
+        asking = asyncio.create_task(client.get(url))
+        await there.wait()
+        gc.disable()  # it would find a forgotten socket, some day
+        try:
+            asking.cancel()
+            await asyncio.wait_for(left.wait(), WITHIN)
+        finally:
+            gc.enable()
+        await asyncio.gather(asking, return_exceptions=True)
+        await client.aclose()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), 2 * WITHIN))
 
 
 def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ waited for. A message that was cut on its way may have arrived: it is repeated o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 import httpx
 
@@ -31,7 +33,7 @@ _JSON = {"Content-Type": "application/json"}
 
 def http_client(address: Address, remote: Remote) -> httpx.AsyncClient:
     """HTTP/2 where TLS agrees on it, the cookies of one connection, the proxy of the environment."""
-    return httpx.AsyncClient(
+    client = httpx.AsyncClient(
         http2=True,
         headers=list(address.headers),
         verify=trust(remote.tls, address.shown) if address.is_secure else False,
@@ -39,6 +41,44 @@ def http_client(address: Address, remote: Remote) -> httpx.AsyncClient:
         timeout=httpx.Timeout(POST_PATIENCE, connect=CONNECT_PATIENCE, pool=None),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=IDLE),
     )
+    if address.is_secure:
+        for transport in (client._transport, *client._mounts.values()):
+            if (pool := getattr(transport, "_pool", None)) is not None:
+                pool._network_backend = _Network(pool._network_backend)
+    return client
+
+
+class _Network:
+    """httpcore's way to open sockets, which forgets a socket whose TLS handshake is given up until it is swept away."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    async def connect_tcp(self, *where: Any, **how: Any) -> Any:
+        """Open a socket."""
+        return _Socket(await self._network.connect_tcp(*where, **how))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+
+class _Socket:
+    """A socket before TLS is spoken on it."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    async def start_tls(self, *how: Any, **more: Any) -> Any:
+        """Agree on TLS, or close it."""
+        try:
+            return await self._socket.start_tls(*how, **more)
+        except BaseException:
+            with suppress(Exception):
+                await self._socket.aclose()
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
 
 
 class Postman:
