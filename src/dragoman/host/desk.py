@@ -16,7 +16,6 @@ from msgspec import UNSET
 
 from dragoman.dialect.beside import side
 from dragoman.dialect.shape import SIDE
-from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
@@ -24,7 +23,7 @@ from dragoman.engine.reading import values
 from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.host.access import denied
 from dragoman.host.directory import VIEWER, may
-from dragoman.host.introduction import introduced
+from dragoman.host.introduction import gates, introduced
 from dragoman.host.member import AWAY, HERE, Member
 from dragoman.host.prompting import cancel_request, otherwise
 from dragoman.host.room import Room
@@ -34,7 +33,7 @@ from dragoman.host.telling import ANNOUNCED, News
 from dragoman.roles.agent import settings
 from dragoman.roles.option import as_choice
 from dragoman.roles.sessions import OFFICIAL, SWITCHES, new_id
-from dragoman.schema.base import to_json
+from dragoman.schema.base import encode
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
 from dragoman.transport.contract import Transport
@@ -76,7 +75,7 @@ class Desk:
         self.cursors: dict[Any, int] = {}  # by request: where somebody wants to go on
         self._unread = 0  # bytes written since the transport was last seen uncongested
         self._unlooked = 0
-        self._offered: Any = None  # what it was told that can be done here, as JSON
+        self._gates: frozenset[str] = frozenset()  # what it was told that can be done here
         self.prompts: dict[Any, tuple[Room, str]] = {}  # by request
         self.connection = Connection(
             transport,
@@ -155,7 +154,7 @@ class Desk:
         except BaseException:
             self.is_initialized = False
             raise
-        self._offered = to_json(answer.agent_capabilities)
+        self._gates = gates(encode(answer.agent_capabilities))
         return answer
 
     async def role_in(self, session: str) -> str | None:
@@ -227,7 +226,7 @@ class Desk:
             what = f"{incoming.method} came before initialize; send initialize first"
             raise ProtocolError(Kind.INVALID_STATE, what)
         row = incoming.row
-        if row is not None and row.gate.startswith("agent.") and not offers(row.gate, self._offered):
+        if row is not None and row.gate.startswith("agent.") and row.gate not in self._gates:
             what = row.gate.partition(".")[2]
             message = f"{row.name} needs {what}, which is not offered here"
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"method": row.name, "capability": what})

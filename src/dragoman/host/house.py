@@ -138,14 +138,15 @@ class House:
     async def tell_agents(self, user: str, name: str, method: str, params: Any) -> None:
         """Ask something of all agents of this name that are awake for sessions of this user; who cannot is reported."""
         rooms = [room for room in self.rooms.values() if room.standing.agent == name and room.agent is not None]
-        for room in rooms:
-            agent = room.agent if await room.whose() == user else None
-            if agent is None:
-                continue
-            try:
-                await agent.request(method, params, timeout=self.bounds.stopping)
-            except (ProtocolError, ConnectionFailed) as error:
-                self.report(f"session {room.id}: its agent did not take {method}: {error}")
+        await asyncio.gather(*(self._tell_agent(room, user, method, params) for room in rooms))
+
+    async def _tell_agent(self, room: Room, user: str, method: str, params: Any) -> None:
+        if await room.whose() != user or (agent := room.agent) is None:
+            return
+        try:
+            await agent.request(method, params, timeout=self.bounds.stopping)
+        except (ProtocolError, ConnectionFailed) as error:
+            self.report(f"session {room.id}: its agent did not take {method}: {error}")
 
     def tell_user(self, user: str, agent: str, news: News) -> None:
         """Tell the clients that this user has at the door of an agent something that is about no session."""

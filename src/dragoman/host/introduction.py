@@ -6,18 +6,34 @@ beside the agent are left out: the client's terminal is not there.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.beside import noted
+from dragoman.engine.capability import offers
 from dragoman.host.telling import ANNOUNCED
 from dragoman.roles.sessions import OFFICIAL
 from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker
 from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
 
 # What the house serves whatever the agent can: sessions are the house's own.
 _SERVED = dict.fromkeys(("list", "resume", "close", "delete", "fork", "archive", "status", "title"), Marker())
+
+
+# What a call of a client's may need of what was offered.
+_GATES = frozenset(row.gate for (side, _), row in METHODS.items() if side is Side.AGENT and row.gate[:6] == "agent.")
+
+
+@lru_cache(maxsize=64)  # clients are told the same, but for a few agents and dialects: a thousand of them share these
+def gates(capabilities: bytes) -> frozenset[str]:
+    """Which gates of the method table are open by what a client was told, as JSON."""
+    told = msgspec.json.decode(capabilities)
+    return frozenset(gate for gate in _GATES if offers(gate, told))
 
 
 def introduced(agent: InitializeResult, spoken: str) -> InitializeResult:
