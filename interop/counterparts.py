@@ -42,7 +42,7 @@ class Counterpart:
     """One agent or client. `packages` have pinned versions; the first is the one whose version is told."""
 
     name: str
-    source: str  # npm, PyPI, or sdist: PyPI with the source of the first package, which has its examples
+    source: str  # npm, PyPI, sdist (PyPI with the source of the first package, which has its examples) or crates.io
     packages: tuple[str, ...]
     command: Callable[[Place], list[str]]
     env: Callable[[Place], dict[str, str]] = _nothing
@@ -198,7 +198,8 @@ ACPX = Counterpart("acpx", "npm", ("acpx@0.19.1",), lambda place: [place.npm("ac
 
 ALL = (*AGENTS, ACPX)
 
-# The agents that come with the official SDKs, as they are: `interop.check` checks them, and nothing drives them.
+# The agents that come with the official SDKs, as they are, and for Rust, whose examples answer no prompt, the shortest
+# one would write (peers/rust, with a client beside it): `interop.check` checks them, and nothing drives them.
 EXAMPLES: tuple[Counterpart, ...] = (
     Counterpart(
         "python-sdk-echo",
@@ -211,5 +212,11 @@ EXAMPLES: tuple[Counterpart, ...] = (
         "npm",
         ("@agentclientprotocol/sdk@1.9.0",),  # the last version that has its examples in the package
         lambda place: ["node", str(place.folder / "node_modules/@agentclientprotocol/sdk/dist/examples/agent.js")],
+    ),
+    Counterpart(
+        "rust-sdk",
+        "crates.io",
+        ("agent-client-protocol@5.0.0",),  # as peers/rust/Cargo.toml says
+        lambda place: [str(place.folder / "target" / "release" / "sdk_agent")],
     ),
 )

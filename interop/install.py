@@ -103,7 +103,16 @@ def _sdist(counterpart: Counterpart, folder: Path, node: Path) -> None:
     inner.rename(folder / "source")
 
 
-_SOURCES = {"npm": _npm, "PyPI": _pypi, "sdist": _sdist}
+def _crates(counterpart: Counterpart, folder: Path, node: Path) -> None:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise NotInstalled("there is no cargo on this machine; install Rust (rustup.rs), or leave this one out")
+    shutil.copytree(PEERS / "rust", folder, dirs_exist_ok=True)
+    manifest = str(folder / "Cargo.toml")
+    _run([cargo, "build", "--release", "--quiet", "--manifest-path", manifest], _log(counterpart), {})
+
+
+_SOURCES = {"npm": _npm, "PyPI": _pypi, "sdist": _sdist, "crates.io": _crates}
 
 
 def _log(counterpart: Counterpart) -> Path:
