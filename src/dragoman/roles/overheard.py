@@ -21,6 +21,7 @@ from dragoman.engine.speech import Speech
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Id, WireError, say_call, say_error, say_result
+from dragoman.wire.text import repair
 
 # What a host of ours is asked in any dialect (reference 5.17), under the name that official clients use.
 _ALSO = {"_dragoman/attach": "session/attach", "_dragoman/detach": "session/detach"}
@@ -59,7 +60,10 @@ class Overheard:
             return params
         try:
             method, lifted = self.dialect.lift_call(Side.AGENT, "initialize", params)
-            offered = noted(lifted.get("clientCapabilities") or {}, comesBack=True)
+            offered = lifted.get("clientCapabilities") or {}
+            if not isinstance(offered, dict):
+                return params  # which the agent will refuse
+            offered = noted(offered, comesBack=True)
             return self.dialect.lower_call(Side.AGENT, method, {**lifted, "clientCapabilities": offered})[1]
         except ProtocolError:
             return params
@@ -126,7 +130,10 @@ def decoded(frame: bytes) -> dict[str, Any] | None:
     try:
         said = msgspec.json.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+        try:
+            said = repair(frame)  # half an emoji, say, which many let pass
+        except ProtocolError:
+            return None
     if not isinstance(said, dict):
         return None
     id = said.get("id")
@@ -151,15 +158,21 @@ def head_of(frame: bytes) -> tuple[bytes, str] | None:
 
 
 def renamed(frame: bytes, names: Mapping[str, str]) -> bytes:
-    """A call with its session by another name; what else is in it stays as it is written."""
+    """A call with its session by another name; what else is in it stays as it is written, if it can be read at all."""
     try:
-        said = _members(frame)
-        params = _members(said["params"])
+        said: dict[str, Any] = _members(frame)
+        params: dict[str, Any] = _members(said["params"])
         for member in _MEMBERS:
             name = msgspec.json.decode(params[member]) if member in params else None
             if isinstance(name, str) and name in names:
-                params[member] = Raw(msgspec.json.encode(names[name]))
+                params[member] = names[name]
                 return msgspec.json.encode({**said, "params": params})
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, RecursionError):
+    except (msgspec.ValidationError, KeyError):
         pass
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        said = decoded(frame) or {}
+        found = session_of(said.get("params"))
+        for member in _MEMBERS if found is not None and found in names else ():
+            if said["params"].get(member) == found:
+                return msgspec.json.encode({**said, "params": {**said["params"], member: names[str(found)]}})
     return frame
