@@ -63,11 +63,11 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dic
 CALLS = st.fixed_dictionaries({"method": METHODS}, optional={"id": IDS, "params": VALUES})
 ANSWERS = st.fixed_dictionaries({"id": IDS}, optional={"result": VALUES, "error": VALUES})
 FRAMES = (CALLS | ANSWERS | VALUES).map(lambda said: json.dumps(said, separators=(",", ":")).encode()) | st.binary()
-TALKS = st.lists(st.tuples(st.sampled_from(["went", "came", "part"]), FRAMES), max_size=12)
+TALKS = st.lists(st.tuples(st.sampled_from(["went", "came", "part"]), FRAMES), max_size=8)
 
 
 @given(dialect=st.sampled_from(sorted(INTRODUCTIONS)), talk=TALKS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_nothing_that_is_said_breaks_the_memory(dialect: str, talk: list[tuple[str, bytes]]) -> None:
     memory, landing = Whereabouts(), Landing("s", {"sessionId": "s"})
     first = json.dumps({"id": 0, "method": "initialize", "params": INTRODUCTIONS[dialect]}).encode()
