@@ -11,29 +11,26 @@ import asyncio
 import os
 import select
 import sys
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, nullcontext
-from typing import Any
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 from dragoman import ConnectionFailed, Conversation, ProtocolError
-from dragoman.cli import attachments, completing, editing, exits, local, meeting, settings
+from dragoman.cli import attachments, completing, editing, exits, local, meeting
 from dragoman.cli.arguments import Parser
+from dragoman.cli.attention import Interruptible
 from dragoman.cli.completing import Candidate
-from dragoman.cli.editing import Reader
 from dragoman.cli.history import History
+from dragoman.cli.interjections import Interjections
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
-from dragoman.cli.questions import Choice, Person, key_by_key
+from dragoman.cli.questions import Choice, key_by_key
 from dragoman.cli.run import code_of, ended, explained
+from dragoman.cli.status import status
 from dragoman.cli.telling import Telling, last_turn
 from dragoman.cli.terminal import Line, Terminal, single, visible
 from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
 from dragoman.errors import ConfigFault
-
-# An agent that speaks unasked has ended when it was silent for so long; then the line comes back. Seconds.
-SILENCE = 0.3
 
 # A turn that takes longer than this says that it is still there, and how long it has been, as often. Seconds.
 PULSE = 1.0
@@ -88,31 +85,6 @@ def is_interactive() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-class Interruptible(Person):
-    """Somebody who may be writing when a question comes."""
-
-    reader: Reader | None = None
-    _attends = False
-
-    async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
-        """Ask; the line on which the person writes is taken away meanwhile."""
-        async with self.attention():
-            return await super().choose(question, choices)
-
-    @asynccontextmanager
-    async def attention(self) -> AsyncIterator[None]:
-        """Have the terminal; the line on which the person writes is taken away meanwhile."""
-        if self.reader is None or self._attends:
-            yield
-            return
-        async with self.reader.aside():
-            self._attends = True
-            try:
-                yield
-            finally:
-                self._attends = False
-
-
 class Chat:
     """One conversation, from the greeting to the end."""
 
@@ -130,13 +102,9 @@ class Chat:
         self._person = Interruptible(self._sheet, self._fd)
         self._met: Met
         self.session: Conversation
-        self._is_playing = False
-        self._state = "here"  # what the others see of us
-        self._is_met = False
+        self._between = Interjections(self._sheet, self._person)
         self._log: str | None = None  # where the session is kept
         self._is_told = False  # whether the person knows what was said before
-        self._unshown: deque[Any] = deque()
-        self._heard = asyncio.Event()
 
     async def talk(self) -> int:
         """Greet, then one turn after the other; an agent that dies is started again if the person wants that."""
@@ -147,7 +115,7 @@ class Chat:
                 return exits.OK
             except asyncio.CancelledError:
                 self._sheet.fresh()
-                return exits.INTERRUPTED if self._is_playing else exits.OK
+                return exits.INTERRUPTED if self._between.is_playing else exits.OK
             except (ProtocolError, ConnectionFailed) as error:
                 self._sheet.line(f"dragoman chat: {explained(error)}", "red")
                 if not isinstance(error, ConnectionFailed) or not await self._again():
@@ -160,18 +128,20 @@ class Chat:
             self._terminal,
             self._person,
             keeps=self._keeps,
-            tell=self._mention,
+            tell=self._between.mention,
             discreet=True,
         )
         async with met as self._met:
-            self.leave, self._is_met = self._met.leave, True
+            self.leave = self._between.leave = self._met.leave
             self._enter(self._met.session)
             history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
             self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
-            self._person.reader = self._reader
-            if self._met.company is not None and isinstance(self._reader, editing.Editor):
-                self._reader.on_change = self._typing
-                self._met.company.changed = self._reader.refresh
+            self._person.reader = self._between.reader = self._reader
+            if self._met.company is not None:
+                self._met.company.tell_decided = self._between.mention_after
+                if isinstance(self._reader, editing.Editor):
+                    self._reader.on_change = self._typing
+                    self._met.company.changed = self._reader.refresh
             self._greet(advice)
             await self._recall()
             # Between two lines too: a terminal that turns Enter into Ctrl-J would have the editor begin a second line.
@@ -180,7 +150,7 @@ class Chat:
 
     async def _again(self) -> bool:
         """The agent is gone: whether it shall be started again, to go on with what is kept."""
-        self._is_playing = False
+        self._between.is_playing = False
         log, self._log = self._log, None
         if log is None:
             return False
@@ -195,7 +165,7 @@ class Chat:
         """What was said last in a session that goes on."""
         record = self._met.record
         if record is not None and record.before is not None and not self._is_told:
-            self._unshown.clear()  # an agent that loads a session tells all of it again
+            self._between.forget()  # an agent that loads a session tells all of it again
             Telling(self._sheet).said(await last_turn(record.store, record.before))
         self._is_told = True
 
@@ -213,9 +183,18 @@ class Chat:
         """Several."""
         self._sheet.lines(lines)
 
+    @property
+    def lends(self) -> bool:
+        """Whether a folder here is lent to an agent in a host."""
+        return self._options.lend is not None
+
     async def begin_anew(self) -> None:
-        """Go on in a new session."""
+        """Go on in a new session; in a host, one is in the other no longer."""
+        before = self.session
         self._enter(await meeting.opened(self._met.agent, self._options, self._met.leave))
+        if self._met.company is not None:
+            self._met.company.enter(self.session.id)
+            await self._met.agent.request("session/detach", {"sessionId": before.id})
 
     # --- talking ----------------------------------------------------------------------------------------------
 
@@ -223,8 +202,7 @@ class Chat:
         self.session = session
         self._log = getattr(session, "log", None)
         self._screen = self._met.shown(session)
-        session.on_update = self._overhear
-        self._unshown.extend(session.between)
+        self._between.enter(session, self._screen)
 
     def _greet(self, advice: str) -> None:
         info = self._met.agent.info
@@ -234,16 +212,22 @@ class Chat:
         shown = f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd
         self._sheet.lines(
             [
-                Line(f"{name}, speaking {self._met.agent.dialect}, in {single(shown)}", "bold"),
+                Line(f"{name}, speaking {self._met.agent.dialect}, in {single(shown)}{self._where()}", "bold"),
                 *(Line(hint, "dim") for hint in self._hints),
                 Line(f"{self._reader.hint}:help lists the rest; Ctrl-D leaves.", "dim"),
                 *([Line(advice, "dim")] if advice else []),
             ]
         )
 
+    def _where(self) -> str:
+        host = self._options.afar
+        if host is None:
+            return ""
+        return f", lent to {single(host.shown)}" if self.lends else f" of {single(host.shown)}"
+
     async def _converse(self, interrupts: Interrupts) -> None:
         typed = ""
-        teller = asyncio.create_task(self._tell())
+        teller = asyncio.create_task(self._between.tell())
         gone = asyncio.create_task(self._gone())
         try:
             while not self.is_over:
@@ -272,7 +256,7 @@ class Chat:
 
     async def _turn(self, text: str, interrupts: Interrupts) -> str:
         """Prompt and show the answer; gives what was typed meanwhile."""
-        self._is_playing = True
+        self._between.is_playing = True
         pulse = asyncio.create_task(self._pulse())
         with key_by_key(self._fd):
             try:
@@ -285,8 +269,7 @@ class Chat:
             finally:
                 pulse.cancel()
                 self._sheet.unfoot()
-            self._is_playing = False
-            self._heard.set()
+            self._between.is_playing = False
             return editing.typed_ahead(self._pending())
 
     def _pending(self) -> bytes:
@@ -310,58 +293,13 @@ class Chat:
 
     # --- the others, in a host --------------------------------------------------------------------------------
 
-    def _mention(self, text: str, style: str) -> None:
-        """Say what others do, above the line on which the person writes."""
-        if self._is_met and self._met.leave.is_asking:  # a question that somebody else answered is about to go
-            asyncio.get_running_loop().call_later(SILENCE, self._mention, text, style)
-            return
-        if self._is_playing:
-            self._sheet.line(text, style)
-            return
-        self._unshown.append(Line(text, style))
-        self._heard.set()
-
     def _typing(self, text: str) -> None:
         """Let the others see that the person writes, and when not any more."""
         state = "typing" if text.strip() else "here"
-        if state != self._state and self._met.company is not None:
-            self._state = state
+        company = self._met.company
+        if company is not None and state != company.state:
+            company.state = state
             self._met.agent.notify("_dragoman/presence", {"sessionId": self.session.id, "state": state})
-
-    # --- what is said unasked ---------------------------------------------------------------------------------
-
-    def _overhear(self, update: Any) -> None:
-        turn = self.session.turn
-        if self._is_playing and (turn is None or not turn.is_over):
-            return  # the turn shows it
-        if not self._screen.is_silent(update):
-            self._unshown.append(update)
-        self._heard.set()
-
-    async def _tell(self) -> None:
-        """Show what is said unasked, above the line on which the person writes."""
-        while True:
-            await self._heard.wait()
-            self._heard.clear()
-            if self._is_playing or not self._unshown:
-                continue
-            async with self._reader.aside():
-                while self._unshown:
-                    unshown = self._unshown.popleft()
-                    if isinstance(unshown, Line):
-                        self._screen.end()
-                        self._sheet.lines([unshown])
-                    else:
-                        self._screen.show(unshown)
-                    if not self._unshown and not isinstance(unshown, Line):
-                        self._heard.clear()
-                        try:
-                            async with asyncio.timeout(SILENCE):
-                                await self._heard.wait()
-                        except TimeoutError:
-                            pass
-                self._screen.end()
-                self._sheet.gap()
 
     async def _gone(self) -> None:
         """Returns never but when the agent is gone: then it raises why."""
@@ -384,29 +322,4 @@ class Chat:
         return [*completing.slash(before, commands), *completing.files(before, self.session.cwd)]
 
     def _status(self) -> str:
-        """Mode, model, policy and usage, discreetly."""
-        session = self.session
-        model = settings.model(session)
-        mode = next((name for id, name in settings.modes(session) if id == session.mode), session.mode)
-        policy = self._met.leave.guard.mode(session.id)
-        parts = [
-            mode or "",
-            settings.current(model) if model is not None else "",
-            f"policy: {policy}" if policy != "default" else "",
-            _usage(session),
-            session.title or "",
-            self._met.company.status if self._met.company is not None else "",
-        ]
-        return single(" · ".join(part for part in parts if part))[: self._sheet.width - 1] or " "
-
-
-def _usage(session: Conversation) -> str:
-    usage = session.usage
-    if usage is None:
-        return ""
-    cost = f", {usage.cost.amount:.2f} {usage.cost.currency}" if usage.cost else ""
-    return f"{_short(usage.used)} of {_short(usage.size)} tokens{cost}"
-
-
-def _short(number: int) -> str:
-    return f"{number / 1000:.1f}k".replace(".0k", "k") if number >= 1000 else str(number)
+        return status(self._met, self.session)[: self._sheet.width - 1] or " "

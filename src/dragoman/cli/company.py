@@ -6,7 +6,9 @@ in the session goes another way. Above is chat; knows no connection.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from dragoman.cli.terminal import single
@@ -18,6 +20,9 @@ ANNOUNCED: Mapping[str, Any] = {
 
 # Names on the status line; more are counted.
 NAMED = 4
+
+# Who is here is told soon after one has come, or nobody tells it. Seconds.
+TOLD = 1.0
 
 # A preview of a prompt that waits; characters.
 PREVIEW = 40
@@ -37,19 +42,28 @@ class Company:
         self.session = ""
         self.turn = ""  # the id of one's own turn, once it has begun
         self.is_ours = False  # whether what is heard now is said in one's own turn
+        self.is_theirs = False  # or in the turn of somebody else
+        self.known = asyncio.Event()  # set once somebody told us who is here
         self.lends = ""  # the folder of one's own that is lent
         self.printed: dict[str, str] = {}  # what commands printed, by terminal
+        self.state = "here"  # what the others see of us
         self.asker = ""  # who asked last
         self._tell = tell
         self._tell_own = tell_own or tell
+        self.tell_decided = tell  # says who answered a question that may still stand there
         self._members: list[dict[str, Any]] = []
         self._waiting: list[dict[str, Any]] = []
         self._asked: dict[str, tuple[str, dict[str, str]]] = {}  # the last question: its title, and names of answers
         self._answered = ""  # the last one that was answered here
         self._lent: dict[str, str] = {}  # files and terminals that are not the host's: whose
-        self._is_known = False  # whether somebody told us who is here
         self.changed: Callable[[], None] = lambda: None  # the status line is another one now
         self.stirred: Callable[[], None] = lambda: None  # something was heard of the session
+
+    def enter(self, session: str) -> None:
+        """Be in another session, of which nothing is known yet."""
+        self.session = session
+        self._members, self._waiting, self._lent = [], [], {}
+        self.known.clear()
 
     def handlers(self) -> dict[str, Callable[[Any], None]]:
         """What a connection does with the host's notifications."""
@@ -90,8 +104,8 @@ class Company:
         members = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
         before, now = _names(self._members), _names(members)
         self._members = members
-        if not self._is_known:
-            self._is_known = True
+        if not self.known.is_set():
+            self.known.set()
             if len(members) > 1:
                 self._tell(f"here: {self.present()}", "dim")
             return
@@ -107,19 +121,20 @@ class Company:
         """Everybody who is here, with what they are and do."""
         return ", ".join(_shown(member) for member in self._members)
 
-    @property
-    def can_answer(self) -> bool:
+    async def can_answer(self) -> bool:
         """Whether somebody else is here who may answer questions."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD):
+                await self.known.wait()
         return sum(member.get("role") in ("editor", "admin") for member in self._members) > 1
 
     @property
     def status(self) -> str:
         """For the line at the bottom: the others, and how many prompts wait."""
         others = list(self._members)
-        for member in others:
-            if member.get("user") == self.user:
-                others.remove(member)  # one of them is we
-                break
+        mine = [member for member in others if member.get("user") == self.user]
+        if mine:  # one of them is we: the one that does what we do
+            others.remove(next((member for member in mine if member.get("state") == self.state), mine[0]))
         parts = [_shown(member) for member in others[:NAMED]]
         if len(others) > NAMED:
             parts.append(f"{len(others) - NAMED} more")
@@ -149,6 +164,7 @@ class Company:
             self.turn = str(params.get("turn", ""))
         # Who comes in the middle is told that a turn runs, perhaps after it has become their own.
         self.is_ours = state in ("yours", "running") and params.get("turn") == self.turn
+        self.is_theirs = state in ("started", "running") and not self.is_ours
         if state in ("started", "running"):
             self.asker = str(params.get("by", ""))
         elif isinstance(params.get("error"), dict) and self.asker != self.user:
@@ -160,7 +176,7 @@ class Company:
             return
         title, names = self._asked.get(call, ("", {}))
         about = f" ({single(title)})" if title else ""
-        self._tell(f"{single(by)} decided: {_decision(params, names)}{about}", "dim")
+        self.tell_decided(f"{single(by)} decided: {_decision(params, names)}{about}", "dim")
 
     def _workspace(self, params: dict[str, Any]) -> None:
         """Say whose files and terminals the agent uses, when they are not, or no longer, those it had before."""

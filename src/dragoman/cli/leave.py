@@ -128,6 +128,11 @@ class Leave:
         self.turn = None
 
     @property
+    def is_mute(self) -> bool:
+        """Whether there is nobody here to ask."""
+        return self._person is None and not self._yes
+
+    @property
     def is_asking(self) -> bool:
         """Whether a question stands on the terminal; nothing else may be written meanwhile."""
         return not self._settled.is_set()

@@ -131,7 +131,9 @@ async def set_(chat: Chat, argument: str) -> None:
 
 async def policy(chat: Chat, word: str) -> None:
     """Show or change what the agent may do without being asked about."""
-    if not word:
+    if chat.others() and not chat.lends:
+        chat.say("in a host, what the agent may do is the host's to decide (dragoman serve --mode)", "yellow")
+    elif not word:
         _choices(chat, [(name, "") for name in MODES], chat.leave.guard.mode(chat.session.id), "")
     elif word not in MODES:
         chat.say(f"there is no policy mode {word!r}; there are: {', '.join(MODES)}", "yellow")

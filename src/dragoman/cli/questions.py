@@ -38,6 +38,7 @@ class Person:
         self._sheet = sheet
         self._fd = fd
         self._typed: asyncio.Future[bytes] | None = None
+        self._standing = ""  # the line at which a question waits for a key
 
     async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
         """Ask until one of the choices is typed."""
@@ -49,20 +50,33 @@ class Person:
         keys = "/".join(choice.key for choice in choices)
         with key_by_key(self._fd):
             while True:
+                self._standing = f"{MARK} {keys}? "
                 try:
-                    typed = await self._take(f"{MARK} {keys}? ", "ask")
+                    typed = await self._take(self._standing, "ask")
                 except asyncio.CancelledError:
                     self._sheet.line("")  # taken back, as when somebody else answered: what comes next stands below it
                     raise
+                finally:
+                    self._standing = ""
                 if typed in (b"", _END):
                     self._sheet.line("")
                     self._sheet.mark([Line("no answer", "dim")])
                     return None
                 answer = typed.decode("utf-8", "replace").strip().lower()
-                self._sheet.line(answer[:1] if len(answer) == 1 else "")
                 for choice in choices:
                     if answer == choice.key:
+                        self._sheet.line(answer)
                         return choice.value
+                self._sheet.unprompt()  # it is asked again on the same line
+
+    def interject(self, text: str, style: str) -> bool:
+        """Say something above the line at which a question waits for a key; whether one does."""
+        if not self._standing:
+            return False
+        self._sheet.unprompt()
+        self._sheet.line(text, style)
+        self._sheet.prompt(self._standing, "ask")
+        return True
 
     async def read(self, prompt: str, style: str = "ask") -> str | None:
         """One line that the person types; None at the end of input, or when dismissed."""

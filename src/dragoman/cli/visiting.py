@@ -32,7 +32,7 @@ from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
 from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.schema.permission import RequestPermissionParams
-from dragoman.store.contract import Entry, Store
+from dragoman.store.contract import Entry, Store, Summary
 from dragoman.transport.contract import Transport
 
 # Flags about things that are the host's to decide, and those of them that are about what is lent.
@@ -105,8 +105,10 @@ async def meet(
         async def permission(params: RequestPermissionParams) -> str | None:
             company.asked(params)
             company.stirred()
-            if person is None and not options.yes and company.can_answer:
-                say(f"left to the others who are here: {single(params.tool_call.title or 'a question')}", "dim")
+            # Where nobody can be asked here, those are left to decide who can; in their own turns in any case.
+            if tell is None and (company.is_theirs or (leave.is_mute and await company.can_answer())):
+                if not quiet:
+                    say(f"left to the others: {single(params.tool_call.title or 'a question')}", "dim")
                 return None
             answer = await leave.permission(params)
             company.answered(params)
@@ -208,27 +210,42 @@ async def entered(
     """The session that is there already, or a new one with the name it was called by."""
     before = record.before
     if before is not None:
-        company.session = before.session_id
-        if following is not None:
-            following.begin(before.session_id, before.entries)
-        session = await remote.resume(before.session_id, options.cwd)
-        return await meeting.arranged(session, options, leave)
+        return await _joined(remote, options, leave, before, company, following)
     try:
         session = await meeting.begun(remote, options, leave)
     except ProtocolError as error:
         if options.says_cwd and error.kind == Kind.INVALID_PARAMS and error.message.startswith("cwd "):
             raise ConfigFault([f"--{error.message}"]) from None
         raise
-    company.session = session.id
-    if following is not None:
-        following.begin(session.id, 0)
     if record.name is None:
         record.name = session.id
     else:
         try:
             await record.store.rename(session.id, record.name)
-        except ProtocolError as error:  # somebody else gave it to another one meanwhile
-            raise ConfigFault([error.message]) from None
+        except ProtocolError as error:  # somebody else has begun one of that name meanwhile: that is meant
+            record.before = await keeping.found(record.store, record.name)
+            if record.before is None:
+                raise ConfigFault([error.message]) from None
+            await record.store.delete(session.id)
+            return await _joined(remote, options, leave, record.before, company, following)
+    company.session = session.id
+    if following is not None:
+        following.begin(session.id, 0)
+    return await meeting.arranged(session, options, leave)
+
+
+async def _joined(
+    remote: RemoteAgent,
+    options: argparse.Namespace,
+    leave: Leave,
+    before: Summary,
+    company: Company,
+    following: Following | None,
+) -> Conversation:
+    company.session = before.session_id  # whatever is told of it follows its answer at once
+    if following is not None:
+        following.begin(before.session_id, before.entries)
+    session = await remote.resume(before.session_id, options.cwd)
     return await meeting.arranged(session, options, leave)
 
 
