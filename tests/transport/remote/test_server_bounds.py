@@ -20,7 +20,7 @@ from tests.transport.remote.certificate import certificate
 from tests.transport.remote.standing import INITIALIZE, WITHIN, Standing, standing
 
 # Short, so that nobody has to wait long for what does not come.
-LIMITS = Limits(header_patience=0.4, stall=0.4)
+LIMITS = Limits(header_patience=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def secure(keys: tuple[str, str]) -> Iterator[Standing]:
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Standing]:
-    with standing(limits=LIMITS) as there:
+    with standing() as there:
         yield there
 
 
@@ -84,15 +84,16 @@ async def _empty(there: Standing) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_window_that_never_opens_ends_its_socket(plain: Standing) -> None:
+def test_a_window_that_never_opens_ends_its_socket() -> None:
     async def main() -> str:
-        async with h2.second(plain.port, WITHIN) as line:
+        async with h2.second(there.port, WITHIN) as line:
             await line.send(h2.settings(_4=0), h2.request(1), h2.request(3))
             assert len(await line.answers(2)) == 2
             return await line.outcome()
 
-    assert asyncio.run(main()) == ""
-    plain.ask(_empty(plain))
+    with standing(limits=Limits(stall=0.4)) as there:
+        assert asyncio.run(main()) == ""
+        there.ask(_empty(there))
 
 
 def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -> None:

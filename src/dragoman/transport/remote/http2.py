@@ -192,6 +192,7 @@ class Http2(TCPServer):
     ) -> None:
         super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
         self.protocol = None  # until it runs
+        self._is_over = False  # by us: it said too much, or nothing that can be understood
         self._limits = limits
         self._meter = Meter(limits)
 
@@ -221,34 +222,37 @@ class Http2(TCPServer):
             await self._close()
 
     async def _read_data(self) -> None:
-        while not self.reader.at_eof():
+        while not self._is_over and not self.reader.at_eof():
             try:
                 data = await self.reader.read(BLOCK)
             except OSError:
                 break
-            if not self._meter.bears(data, self.loop.time()):
-                await self._refuse()
-                break
-            await self.protocol.handle(RawData(data))
+            if self._meter.bears(data, self.loop.time()):
+                await self.protocol.handle(RawData(data))
+            else:
+                await self.protocol.calm()
+                self._is_over = True
         await self.protocol.handle(Closed())
         await self.idle_task.stop()  # hypercorn would keep a socket that its client has left until it is idle for long
+        if self._is_over:
+            await self._part()
         self.writer.close()
 
-    async def protocol_send(self, event: Any) -> None:
-        """Bytes, or what has become of the socket; one that is over has no clock any more."""
-        if not (isinstance(event, Updated) and self.protocol.closed):
-            await super().protocol_send(event)
-
-    async def _refuse(self) -> None:
-        """End what is under way, and say why; who is cut off with bytes on the line would not hear it."""
-        await self.protocol.calm()
-        await self.protocol.handle(Closed())
+    async def _part(self) -> None:
+        """We ended it: who is cut off with bytes on the line would not hear why, so they are taken, and dropped."""
         with suppress(TimeoutError, OSError):
             if self.writer.can_write_eof():
                 self.writer.write_eof()
             async with asyncio.timeout(FAREWELL):
                 while await self.reader.read(BLOCK):
                     pass
+
+    async def protocol_send(self, event: Any) -> None:
+        """Bytes, or what has become of the socket; one that is over has no clock any more."""
+        if isinstance(event, Closed):
+            self._is_over = True
+        elif not (isinstance(event, Updated) and self.protocol.closed):
+            await super().protocol_send(event)
 
     def end_if_stalled(self) -> None:
         """Hang up on a client that opens no window for what it has asked."""
