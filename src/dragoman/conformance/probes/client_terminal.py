@@ -259,5 +259,7 @@ async def what_is_not_offered_is_not_run(stage: ClientStage) -> None:
     heard = await _asked_for(stage, f"touch {path}")
     stage.require(heard is not None, "terminal/create was never answered")
     assert heard is not None
-    stage.require("error" in heard.message, "a command is run by a client that runs none", heard)
+    result = heard.message.get("result")
+    is_made = isinstance(result, dict) and "terminalId" in result
+    stage.require(not is_made and not os.path.exists(path), "a command is run by a client that runs none", heard)
     stage.end(prompt)
