@@ -33,7 +33,8 @@ one): what was said is told, and then everybody in it sees the same. So is one t
 the host does not know; others that are there stay themselves. Editors need not know of it.
 
 exit codes:
-  0  the editor has left      2  wrong usage, or a file that cannot be used      7  the host cannot be reached
+  0  the editor has left      2  wrong usage, no such session, or a file that cannot be used
+  7  the host cannot be reached, or does not let you in      130  ended by Ctrl-C
 
 examples:
   dragoman attach

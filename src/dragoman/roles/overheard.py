@@ -91,7 +91,7 @@ class Overheard:
             return {}
         return lifted if isinstance(lifted, dict) else {}
 
-    def question(self, frame: bytes) -> tuple[Any, Any] | None:
+    def question(self, frame: bytes) -> str | None:
         """The session and the tool call that an update asks about, where questions are updates; None: none."""
         said = decoded(frame)
         try:
@@ -100,7 +100,8 @@ class Overheard:
             return None
         if method != "session/request_permission":
             return None
-        return asked.get("sessionId"), (asked.get("toolCall") or {}).get("toolCallId")
+        call = asked.get("toolCall")
+        return about({**asked, "toolCallId": call.get("toolCallId") if isinstance(call, dict) else None})
 
     def fault(self, error: Any) -> ProtocolError:
         """An error of the agent's."""
@@ -138,6 +139,11 @@ def decoded(frame: bytes) -> dict[str, Any] | None:
         return None
     id = said.get("id")
     return said if id is None or isinstance(id, int | str | float) else None
+
+
+def about(params: dict[str, Any]) -> str:
+    """The session and the tool call that a question or its answer is about, as one key."""
+    return f"{params.get('sessionId')}/{params.get('toolCallId')}"
 
 
 def session_of(params: Any) -> str | None:

@@ -117,7 +117,8 @@ class Rejoining:
     async def _return(self, gone: Transport, error: ConnectionFailed) -> Transport:
         """Another connection in place of one that is gone; raises why there cannot be one."""
         memory = self._memory
-        if not memory.can_return or isinstance(error, Farewell) or _is_refusal(error):
+        is_over = isinstance(error, Farewell) or _is_refusal(error) or self._patience.whole <= 0
+        if is_over or not memory.can_return:
             raise error
         self._inner = None
         self._back.clear()

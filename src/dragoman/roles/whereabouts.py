@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.dialect.beside import side
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.overheard import Overheard, decoded, head_of, renamed, session_of
+from dragoman.roles.overheard import Overheard, about, decoded, head_of, renamed, session_of
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame
 
@@ -61,7 +61,7 @@ class Whereabouts:
         self.open: dict[Id, Open] = {}
         self.asked: dict[Id, Any] = {}  # the agent's requests, by the id we show: the id it gave
         self._shown: dict[bytes, Id] = {}  # by their words, where they cannot be taken back: the id we show
-        self._questions: dict[tuple[Any, Any], int] = {}  # and those that are updates: when they were last put
+        self._questions: dict[str, int] = {}  # and those that are updates: when they were last put
         self._round = 0  # how often the connection was replaced
         self._head = b""  # how the last update began, and the session it is of: most of a stream is alike
         self._stay: Stay | None = None
@@ -87,7 +87,7 @@ class Whereabouts:
                 frame = _encode(said)
         lifted, values = self.words.call(str(method), params)
         if lifted == "permission_response":
-            self._questions.pop((values.get("sessionId"), values.get("toolCallId")), None)
+            self._questions.pop(about(values), None)
         if "id" in said:
             self.open[id] = Open(lifted, values, str(method))
         return renamed(frame, self._theirs) if self._theirs else frame
