@@ -21,6 +21,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[..., Awaitable[None]]
 
 # Where our own server keeps what is known of a socket, in the scope of each of its requests.
 SOCKET = "dragoman.socket"

@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1 of one socket, with the bounds that a server in the open needs and uvicorn has not.
 
 Headers must come in time, and so must the rest of a body that was refused; a head that a proxy could read in another
-way is refused. Above is `serving`; a WebSocket goes on in upgrade.py. Nothing else imports uvicorn.
+way is refused. Above is `door`; a WebSocket goes on in upgrade.py.
 """
 
 from __future__ import annotations

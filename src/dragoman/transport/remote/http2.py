@@ -2,7 +2,7 @@
 
 Floods are refused before they are read (meter.py), headers and their table are bounded, priorities are ignored, windows
 that never open end their socket, and a request that was answered before its body came is taken back. Above is
-`serving`; nothing else imports hypercorn.
+`door`.
 """
 
 from __future__ import annotations
