@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -136,9 +137,17 @@ class Host:
             assert process.stdout.readline()
             yield process
 
-    def attach(self, *words: str) -> subprocess.Popen[Any]:
+    def link(self, session: str) -> str:
+        """A share link to a session, for somebody who may prompt there."""
+        body = json.dumps({"role": "editor", "seconds": 600, "name": "guest"}).encode()
+        url = f"http://{self.place}/api/sessions/{session}/shares"
+        asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+            return f"http://{self.place}/acp?token={json.load(answer)['token']}"
+
+    def attach(self, *words: str, to: str = "") -> subprocess.Popen[Any]:
         return subprocess.Popen(
-            [*DRAGOMAN, "attach", f"http://{self.place}", *words],
+            [*DRAGOMAN, "attach", to or f"http://{self.place}", *words],
             cwd=self.folder,
             env=self.environ,
             stdin=subprocess.PIPE,
@@ -175,11 +184,14 @@ def test_an_editor_of_any_dialect_loses_nothing_when_the_host_is_killed_in_a_tur
                 numbers = [number for _, number in editor.said()]
                 assert (len(numbers), numbers) == (6, sorted(set(numbers)))
             patient, *others = editors
+            others.append(guest := Editor("draft", host.attach(to=host.link(patient.session)), tmp_path))
+            stack.callback(guest.process.kill)
+            guest.begin()  # what it takes for a new session is the one that the link opens
+            assert guest.session == patient.session
             for editor in others:
                 _, err = editor.process.communicate(timeout=PATIENCE)
                 assert editor.process.returncode == 0
-                assert "trying again for 10 min" in err
-                assert "1 session joined again" in err
+                assert ("trying again for 10 min" in err) == ("1 session joined again" in err) == (editor is not guest)
             code, err = ended(host.attach("--session", "nowhere"))
             assert (code, err.count("\n")) == (2, 1)
             assert "there is no session 'nowhere'" in err

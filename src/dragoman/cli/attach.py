@@ -30,7 +30,8 @@ token comes from the file that `dragoman hosts` keeps, from --token-file, or fro
 
 With --session, the session that the editor opens is not a new one but this one (a name, an id, or the beginning of
 one): what was said is told, and then everybody in it sees the same. So is one that it wants to load or resume and that
-the host does not know; others that are there stay themselves. Editors need not know of it.
+the host does not know; others that are there stay themselves. Editors need not know of it. A share link, which opens
+one session and no other, does the same by itself.
 
 exit codes:
   0  the editor has left      2  wrong usage, no such session, or a file that cannot be used
@@ -73,8 +74,8 @@ async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
     from dragoman.transport.stdio import stdio
 
     landing = None
-    if options.session is not None:
-        found = await _found(host, options.session, options.host)
+    if (wanted := options.session if options.session is not None else await _linked(host)) is not None:
+        found = await _found(host, wanted, options.host)
         listed = SessionInfo(
             session_id=found.session_id,
             cwd=found.cwd or "/",
@@ -99,6 +100,18 @@ async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
         return exits.OK
     _say(str(reason))
     return exits.DIED
+
+
+async def _linked(host: afar.Afar) -> str | None:
+    """The one session that a share link opens; None for other tokens, and for servers that know no such thing."""
+    if not host.token:
+        return None
+    try:
+        told = await afar.ask(host, "GET", "/api/host")
+    except (ProtocolError, ConnectionFailed):
+        return None  # if nobody is there, or nobody lets us in, that is said when it is dialled
+    session = told.get("session") if isinstance(told, dict) else None
+    return session if isinstance(session, str) else None
 
 
 async def _found(host: afar.Afar, name: str, word: str | None) -> Summary:
