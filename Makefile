@@ -29,6 +29,9 @@ PATIENCE := 300
 SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENCE)
 
 .DEFAULT_GOAL := help
+# How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
+ALL_WAYS := ws,http wss,https
+
 .PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
@@ -60,9 +63,11 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
 	$(BIN)/python -m tests.store.killing.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
-fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host killed, and garbage; SECONDS, CUTS, KILLS, GARBAGE=...
-	$(BIN)/python -m tests.host.faults.run --seconds $(or $(SECONDS),120) --cuts $(or $(CUTS),400) \
-		--kills $(or $(KILLS),10) $(if $(SEED),--seed $(SEED))
+fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host killed, and garbage; SECONDS, CUTS, KILLS, WAYS, GARBAGE=...
+	for ways in $(if $(WAYS),$(WAYS),$(ALL_WAYS)); do \
+		$(BIN)/python -m tests.host.faults.run --seconds $(or $(SECONDS),120) --cuts $(or $(CUTS),400) \
+			--kills $(or $(KILLS),10) --ways $$ways $(if $(SEED),--seed $(SEED)) || exit 1; \
+	done
 	$(BIN)/python -m tests.host.hostile.run --garbage $(or $(GARBAGE),100000) $(if $(SEED),--seed $(SEED))
 
 interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
