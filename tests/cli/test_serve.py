@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -282,24 +281,6 @@ def test_one_store_has_one_host(served: Served, run: Run) -> None:
     other = run("serve", "--bind", "127.0.0.1:0", "--", *EVERYTHING)
     assert (other.code, other.err.count("\n")) == (10, 1)
     assert str(served.process.pid) in other.err
-
-
-def test_an_editor_stays_in_its_session_when_the_host_is_killed_and_started_again(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        bind = f"127.0.0.1:{free.getsockname()[1]}"
-    host = Served(tmp_path, "--bind", bind)
-    with Editor(host) as editor:
-        try:
-            session = editor.begin(tmp_path)
-            assert editor.say(session, "/echo before") == "before"
-            host.end(signal.SIGKILL)
-            host.start()
-            assert editor.say(session, "/echo after").endswith("after")
-            assert host.end(signal.SIGTERM) == 0
-            assert host.process.communicate()[1] == ""
-        finally:
-            host.process.kill()
 
 
 def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path) -> None:
