@@ -47,7 +47,8 @@ Editing, history and completion come with: pip install 'dragoman[tui]'. Without 
 
 What is said is kept (`dragoman sessions`): --session gives the session a name and goes on with it another time, and an
 agent that dies can be started again. --no-store keeps nothing. With --host the session is in a host (docs/host.md), and
-others may be in it: who is here, asks, waits and decides is shown, and :who lists them.
+others may be in it: who is here, asks, waits and decides is shown, and :who lists them. It works with the host's files,
+unless --lend gives it a folder here.
 
 exit codes:
     0  you left                            8  the sandbox cannot be had here
@@ -59,6 +60,7 @@ examples:
   dragoman chat
   dragoman chat --session roof
   dragoman chat --host office --session roof
+  dragoman chat --host office --lend
   dragoman chat --agent opencode --mode plan
   dragoman chat --agent-mode code --model large -- my-agent --acp
   dragoman chat -- dragoman agent everything"""

@@ -51,6 +51,9 @@ folder it was in; --no-store keeps nothing. --json prints what is kept, an entry
 --file sends a file along, as a text, a picture or a link, whatever the agent takes. With --quiet only the answer is
 printed, and what goes wrong. --timeout is for the whole run; the agent is asked to stop before it is ended.
 
+With --host the agent runs in a host (docs/host.md) and works with its files, unless --lend gives it a folder here: then
+your own policy decides what is read, written and run there.
+
 Ctrl-C asks the agent to stop; a second one ends everything.
 
 {exits.listed()}
@@ -60,6 +63,7 @@ examples:
   dragoman run --agent opencode --file src/main.py 'Is there a bug in it?'
   dragoman run --session roof 'Where were we?'
   dragoman run --host office --session roof 'And if we used tiles?'
+  dragoman run --host office --lend ~/project 'Which tests fail?'
   dragoman run --json 'Which files are tests?' | jq -r 'select(.kind == "result").body.text'
   dragoman run --quiet --timeout 300 'Write a summary' > summary.md
   dragoman run --prompt '/write note.txt hello' --yes -- dragoman agent everything
