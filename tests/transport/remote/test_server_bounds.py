@@ -15,6 +15,7 @@ from hpack import Decoder, Encoder
 
 from dragoman.transport.remote.limits import Bucket, Limits
 from dragoman.transport.remote.meter import PREFACE, WORTH, Meter
+from dragoman.transport.remote.serving import Served
 from tests.host.hostile import second as h2
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.standing import INITIALIZE, WITHIN, Standing, standing
@@ -68,7 +69,7 @@ def test_a_handshake_that_does_not_come_is_given_up(secure: Standing, keys: tupl
 
 
 def test_sockets_count_before_they_have_agreed_on_tls(keys: tuple[str, str]) -> None:
-    with standing(limits=Limits(sockets_each=3), tls=keys) as there:
+    with standing(limits=Limits(sockets=3), tls=keys) as there:
         silent = [there.dial() for _ in range(3)]
         with there.dial() as one_more:
             assert ended(one_more) == b"", "it is hung up on long before the patience for a handshake ends"
@@ -76,6 +77,35 @@ def test_sockets_count_before_they_have_agreed_on_tls(keys: tuple[str, str]) -> 
             end.close()
         there.ask(_empty(there))
         assert is_served(there, keys)
+
+
+class Peer:
+    """A socket, as far as it says where it comes from."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def get_extra_info(self, name: str) -> object:
+        return {"peername": (self._address, 1)}[name]
+
+
+def test_no_other_machine_can_take_all_sockets() -> None:
+    async def main() -> None:
+        served = Served(None, Limits(sockets=6, sockets_each=3), secure=False)  # type: ignore[arg-type]
+        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
+            assert not served.is_full(address)
+            served.sockets[Peer(address)] = 0.0  # type: ignore[index]
+        assert not served.is_full("10.0.0.1")
+        served.sockets[Peer("10.0.0.1")] = 0.0  # type: ignore[index]
+        assert served.is_full("10.0.0.1")
+        assert not served.is_full("10.0.0.2")
+        for _ in range(2):
+            assert not served.is_full("127.0.0.1"), "this one may have what is left"
+            served.sockets[Peer("127.0.0.1")] = 0.0  # type: ignore[index]
+        assert served.is_full("127.0.0.1")
+        assert served.is_full("10.0.0.2")
+
+    asyncio.run(main())
 
 
 async def _empty(there: Standing) -> None:

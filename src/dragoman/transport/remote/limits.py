@@ -23,7 +23,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     connections: int = 256
     # Sockets of everybody, known or not: half of the file descriptors a process usually has.
     sockets: int = 4096
-    # Those of one address among them, so that no single one can keep the others out. All of a proxy's are one address.
+    # Those of one other machine among them, so that no single one can keep the rest out; all that a proxy passes on are
+    # its own. This machine may have all of them: proxies run here, and so do tests with thousands of clients.
     sockets_each: int = 2048
     # Frames of one socket in a second that bring little or nothing: HTTP/2 has pings, settings, windows, and a message
     # is four or five of them; WebSocket has pings and pieces. Twice as many may come at once; more only keeps us busy.

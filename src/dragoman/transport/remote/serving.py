@@ -16,7 +16,7 @@ from dragoman.errors import StartFailed
 from dragoman.transport.contract import CLOSE_PATIENCE
 from dragoman.transport.remote.asgi import App
 from dragoman.transport.remote.limits import Limits
-from dragoman.transport.remote.safety import check_bind
+from dragoman.transport.remote.safety import check_bind, is_loopback
 
 try:
     import uvicorn
@@ -105,7 +105,7 @@ class Served:
         sockets, limits = self.sockets, self.limits
         if len(sockets) >= limits.sockets:
             return True
-        if len(sockets) < limits.sockets_each:
+        if len(sockets) < limits.sockets_each or is_loopback(address):
             return False
         return sum(address == address_of(each) for each in sockets) >= limits.sockets_each
 
