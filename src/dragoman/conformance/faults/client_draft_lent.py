@@ -34,6 +34,14 @@ def _two_terminals(told: Json) -> None:
     told["capabilities"]["terminal"]["maxConcurrent"] = 2
 
 
+def _gently(tape: Tape, message: Json) -> Iterable[Json]:
+    """Force is promised and not used."""
+    if not message["params"].get("force"):
+        yield message
+        return
+    tape.say({"jsonrpc": "2.0", "id": message["id"], "result": {"killed": True}})
+
+
 def _swapped(told: Json) -> Json:
     return {**told, "stream": "stdout"} if "stream" in told else told
 
@@ -49,7 +57,7 @@ def _hastily(tape: Tape, message: Json) -> Iterable[Json]:
 
 seeded("client.draft.20", _ignoring("fs/write_text_file", "createDirectories"))
 seeded("client.draft.21", _ignoring("terminal/create", "timeout"))
-seeded("client.draft.22", _ignoring("terminal/kill", "force"))
+seeded("client.draft.22", hears("terminal/kill", _gently))
 seeded("client.draft.23", params("initialize", _two_terminals))
 seeded("client.draft.24", dies(lambda message: "_custom" in (result(message).get("capabilities") or {})))
 seeded("client.draft.25", Fault(hears=_hastily))
