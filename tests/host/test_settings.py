@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.config import hosted
 from dragoman.config.grants import Grants
 from dragoman.config.hosting import Hosting
 from dragoman.errors import ConfigFault
@@ -61,3 +62,9 @@ def test_what_members_allow_for_always_does_not_become_a_grant_of_the_owner(tmp_
     assert [grant.id for grant in Grants(path).current()] == ["1"]
     recalled.end_run("any")
     assert [grant.id for grant in recalled.current()] == ["1"]
+
+
+def test_a_place_of_sessions_that_means_nothing_is_found_before_a_host_is_started() -> None:
+    hosted(Hosting(store="memory:"))
+    with pytest.raises(ConfigFault, match="say a path, or sqlite:PATH, memory:"):
+        hosted(Hosting(store="nats://queue"))

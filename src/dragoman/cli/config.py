@@ -14,7 +14,7 @@ from dragoman.cli import chosen
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single
 from dragoman.config import agents as config
-from dragoman.config.hosting import Hosting
+from dragoman.config.hosting import Hosting, store_address
 from dragoman.config.places import Places, places, project_policy
 from dragoman.config.policy import Policies
 from dragoman.errors import ConfigFault
@@ -183,13 +183,14 @@ def faults_of(here: Places) -> list[str]:
 
 
 def hosted(host: Hosting) -> None:
-    """Look at what only a host makes sense of: names of limits, folders, whom it trusts."""
+    """Look at what only a host makes sense of: names of limits, folders, where sessions are kept, whom it trusts."""
     if host != Hosting():
         from dragoman.host import settings
         from dragoman.host.issuer import faults_of as distrusted
 
         settings.limits(host)
         settings.roots(host)
+        store_address(host.store, places())
         trust = settings.trust(host)
         if faults := [] if trust is None else distrusted(trust):
             raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
