@@ -126,6 +126,19 @@ def test_a_window_that_never_opens_ends_its_socket() -> None:
         there.ask(_empty(there))
 
 
+def test_a_body_that_is_too_large_is_answered_and_its_socket_goes_on(keys: tuple[str, str]) -> None:
+    trusted = ssl.create_default_context(cafile=keys[0])
+    with (
+        standing(limits=Limits(body=100_000), tls=keys) as there,
+        httpx.Client(http2=True, verify=trusted, timeout=WITHIN) as client,
+    ):
+        for _ in range(3):
+            answer = client.post(there.url, content=b" " * 150_000, headers={"content-type": "application/json"})
+            assert (answer.status_code, answer.http_version) == (413, "HTTP/2")
+        assert client.post(there.url, json=INITIALIZE).status_code == 200
+        assert len(there.served.http2_sockets) == 1
+
+
 def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -> None:
     """hypercorn would end it after a thousand requests, and bear a hundred at once."""
 

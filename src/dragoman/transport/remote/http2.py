@@ -1,8 +1,7 @@
 """hypercorn's HTTP/2 of one socket, with the bounds that a server in the open needs and hypercorn has not.
 
 Floods are refused before they are read (meter.py), headers and their table are bounded, priorities are ignored, windows
-that never open end their socket, and a request that was answered before its body came is taken back. Above is
-`door`.
+that never open end their socket, and the rest of a body that was refused is taken only in part. Above is `door`.
 """
 
 from __future__ import annotations
@@ -34,6 +33,9 @@ BLOCK = 16 * 1024
 
 # How long somebody who sent too much is let finish, unread, so that they read why it ends. Seconds.
 FAREWELL = 1.0
+
+# How many times the largest body are taken of one that was refused: clients send all of it before they read the answer.
+SPARE = 2
 
 # The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
 TABLE = 4096
@@ -103,6 +105,8 @@ class _Streams(H2Protocol):
         super().__init__(*arguments)
         self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
         self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
+        self.spare = 0  # bytes of a body that are taken after the answer to it
+        self._rests: dict[int, int] = {}  # of streams that were answered, what is left of that
         self._moved = asyncio.get_running_loop().time()
 
     def is_stalled(self, now: float, patience: float) -> bool:
@@ -127,10 +131,10 @@ class _Streams(H2Protocol):
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
             if isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
-                # The rest of a body whose request was answered already; its window is for the other streams.
-                with suppress(ProtocolError):
-                    self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                await self._drop(event)
                 continue
+            if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
+                self._rests.pop(event.stream_id, None)
             if isinstance(event, h2.events.RequestReceived):
                 # No compression of messages: few bytes would become very many.
                 event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
@@ -138,6 +142,17 @@ class _Streams(H2Protocol):
                 self._shrink()
             await super()._handle_events([event])
         await self._flush()
+
+    async def _drop(self, event: h2.events.DataReceived) -> None:
+        """More of a body whose request was answered already: some of it is taken, so that the answer is read at all."""
+        stream_id, size = event.stream_id, event.flow_controlled_length
+        with suppress(ProtocolError):
+            self.connection.acknowledge_received_data(size, stream_id)
+        if stream_id in self._rests:
+            self._rests[stream_id] -= size
+            if self._rests[stream_id] < 0:
+                del self._rests[stream_id]
+                await self._reset(stream_id, ErrorCodes.NO_ERROR)
 
     def _shrink(self) -> None:
         """Remember no more of our own headers for the client than it must, however much it offers."""
@@ -155,7 +170,9 @@ class _Streams(H2Protocol):
         before = len(self.stream_buffers[stream_id].buffer) if stream_id in self.stream_buffers else 0
         await super()._send_data(stream_id)
         if stream_id not in self.stream_buffers:
-            await self._reset(stream_id, ErrorCodes.NO_ERROR)  # answered: of its body we want no more
+            stream = self.connection.streams.get(stream_id)
+            if stream is not None and not stream.closed:  # answered before its body had come
+                self._rests[stream_id] = self.spare
             self._moved = asyncio.get_running_loop().time()
         elif len(self.stream_buffers[stream_id].buffer) < before:
             self._moved = asyncio.get_running_loop().time()
@@ -213,6 +230,7 @@ class Http2(TCPServer):
                     info("sockname")[:2],
                     self.protocol_send,
                 )
+                self.protocol.spare = SPARE * self._limits.body
                 await self.protocol.initiate()
                 await self.idle_task.restart(group, self._idle_timeout)
                 await self._read_data()
