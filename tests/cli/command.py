@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -12,10 +13,13 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from fcntl import ioctl
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from dragoman.cli.main import main
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
@@ -35,6 +39,23 @@ def dragoman(*words: str, cwd: Path | None = None, text: str | None = None) -> s
 def run(prompt: str, *options: str, cwd: Path, agent: list[str] = EVERYTHING) -> subprocess.CompletedProcess[str]:
     """`dragoman run` with the everything agent, without a terminal."""
     return dragoman("run", "--prompt", prompt, *options, "--", *agent, cwd=cwd)
+
+
+def in_process(*words: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The same in this process, for a process costs time; not for what needs a terminal, a signal or another reader."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    piped = None if text is None else io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
+    before, sys.stdin = sys.stdin, piped
+    try:
+        with redirect_stdout(out), redirect_stderr(err), chdir(cwd or os.getcwd()):
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+    finally:
+        sys.stdin = before
+    out.flush()
+    return subprocess.CompletedProcess(words, code, out.buffer.getvalue().decode(), err.getvalue())
 
 
 class OnTerminal:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import os
+import pty
 from typing import Any
 
+import pytest
+
 from dragoman.cli.company import Company
+from dragoman.cli.questions import Choice, Person
+from dragoman.cli.terminal import Line, Sheet
 
 
 def company() -> tuple[Company, list[str]]:
@@ -31,3 +39,58 @@ def test_what_is_said_of_another_session_is_not_for_this_chat() -> None:
     others, told = company()
     others.handlers()["_dragoman/workspace"]({"sessionId": "cellar", "files": {"user": "ben", "client": ""}})
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("states", "is_ours", "is_theirs"),
+    [
+        ((), False, False),
+        (("started",), False, True),
+        (("started", "yours"), True, False),
+        (("started", "yours", "running"), True, False),  # who came just then is told that it runs
+        (("running",), False, True),
+        (("started", "yours", "ended"), False, False),
+    ],
+)
+def test_a_turn_is_ones_own_from_when_the_host_says_so_to_its_end(
+    states: tuple[str, ...], is_ours: bool, is_theirs: bool
+) -> None:
+    others, _ = company()
+    for state in states:
+        hear(others, "_dragoman/turn", state=state, turn="t", by="ann")
+    assert (others.is_ours, others.is_theirs) == (is_ours, is_theirs)
+
+
+def test_of_two_windows_of_ones_own_the_other_is_shown() -> None:
+    others, _ = company()
+    mine = {"user": "ann", "role": "admin", "client": "dragoman"}
+    hear(others, "_dragoman/presence", members=[{**mine, "state": "typing"}, {**mine, "state": "here"}])
+    assert others.status == "with ann (admin, typing)"
+    others.state = "typing"
+    assert others.status == "with ann (admin)"
+
+
+def test_who_comes_while_a_question_stands_is_said_above_its_last_line() -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    async def scene() -> None:
+        screen, (master, slave) = Screen(), pty.openpty()
+        person = Person(Sheet(screen, {"TERM": "xterm"}), slave)
+        try:
+            assert not person.interject("ben came", "dim")
+            asking = asyncio.create_task(person.choose([Line("May I?")], [Choice("y", "yes", "allowed")]))
+            await asyncio.sleep(0)  # it stands there now
+            assert person.interject("ben came", "")
+            os.write(master, b"y")
+            async with asyncio.timeout(20):
+                assert await asking == "allowed"
+        finally:
+            os.close(master)
+            os.close(slave)
+        shown = screen.getvalue()
+        assert "\r\x1b[Kben came\n" in shown
+        assert shown.count("ben came") == 1
+
+    asyncio.run(scene())

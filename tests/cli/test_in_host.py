@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import json
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,11 +21,12 @@ from dragoman.cli import run as run_command
 from dragoman.cli.arguments import Parser, described
 from dragoman.cli.elsewhere import renaming
 from dragoman.cli.following import Following
-from dragoman.cli.main import main
 from dragoman.store.contract import Entry
-from tests.cli.command import DRAGOMAN, PATIENCE
+from tests.cli.command import DRAGOMAN, PATIENCE, in_process
 from tests.cli.served import Served
 from tests.started import started
+
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 SMALL = [sys.executable, str(Path(__file__).with_name("small_agent.py"))]
 
@@ -60,19 +59,9 @@ def place(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def run(*words: str, text: str | None = None) -> Ran:
-    """`dragoman run` in this process, for processes cost time."""
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    before, sys.stdin = sys.stdin, None if text is None else io.TextIOWrapper(io.BytesIO(text.encode()))
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                code = main(["run", *words])
-            except SystemExit as ended:
-                code = int(ended.code or 0)
-    finally:
-        sys.stdin = before
-    out.flush()
-    return Ran(code, out.buffer.getvalue().decode(), err.getvalue())
+    """`dragoman run` in this process."""
+    ran = in_process("run", *words, text=text)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 # Ids, times and names differ from run to run; who keeps a session and whose policy asks, from place to place.
@@ -110,8 +99,7 @@ def masked(ran: Ran) -> Ran:
         (("--json", "fail"), 1),
         (("crash",), 7),
         (("--json", "crash"), 7),
-        (("--timeout", "1", "slow"), 9),
-        (("--json", "--timeout", "1", "slow"), 9),
+        (("--json", "--timeout", "3", "slow"), 9),
         (("late",), 0),
         (("--file", "a.txt", "look"), 0),
         (("--model", "loud", "hello"), 0),
@@ -171,17 +159,41 @@ def test_entries_are_printed_as_they_are_kept_and_ctrl_c_ends_the_turn(
 
 def test_the_turns_of_others_are_not_in_the_answer(served: Served, place: Path) -> None:
     words = [*DRAGOMAN, "run", "--host", served.url, "--session", "queue", "--prompt"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with started([*words, "await go"], **pipes) as first:
+    with started([*words, "await go"], text=True, **PIPES) as first:
         assert first.stdout is not None
         assert first.stdout.read(7) == "waiting"
-        with started([*words, "mine"], **pipes) as second:
+        with started([*words, "mine"], text=True, **PIPES) as second:
             assert second.stderr is not None
             while "waiting, number 1" not in second.stderr.readline():
                 assert second.poll() is None
             (place / "go").touch()
             assert second.communicate(timeout=PATIENCE)[0] == "mine\n"
         assert first.wait(PATIENCE) == 0
+
+
+def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(served: Served, place: Path) -> None:
+    async def scene() -> None:
+        is_queued = asyncio.Event()
+
+        async def permission(_: Any) -> str:
+            await is_queued.wait()
+            return "yes"
+
+        on = {"_dragoman/queue": lambda params: is_queued.set() if params["waiting"] else None}
+        announce = {"host": {"queue": True}}
+        address = f"{served.url}/acp"
+        async with connect(address, upgrade=True, permission=permission, on=on, announce=announce) as remote:
+            session = await remote.open(str(place))
+            async with session.prompt("write b.txt two") as turn:
+                await anext(aiter(turn))  # it is about to ask
+                words = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
+                ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdin=subprocess.DEVNULL, **PIPES)
+                async with asyncio.timeout(PATIENCE):
+                    out, err = await ran.communicate()
+        assert (out, b"left to the others: Write b.txt" in err) == (b"mine\n", True)
+        assert (place / "b.txt").read_text() == "two"
+
+    asyncio.run(scene())
 
 
 # --- a folder that is lent ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dragoman.errors import ConfigFault
 from dragoman.store.contract import Draft, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen, dragoman
+from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen, in_process
 from tests.cli.test_flags import telling
 from tests.started import started
 
@@ -50,7 +50,7 @@ def counter(tmp_path: Path) -> list[str]:
 
 def ask(text: str, agent: list[str], *options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """`dragoman run` with this agent."""
-    return dragoman("run", "--prompt", text, *options, "--", *agent, cwd=cwd)
+    return in_process("run", "--prompt", text, *options, "--", *agent, cwd=cwd)
 
 
 def kept(file: Path) -> list[Summary]:
@@ -125,7 +125,7 @@ def test_an_agent_that_cannot_go_on_is_told_what_was_said_and_the_user_that_it_w
         assert transcript["type"] == "resource"
         assert transcript["resource"]["text"].startswith("## User\n\nthe roof leaks\n")
     assert [summary.turns for summary in kept(file)] == [3]
-    logged = dragoman("sessions", "show", "roof", "--json", cwd=tmp_path)
+    logged = in_process("sessions", "show", "roof", "--json", cwd=tmp_path)
     prompts = [line["body"] for line in lines(logged) if line["kind"] == "prompt"]
     assert [len(body["prompt"]) for body in prompts] == [1, 1, 1]  # what was told again is not kept again
     assert [body.get("retold", False) for body in prompts] == [False, True, True]
@@ -144,7 +144,7 @@ def test_an_agent_that_died_is_started_again_by_who_goes_on(tmp_path: Path, coun
 
 def test_a_copy_does_not_go_on_in_the_session_of_the_original(tmp_path: Path, counter: list[str]) -> None:
     ask("one", counter, "--session", "roof", cwd=tmp_path)
-    dragoman("sessions", "fork", "roof", "loft", cwd=tmp_path)
+    in_process("sessions", "fork", "roof", "loft", cwd=tmp_path)
     ran = ask("mine", counter, "--session", "loft", cwd=tmp_path)
     assert "cannot go on with loft (the agent knows only the session that it was forked from)" in ran.stderr
     assert ask("two", counter, "--session", "roof", cwd=tmp_path).stdout == "2: two\n"
@@ -180,7 +180,7 @@ def test_json_is_the_log_as_it_is_kept_and_the_result_at_its_end(tmp_path: Path)
     assert result["body"].keys() == {"exitCode", "stopReason", "text"}
     assert (result["body"]["exitCode"], result["body"]["stopReason"]) == (0, "end_turn")
     assert "a.txt" in result["body"]["text"]
-    assert lines(dragoman("sessions", "show", "roof", "--json", cwd=tmp_path)) == logged
+    assert lines(in_process("sessions", "show", "roof", "--json", cwd=tmp_path)) == logged
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_json_is_the_log_as_it_is_kept_and_the_result_at_its_end(tmp_path: Path)
     ],
 )
 def test_errors_are_a_result_as_well(tmp_path: Path, words: tuple[str, ...], code: int, kind: str | None) -> None:
-    ran = dragoman("run", "--json", "--no-store", *words, cwd=tmp_path)
+    ran = in_process("run", "--json", "--no-store", *words, cwd=tmp_path)
     result = lines(ran)[-1]
     assert (ran.returncode, result["kind"], result["body"]["exitCode"]) == (code, "result", code)
     assert result["body"].get("error", {}).get("kind") == kind
@@ -244,7 +244,7 @@ def test_a_store_of_a_newer_version_is_said_before_anything_is_started(tmp_path:
     assert not mark.exists()
     assert file.read_bytes() == before
     assert ask("/echo hi", EVERYTHING, "--no-store", cwd=tmp_path).returncode == 0
-    assert dragoman("sessions", cwd=tmp_path).returncode == 10
+    assert in_process("sessions", cwd=tmp_path).returncode == 10
 
 
 def test_a_store_that_somebody_holds_is_said_and_nothing_in_it_is_lost(tmp_path: Path, file: Path) -> None:
@@ -277,7 +277,7 @@ def test_all_that_was_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Pat
     assert ran.returncode == 10
     assert len(ran.stderr.splitlines()) == 1
     assert "sessions.db" in ran.stderr
-    logged = dragoman("sessions", "show", "roof", "--json", cwd=tmp_path)
+    logged = in_process("sessions", "show", "roof", "--json", cwd=tmp_path)
     assert logged.returncode == 0
     bodies = [line["body"] for line in lines(logged) if line["kind"] == "update"]
     said = "".join(body["content"]["text"] for body in bodies if body["sessionUpdate"] == "agent_message_chunk")
@@ -404,6 +404,6 @@ for line in sys.stdin:
     agent = [sys.executable, str(script)]
     ask("first", agent, "--session", "roof", cwd=tmp_path)
     assert ask("second", agent, "--session", "roof", cwd=tmp_path).stdout == "second answer\n"
-    logged = lines(dragoman("sessions", "show", "roof", "--json", cwd=tmp_path))
+    logged = lines(in_process("sessions", "show", "roof", "--json", cwd=tmp_path))
     texts = [line["body"]["content"]["text"] for line in logged if line["kind"] == "update"]
     assert texts == ["first answer", "second answer"]
