@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +18,11 @@ import pytest
 from dragoman import connect
 from dragoman.cli import chat, visiting
 from dragoman.cli import run as run_command
+from dragoman.cli.afar import meant
 from dragoman.cli.arguments import Parser, described
 from dragoman.cli.elsewhere import renaming
 from dragoman.cli.following import Following
+from dragoman.schema.content import ResourceLink
 from dragoman.store.contract import Entry
 from tests.cli.command import DRAGOMAN, PATIENCE, in_process
 from tests.cli.served import Served
@@ -316,13 +318,21 @@ def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
     assert flags <= FLAGS.keys()  # a new one has to say what it does in a host
     for name in flags:
         words, reason = FLAGS[name]
-        options: argparse.Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *words])
+        options: Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *words])
         try:
             visiting.agreed(parser, options, [])
             assert reason == "", name
         except SystemExit:
             assert reason, name
             assert reason in capsys.readouterr().err
+
+
+def test_a_link_to_a_file_of_this_machine_is_said_to_lead_nowhere_on_another() -> None:
+    link = ResourceLink(name="a.bin", uri="file:///here/a.bin")
+    near, far = (Namespace(afar=meant(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example"))
+    assert run_command.out_of_reach([link], near) == []
+    assert run_command.out_of_reach([link], far) == ["a.bin"]
+    assert run_command.out_of_reach([link], Namespace(afar=far.afar, lend="/here")) == []
 
 
 # --- following a log ------------------------------------------------------------------------------------------

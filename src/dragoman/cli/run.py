@@ -27,7 +27,7 @@ from dragoman.config.agents import NamedAgent
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, DragomanError, StoreFault
 from dragoman.policy.modes import MODES
-from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.content import ContentBlock, ResourceLink, TextContent
 
 # What is left of --timeout for the turn when the agent was ready only just in time. Seconds.
 LEAST = 0.1
@@ -174,6 +174,10 @@ async def talk(
             met = await _within(options.timeout, stack.enter_async_context(meet))
             clean, log = met.leave.clean, met.log
             asked, screen = content(met, options), met.shown(met.session)
+            for name in out_of_reach(asked, options):
+                terminal.aside.line(
+                    f"{single(name)} goes along as a link, to a file that the host does not have", "yellow"
+                )
             left = None if options.timeout is None else max(LEAST, round(options.timeout - (clock() - began), 2))
             turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, left, met.ours)
             code = ended(turn.stop_reason or "", terminal, met.leave.refused)
@@ -231,6 +235,13 @@ def content(met: Met, options: argparse.Namespace) -> list[ContentBlock]:
         *(attachments.attached(os.path.abspath(path), takes, as_image=True) for path in options.image),
         *(attachments.attached(os.path.abspath(path), takes) for path in options.file),
     ]
+
+
+def out_of_reach(asked: list[ContentBlock], options: argparse.Namespace) -> list[str]:
+    """Files that an agent on another machine is told of and cannot read."""
+    if options.afar is None or options.afar.is_near or options.lend is not None:
+        return []
+    return [block.name for block in asked if isinstance(block, ResourceLink)]
 
 
 def ended(reason: str, terminal: Terminal, refused: int = 0) -> int:
