@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.dialect.registry import dialect
 from dragoman.engine.speech import Speech
+from dragoman.host.stamping import stamped
 from dragoman.host.telling import UPDATE, Line, News, retold, told
 from dragoman.schema.base import encode
 from dragoman.schema.content import TextContent
@@ -98,3 +99,19 @@ def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
     page = (root / "docs" / "rooms.md").read_text()
     assert spoken
     assert sorted(name for name in spoken if name not in page) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "meta"),
+    [
+        ({"sessionId": "s"}, {"dragoman": {"seq": 7}}),
+        ({"sessionId": "s", "_meta": {"traceparent": "00-1"}}, {"dragoman": {"seq": 7}, "traceparent": "00-1"}),
+        ({"_meta": {"dragoman": {"kept": 1}}, "sessionId": "s"}, {"dragoman": {"seq": 7, "kept": 1}}),
+        ({"sessionId": "s", "_meta": None}, {"dragoman": {"seq": 7}}),
+        ({"sessionId": "s", "update": {"_meta": {"a": 1}}}, {"dragoman": {"seq": 7}}),
+    ],
+)
+def test_a_number_joins_what_an_update_carries_already(params: dict[str, Any], meta: dict[str, Any]) -> None:
+    frame = stamped(encode({"jsonrpc": "2.0", "method": UPDATE, "params": params}), 7)
+    assert frame.count(b'"_meta":{"dragoman":{"seq":7') == 1
+    assert json.loads(frame)["params"] == {**params, "_meta": meta}

@@ -6,6 +6,8 @@ gets the number of that entry put in. Official clients share frames that have it
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman.engine.outbox import Outbox
 from dragoman.host.telling import stamp
 from dragoman.transport.contract import Transport
@@ -26,5 +28,16 @@ class StampedOutbox(Outbox):
     def write(self, frame: bytes) -> None:
         """Send a frame, stamped while an entry is being told."""
         if self.seq is not None and frame.startswith(_HEAD) and frame.endswith(_TAIL):
-            frame = frame[: -len(_TAIL)] + stamp(self.seq) + _TAIL
+            frame = stamped(frame, self.seq)
         super().write(frame)
+
+
+def stamped(frame: bytes, seq: int) -> bytes:
+    """An update with its number put in, which stands last and first in its `_meta`: there clients look for it."""
+    if b'"_meta"' not in frame:
+        return frame[: -len(_TAIL)] + stamp(seq) + _TAIL
+    said = msgspec.json.decode(frame)
+    carried = said["params"].pop("_meta", None) or {}
+    ours = {"seq": seq, **(carried.pop("dragoman", None) or {})}
+    said["params"]["_meta"] = {"dragoman": ours, **carried}
+    return msgspec.json.encode(said)
