@@ -125,7 +125,7 @@ class _Streams(H2Protocol):
         """Bytes came, or the socket is over: then nobody waits for room in it any more."""
         await super().handle(event)
         if isinstance(event, Closed):
-            for buffer in self.stream_buffers.values():
+            for buffer in list(self.stream_buffers.values()):
                 await buffer.close()
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
@@ -158,9 +158,8 @@ class _Streams(H2Protocol):
         """Remember no more of our own headers for the client than it must, however much it offers."""
         encoder = self.connection.encoder
         encoder.header_table_size = min(encoder.header_table_size, TABLE)
-        if (
-            len(changes := encoder.table_size_changes) > 2
-        ):  # it changes its mind without end: tell the extreme, the last
+        changes = encoder.table_size_changes
+        if len(changes) > 2:  # it changes its mind without end: the smallest and the last are told (RFC 7541 4.2)
             encoder.table_size_changes = [min(changes), changes[-1]]
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
