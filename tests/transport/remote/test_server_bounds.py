@@ -13,6 +13,7 @@ import httpx
 import pytest
 from hpack import Decoder, Encoder
 
+from dragoman.transport.remote.http2 import Http2
 from dragoman.transport.remote.limits import Bucket, Limits
 from dragoman.transport.remote.meter import PREFACE, WORTH, Meter
 from dragoman.transport.remote.serving import Served
@@ -104,6 +105,17 @@ def test_no_other_machine_can_take_all_sockets() -> None:
             served.sockets[Peer("127.0.0.1")] = 0.0  # type: ignore[index]
         assert served.is_full("127.0.0.1")
         assert served.is_full("10.0.0.2")
+
+    asyncio.run(main())
+
+
+def test_a_socket_that_has_not_begun_is_not_stalled() -> None:
+    """The sweep meets such ones, and must go on to the others."""
+
+    async def main() -> None:
+        limits = Limits()
+        served = Served(None, limits, secure=False)  # type: ignore[arg-type]
+        Http2(None, served.http2, served.context, limits, (None, None)).end_if_stalled()  # type: ignore[arg-type]
 
     asyncio.run(main())
 
