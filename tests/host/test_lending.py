@@ -129,6 +129,42 @@ def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize("is_lent", [False, True], ids=["the host's", "a member's"])
+def test_what_a_command_printed_is_told_once_to_all_but_who_ran_it(tmp_path: Path, is_lent: bool) -> None:
+    def echoing() -> Agent:
+        agent = Agent("echoing")
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            terminal = await turn.terminals.create("echo", ["out"])
+            await terminal.wait()
+            await terminal.release()
+
+        return agent
+
+    async def scene() -> None:
+        heard: dict[str, list[str]] = {"ann": [], "ben": []}
+
+        def options(name: str) -> dict[str, Any]:
+            on = {"_dragoman/terminal": lambda params: heard[name].append(params["output"])}
+            return {"on": on, "announce": {"host": {"terminals": True}}}
+
+        lend: dict[str, Any] = {"lend": Lending()} if is_lent else {}
+        async with (
+            hosting(echoing, guard=free_guard) as hosted,
+            hosted.client("ann", **options("ann")) as ann,
+            hosted.client("ann", **options("ben"), **lend) as ben,
+        ):
+            session = await opened(ann, tmp_path)
+            await ben.resume(session.id, str(tmp_path))
+            await session.ask("go")
+            assert heard["ann"] == ["out\n"]
+            await until(lambda: is_lent or heard["ben"] == ["out\n"])
+            assert len(heard["ben"]) == (0 if is_lent else 1)
+
+    asyncio.run(scene())
+
+
 def test_a_use_that_policy_asks_about_is_put_to_the_members(tmp_path: Path) -> None:
     async def scene() -> None:
         asked: list[str] = []
