@@ -217,6 +217,6 @@ EXAMPLES: tuple[Counterpart, ...] = (
         "rust-sdk",
         "crates.io",
         ("agent-client-protocol@5.0.0",),  # as peers/rust/Cargo.toml says
-        lambda place: [str(place.folder / "target" / "release" / "sdk_agent")],
+        lambda place: [str(place.folder / "bin" / "sdk_agent")],
     ),
 )

@@ -107,9 +107,9 @@ def _crates(counterpart: Counterpart, folder: Path, node: Path) -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
         raise NotInstalled("there is no cargo on this machine; install Rust (rustup.rs), or leave this one out")
-    shutil.copytree(PEERS / "rust", folder, dirs_exist_ok=True)
-    manifest = str(folder / "Cargo.toml")
-    _run([cargo, "build", "--release", "--quiet", "--manifest-path", manifest], _log(counterpart), {})
+    # What is compiled stays beside the folder, so that a build that took too long is gone on with the next time.
+    words = ["install", "--quiet", "--path", str(PEERS / "rust"), "--root", str(folder)]
+    _run([cargo, *words], _log(counterpart), {"CARGO_TARGET_DIR": str(CACHE / "cargo")})
 
 
 _SOURCES = {"npm": _npm, "PyPI": _pypi, "sdist": _sdist, "crates.io": _crates}
