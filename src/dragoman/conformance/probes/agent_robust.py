@@ -102,17 +102,17 @@ async def senseless_notifications_are_passed_over(stage: AgentStage) -> None:
 
 @probe("agent.robust.11")
 async def sessions_come_by_the_dozen(stage: AgentStage) -> None:
-    """All at once, after one alone: each is waited for as long as if they were opened one after the other."""
-    await stage.opened()
-    ids = [
+    """All at once; the next answer is waited for as long as a start may take, for some open one after the other."""
+    await stage.initialized()
+    waiting = [
         stage.call("session/new", spoken.new_session(stage.dialect, stage.cwd, f"session-{number}"))
         for number in range(DOZEN)
     ]
-    for id in ids:
-        came = [heard for heard in stage.heard if heard.is_reply and heard.message.get("id") == id]
-        patience = stage.patience(stage.pace.turn, "session/new", DOZEN)
-        heard = came[0] if came else await stage.answered(id, patience)
+    while waiting:
+        heard = await stage.until(lambda heard: heard.is_reply and heard.message.get("id") in waiting, stage.pace.start)
         stage.granted(heard, "one of a dozen sessions opened at once")
+        assert heard is not None
+        waiting.remove(heard.message["id"])
 
 
 @probe("agent.robust.12")
