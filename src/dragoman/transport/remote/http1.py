@@ -24,6 +24,9 @@ silent = logging.getLogger("dragoman.silent")
 silent.setLevel(logging.CRITICAL + 1)
 silent.propagate = False
 
+# How long somebody whose request was refused is let finish, unread, so that they read why. Seconds.
+FAREWELL = 1.0
+
 
 def _said(status: str, kind: str, message: str) -> bytes:
     body = b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
@@ -83,6 +86,7 @@ class Http1(H11Protocol):
         self.conn._receive_buffer = Strict()
         self._header_timer: asyncio.TimerHandle | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
+        self._deaf = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The socket is there, and has until the patience ends to ask for something."""
@@ -91,7 +95,12 @@ class Http1(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request; the clock runs while its headers are not complete."""
+        if self._deaf:
+            return
         super().data_received(data)
+        if self._deaf:
+            self._unwatch_headers()
+            return
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self._watch_headers()
         else:
@@ -126,7 +135,14 @@ class Http1(H11Protocol):
         """What is no request, or has too many headers, is told so in our words, and its socket ends."""
         is_large = len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0)
         self.transport.write(_FLOOD if is_large else GARBLED)
-        self.transport.close()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # somebody is answering still, and must hear that it is over
+            return
+        self._deaf = True  # who is cut off with bytes on the line would not read why: they are taken, and dropped
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._unwatch_rest()
+        self._rest_timer = self.loop.call_later(FAREWELL, self.transport.close)
 
     def _watch_headers(self) -> None:
         if self._header_timer is None:
