@@ -27,7 +27,7 @@ App: TypeAlias = Callable[..., Awaitable[None]]
 SOCKET = "dragoman.socket"
 
 # A page of another place may see these answers of ours, and say these things to us.
-_EXPOSED = "acp-connection-id, dragoman-cursor, retry-after"
+_EXPOSED = "acp-connection-id, dragoman-cursor, dragoman-largest, retry-after"
 _ALLOWED = (
     "content-type, authorization, acp-connection-id, acp-session-id, last-event-id, dragoman-frame, dragoman-cursor"
 )

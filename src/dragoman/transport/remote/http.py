@@ -8,6 +8,7 @@ is the engine or roles/rejoin.py; below are feed.py and httpx.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from dragoman.transport.contract import CLOSE_PATIENCE, WRITE_STALL, Take
 from dragoman.transport.gate import Gate
 from dragoman.transport.remote import letters, names
 from dragoman.transport.remote.address import Address, Remote
-from dragoman.transport.remote.faults import failed, refused
+from dragoman.transport.remote.faults import failed, quoted, refused
 from dragoman.transport.remote.feed import Feed
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.messages import on_one_line
@@ -30,6 +31,9 @@ from dragoman.transport.remote.routing import OPENING, Gist, gist
 from dragoman.transport.remote.sse import Batch
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import MAX_FRAME, Frame
+
+# The status of a message that is larger than the server takes.
+TOO_LARGE = 413
 
 # A server has said by then whether it has a stream. Seconds.
 ANSWER_PATIENCE = 15.0
@@ -77,6 +81,7 @@ class HttpTransport:
         self._gate = Gate(stall, lambda: None)
         self._posting: asyncio.Task[None] | None = None
         self._posted = 0
+        self._largest = sys.maxsize  # bytes of a message that the server takes, where it says so
         self._main: Feed | None = None
         self._feeds: dict[str, Feed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -241,10 +246,29 @@ class HttpTransport:
         if not self.connection_id:
             await self._introduce(data)
             return
-        self._posted += 1
         session = said.session
         if session is None and not said.method and not isinstance(said.id, UnsetType):
             session = self._asked.pop(said.id, None)  # an answer goes where the question came from
+        if len(data) > self._largest:
+            limit = letters.at_most(self._largest)
+        else:
+            answer = await self._put(data, said, session)
+            if answer.status_code != TOO_LARGE:
+                self._judge(answer, said)
+                return
+            limit = quoted(answer.content) or "the server does not take it"
+        outsized = letters.outsized(said, len(data), limit)
+        if outsized.told is None:
+            self._say(f"{self.peer}: {outsized.words}")
+        else:
+            self._opening.pop(said.id, None)  # type: ignore[arg-type]
+            self._inlet.deliver([outsized.told])
+        if outsized.sent is not None:
+            self._judge(await self._put(outsized.sent, said, session), said)
+
+    async def _put(self, data: bytes, said: Gist, session: str | None) -> httpx.Response:
+        """Post one message; gives what the server says to it."""
+        self._posted += 1
         if session is not None and said.method:
             if said.method in OPENING and not isinstance(said.id, UnsetType):
                 self._opening[said.id] = session
@@ -256,7 +280,7 @@ class HttpTransport:
         if answer.status_code == 404 and said.method in OPENING and letters.is_about_session(answer.content):
             # The official Python server knows no session before its answer (reference 3.3): ask without naming it.
             answer = await self._postman.deliver(data, {**number, **self._named(None)})
-        self._judge(answer, said)
+        return answer
 
     async def _introduce(self, data: bytes) -> None:
         """The first message: its answer comes at once, and names the connection."""
@@ -267,6 +291,8 @@ class HttpTransport:
         if not self.connection_id or not letters.is_answer(answer.content):
             raise StartFailed(f"{self._address.shown}: what answers there is no ACP server; check the path")
         self._postman.counts = answer.headers.get(names.CURSOR, "").isdigit()
+        largest = answer.headers.get(names.LARGEST, "")
+        self._largest = int(largest) if largest.isdigit() else sys.maxsize
         self._main = self._follow(None)
         self._inlet.deliver([on_one_line(answer.content)])
 

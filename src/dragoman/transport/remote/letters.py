@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct, UnsetType
 
 from dragoman.errors import Kind
+from dragoman.transport.remote.routing import Gist
 from dragoman.transport.remote.visitor import STATUS_KINDS
 from dragoman.wire.envelope import Id
 
@@ -46,6 +48,35 @@ def refusal(id: Id, status: int, message: str) -> bytes:
     kind = Kind.SESSION_NOT_FOUND if status == 404 else STATUS_KINDS.get(status, Kind.INTERNAL_ERROR)
     error = {"code": -32603, "message": message, "data": {"kind": kind, "status": status}}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error})
+
+
+# Says nothing to anybody, under the number of a message that is not sent: a request that nobody made is taken back.
+NOTHING = b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":null}}'
+
+
+class Outsized(Struct, frozen=True):
+    """What becomes of a message that is larger than the server takes."""
+
+    told: bytes | None  # to whoever sent it: the answer to a request that never left
+    sent: bytes | None  # to the server in its place: an answer that is none, so that nobody waits for one
+    words: str  # for people
+
+
+def outsized(said: Gist, size: int, limit: str) -> Outsized:
+    """A message of this size has no way: its request ends with too_large, and so does one that it would have answered.
+
+    `limit` says what the server takes, as far as that is known.
+    """
+    words = f"a message of {size} bytes is too large: {limit}; put large things into files"
+    if isinstance(said.id, UnsetType):
+        return Outsized(None, None, words)
+    answer = refusal(said.id, 413, words)
+    return Outsized(answer, None, words) if said.method else Outsized(None, answer, words)
+
+
+def at_most(largest: int) -> str:
+    """What a server takes that says so."""
+    return f"the server takes at most {largest}"
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -20,10 +20,16 @@ CURSOR = "Dragoman-Cursor"
 # The number of a POST in its connection, from 1: one that was seen before is answered 202 and not delivered again.
 FRAME = "Dragoman-Frame"
 
+# The bytes of the largest message that the server takes, told with the first answer: what is larger is not sent at all.
+LARGEST = "Dragoman-Largest"
+
 # A field of an SSE event that other readers skip: `dragoman-after: N SESSION` says that this event of the connection
 # stream was written after event N of that session's stream. So the answer to session/load does not overtake the
 # history, which goes by another stream.
 AFTER = b"dragoman-after"
+
+# The close code of whoever gets a larger message than they take (RFC 6455 section 7.4.1).
+TOO_LARGE = 1009
 
 # WebSocket close codes of ours: the connection is unknown here and will not come back; the client did not read.
 GONE = 4404

@@ -112,7 +112,9 @@ async def _introduce(endpoint: Endpoint, request: Request, visitor: Visitor, bod
         raise Refused(504, f"initialize was not answered within {endpoint.limits.introduction:g} seconds") from None
     except ConnectionFailed as error:
         raise Refused(503, f"the agent ended before it answered: {error}", {"retry-after": "1"}) from None
-    await request.answer(200, reply, {"acp-connection-id": link.id, "dragoman-cursor": "0"})
+    largest = str(endpoint.limits.body)
+    said_ = {"acp-connection-id": link.id, "dragoman-cursor": "0", "dragoman-largest": largest}
+    await request.answer(200, reply, said_)
 
 
 def _check_session(request: Request, transport: StreamsTransport, said: Gist) -> None:

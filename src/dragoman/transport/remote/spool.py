@@ -82,6 +82,15 @@ class Spool:
         for _ in range(surplus):
             self._kept_size -= len(self._kept.popleft())
 
+    def first(self) -> bytes:
+        """The first frame that waits; b"" when none does."""
+        return self._waiting[0] if self._waiting else b""
+
+    def swap(self, frame: bytes) -> None:
+        """Send this in place of the first frame that waits, under its number."""
+        self.waiting_size += len(frame) - len(self._waiting[0])
+        self._waiting[0] = frame
+
     def rewind(self, cursor: int) -> None:
         """The client has the frames up to this number and no more: what came after waits again."""
         missing = self.taken - cursor

@@ -45,7 +45,7 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
         return
     transport = link.transport
     assert isinstance(transport, SocketTransport)
-    headers = {"acp-connection-id": link.id}
+    headers = {"acp-connection-id": link.id, "dragoman-largest": str(endpoint.limits.frame)}
     if transport.resumable:
         headers["dragoman-cursor"] = str(transport.receipt.count)
     offered = request.scope.get("subprotocols") or []

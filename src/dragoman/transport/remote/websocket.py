@@ -8,21 +8,26 @@ With any other server the socket is the connection. Above is the engine or roles
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 
-from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
+from dragoman.errors import ConnectionFailed, ProtocolError, TransportClosed, Unreachable
 from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, WRITE_STALL, Take
-from dragoman.transport.remote import names
+from dragoman.transport.remote import letters, names
 from dragoman.transport.remote.address import Address, Remote
 from dragoman.transport.remote.faults import Farewell
 from dragoman.transport.remote.inlet import Inlet
 from dragoman.transport.remote.link import Link, open_link
 from dragoman.transport.remote.retrying import Outage, Retrying
+from dragoman.transport.remote.routing import Gist, gist
 from dragoman.transport.remote.spool import ACK_BYTES, ACK_DELAY, ACK_FRAMES, Gone, Spool, read_ack, say_ack
 from dragoman.wire.frames import MAX_FRAME, Frame
 
 # Our own frames that the server has not acknowledged: beyond this it is not keeping up, and senders wait.
 MOST_KEPT = 16 * 1024 * 1024
+
+# Smaller messages are too large for nobody, and are not looked at. Bytes.
+NOTED = 32 * 1024
 
 # How an acknowledgement begins: a glance at each frame must do.
 _ACK = say_ack(0).partition(b',"params"')[0]
@@ -66,6 +71,8 @@ class WebSocketTransport:
         self._since_ack = 0  # bytes
         self._ack_timer: asyncio.TimerHandle | None = None
         self._spool = Spool(None)  # our frames, until they are acknowledged
+        self._largest = sys.maxsize  # bytes of a message that the server takes, where it says so
+        self._heaviest = (NOTED, Gist())  # the largest message that went to a server which cannot resume
 
     # --- dialling ---------------------------------------------------------------------------------------------
 
@@ -92,6 +99,8 @@ class WebSocketTransport:
             name, is_there, value = line.partition(";")[0].partition("=")
             if is_there:
                 self._cookies[name.strip()] = value.strip()
+        largest = _only(said, names.LARGEST)
+        self._largest = int(largest) if largest.isdigit() else sys.maxsize
         return link, said
 
     def _use(self, link: Link) -> None:
@@ -154,6 +163,15 @@ class WebSocketTransport:
         """Send one frame; without a socket it waits for the next one."""
         if self._ended is not None:
             raise self._ended.with_traceback(None)
+        size = len(data)
+        if size > self._largest:
+            outsized = letters.outsized(_gist(data), size, letters.at_most(self._largest))
+            self._tell(outsized)
+            if outsized.sent is None:
+                return
+            data = outsized.sent
+        elif size >= self._heaviest[0] and not self.is_resumable:
+            self._heaviest = (size, _gist(data))
         if self.is_resumable:
             self._spool.add(data)
             if self._link is not None:
@@ -197,6 +215,12 @@ class WebSocketTransport:
             return
         self._link = None
         said = f": {reason}" if reason else ""
+        if code == names.TOO_LARGE and self.is_resumable:
+            self._resuming = self._loop.create_task(self._resume(reason, True), name=f"dragoman resumes {self.peer}")
+            return
+        if code == names.TOO_LARGE and self._heaviest[0] > NOTED:
+            size, about = self._heaviest
+            self._tell(letters.outsized(about, size, f"the server closed the connection{said}"), now=True)
         if not self.is_resumable or code not in _COMES_BACK:
             farewell = "closed the connection" if code != 1006 else "is gone"
             number = "" if code in (1000, 1001, 1005, 1006) else f" (WebSocket {code})"
@@ -205,7 +229,18 @@ class WebSocketTransport:
             return
         self._resuming = self._loop.create_task(self._resume(reason), name=f"dragoman resumes {self.peer}")
 
-    async def _resume(self, reason: str) -> None:
+    def _tell(self, outsized: letters.Outsized, now: bool = False) -> None:
+        """A message was too large: its sender is answered, or where nobody waits for an answer it is said."""
+        if outsized.told is None:
+            self._say(f"{self.peer}: {outsized.words}")
+            return
+        told: list[Frame] = [outsized.told]
+        if now:
+            self._inlet.deliver(told)
+        else:  # not while it is being sent: nobody waits for the answer yet
+            self._loop.call_soon(self._inlet.deliver, told)
+
+    async def _resume(self, reason: str, is_outsized: bool = False) -> None:
         retrying = Retrying(self.peer, self._remote.patience, Outage(self._say), reason)
         try:
             link, said = await retrying.run(self._reopen)
@@ -218,6 +253,10 @@ class WebSocketTransport:
             link.abort()
             self._end(TransportClosed(f"{self.peer} lost count of what it was told: {error}"))
             return
+        if is_outsized and (first := self._spool.first()):  # the one that the server did not take: it would never
+            outsized = letters.outsized(_gist(first), len(first), f"on the way it was said: {reason or 'too large'}")
+            self._spool.swap(outsized.sent or letters.NOTHING)
+            self._tell(outsized)
         for frame in self._spool.take():
             link.send(frame)
         self._use(link)
@@ -267,6 +306,13 @@ class WebSocketTransport:
 
 def _only(said: dict[str, list[str]], name: str) -> str:
     return said.get(name.lower(), [""])[-1]
+
+
+def _gist(frame: bytes) -> Gist:
+    try:
+        return gist(frame)
+    except ProtocolError:
+        return Gist()
 
 
 def _is_gone(error: ConnectionFailed) -> bool:
