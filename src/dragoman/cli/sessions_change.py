@@ -16,7 +16,7 @@ from dragoman.cli.terminal import single
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.chronicle import now
 from dragoman.store.contract import Retention, Store
-from dragoman.store.summary import checked_name, outlived
+from dragoman.store.summary import given_name, outlived
 
 # What stands after a number: seconds, and bytes.
 FORK = f"""\
@@ -81,7 +81,11 @@ async def _fork(options: argparse.Namespace, store: Store) -> int:
     await _free(store, options.name)
     copy = await store.fork(origin.session_id, str(uuid4()), options.upto)
     if options.name is not None:
-        copy = await store.rename(copy.session_id, options.name)
+        try:
+            copy = await store.rename(copy.session_id, options.name)
+        except ProtocolError:
+            await store.delete(copy.session_id)
+            raise
     if options.json:
         put(msgspec.to_builtins(copy))
     else:
@@ -95,7 +99,7 @@ async def _free(store: Store, name: str | None) -> None:
     """Say before anything is done that a name cannot be given."""
     if name is None:
         return
-    checked_name(name)
+    given_name(name)
     for summary in await store.sessions():
         if summary.name == name:
             said = f"there is a session {name} already; choose another name, or rename that one"

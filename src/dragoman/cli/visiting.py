@@ -223,10 +223,10 @@ async def entered(
         try:
             await record.store.rename(session.id, record.name)
         except ProtocolError as error:  # somebody else has begun one of that name meanwhile: that is meant
+            await record.store.delete(session.id)
             record.before = await keeping.found(record.store, record.name)
             if record.before is None:
                 raise ConfigFault([error.message]) from None
-            await record.store.delete(session.id)
             return await _joined(remote, options, leave, record.before, company, following)
     company.session = session.id
     if following is not None:

@@ -33,7 +33,6 @@ from dragoman.host.directory import ADMIN, EDITOR, VIEWER, may
 from dragoman.host.house import House
 from dragoman.host.tokens import Token, Tokens
 from dragoman.store.contract import Summary
-from dragoman.store.summary import checked_name
 from dragoman.transport.remote.visitor import Visitor
 
 # Entries in one answer, at most: few enough to hold, many enough to be fast.
@@ -131,9 +130,8 @@ class Api:
         if not await self._is_held_back(call.visitor, summary.session_id, ADMIN):
             summary = await self._found(call.visitor, name, ADMIN)
         wanted = call.body.get("name")
-        if wanted is not None:
-            wanted = checked_name(str(wanted))
-        return Answer(msgspec.to_builtins(await self._house.store.rename(summary.session_id, wanted)))
+        await self._house.rename(call.visitor, summary.session_id, None if wanted is None else str(wanted))
+        return Answer(msgspec.to_builtins(await self._found(call.visitor, summary.session_id)))
 
     async def fork(self, call: Call, name: str) -> Answer:
         """A copy that goes its own way, of the caller's own."""
@@ -151,7 +149,11 @@ class Api:
 
     async def delete(self, call: Call, name: str) -> Answer:
         """Forget it, whoever is in it."""
-        summary = await self._found(call.visitor, name, ADMIN)
+        summary = await self._found(call.visitor, name)
+        # What somebody opened, and said nothing in, they can take back with whatever token.
+        is_empty = not summary.turns and may(call.visitor.role, EDITOR)
+        if not is_empty or not await self._is_held_back(call.visitor, summary.session_id, ADMIN):
+            summary = await self._found(call.visitor, name, ADMIN)
         room = await self._house.room(summary.session_id)
         try:
             await self._house.delete(room, call.visitor.user)

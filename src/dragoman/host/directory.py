@@ -28,6 +28,8 @@ def may(role: str, least: str) -> bool:
 class Directory(Protocol):
     """Who may see which session. Calls may come from any task of one event loop; StoreFault where the place fails."""
 
+    owner: str  # may see, as admin, whatever nobody opened here; "" is nobody
+
     async def role_of(self, user: str, session: str) -> str | None:
         """What a user is in a session: viewer, editor, admin; None: they may not know that it is there."""
         ...
@@ -57,14 +59,14 @@ class MemoryDirectory:
     """A directory that lasts as long as the process. `owner` may see, as admin, whatever nobody else opened."""
 
     def __init__(self, owner: str = "") -> None:
-        self._owner = owner
+        self.owner = owner
         self._roles: dict[str, dict[str, str]] = {}
 
     async def role_of(self, user: str, session: str) -> str | None:
         """What a user is in a session."""
         known = self._roles.get(session)
         if known is None:
-            return ADMIN if user and user == self._owner else None
+            return ADMIN if user and user == self.owner else None
         return known.get(user)
 
     async def created(self, session: str, user: str) -> None:

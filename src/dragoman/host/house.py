@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config.agents import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.host import names
 from dragoman.host.access import not_found
 from dragoman.host.accounts import Accounts
 from dragoman.host.bounds import Bounds
@@ -277,18 +278,31 @@ class House:
         return None if role is None else lesser(role, visitor.role)
 
     async def visible(self, visitor: Visitor) -> list[Summary]:
-        """The sessions that a visitor may see, the one that changed last first."""
+        """The sessions that a visitor may see, by the names that they have for them; what changed last comes first."""
         kept = await self.store.sessions()
         if visitor.session is not None:
             return [one for one in kept if one.session_id == visitor.session]
         roles = await self.directory.sessions_of(visitor.user)
         # What nobody opened here is its owner's, also when they come from elsewhere.
-        is_owner = visitor.local or visitor.user == getattr(self.directory, "owner", None)
-        return [
+        namer = self.namer(visitor)
+        theirs = [
             one
             for one in kept
-            if one.session_id in roles or (is_owner and await self.role_in(visitor, one.session_id) is not None)
+            if one.session_id in roles or (namer is None and await self.role_in(visitor, one.session_id) is not None)
         ]
+        return names.shown(theirs, namer, self.directory.owner)
+
+    def namer(self, visitor: Visitor) -> str | None:
+        """Whose names a visitor gives to sessions: their own; None for the owner of the host, from wherever."""
+        return None if visitor.local or visitor.user == self.directory.owner else visitor.user
+
+    async def rename(self, visitor: Visitor, session: str, name: str | None) -> None:
+        """Give a session a name of this visitor's, or take the one away that it has."""
+        wanted = None if name is None else names.kept(name, self.namer(visitor))
+        try:
+            await self.store.rename(session, wanted)
+        except ProtocolError as error:
+            raise names.refused(name or "", error, await self.visible(visitor)) from None
 
     # --- the end ------------------------------------------------------------------------------------------------
 

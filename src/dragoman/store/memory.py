@@ -12,7 +12,7 @@ from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
 from dragoman.store.passages import passages
 from dragoman.store.query import matches, snippet, terms
-from dragoman.store.summary import Head, checked_name, expired, found, missing, outlived, taken
+from dragoman.store.summary import Head, expired, found, given_name, missing, outlived, taken
 
 _entry = msgspec.json.Decoder(Entry)
 
@@ -75,8 +75,9 @@ class MemoryStore:
         """Give a session a name, or take it away."""
         head = self._log(session_id).head
         if name is not None:
+            given_name(name)
             for other, log in self._logs.items():
-                if log.head.name == checked_name(name) and other != session_id:
+                if name in (log.head.name, other) and other != session_id:
                     raise taken(name, other)
         head.name = name
         return head.summary

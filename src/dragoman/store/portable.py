@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
 from dragoman.store.summary import taken
@@ -98,9 +98,15 @@ async def import_session(
     except BaseException:
         await store.delete(id)
         raise
-    wanted = name or header.name
-    if wanted is not None and (name or all(summary.name != wanted for summary in known)):
-        return await store.rename(id, wanted)
+    if name is not None:
+        return await store.rename(id, name)
+    if header.name is not None:
+        try:
+            return await store.rename(id, header.name)
+        except StoreFault:
+            raise
+        except ProtocolError:  # another one has it here, or it is none
+            pass
     return await store.find(id)
 
 

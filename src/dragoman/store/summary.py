@@ -124,15 +124,33 @@ def _beginning(body: dict[str, Any]) -> str | None:
 
 # --- finding one ----------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?")
+# The longest name, in characters: a list has room for it.
+NAME = 100
+
+_NAME = re.compile(rf"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{{0,{NAME - 2}}}[^\s\x00-\x1f\x7f])?")
+
+# An id as we make them, or most of one: nothing else looks so.
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}(-[0-9a-f]{0,4}(-[0-9a-f]{0,12})?)?", re.IGNORECASE)
 
 
 def checked_name(name: str) -> str:
     """A name that can be typed and listed; invalid_params if it is none."""
     if not _NAME.fullmatch(name):
         raise ProtocolError(
-            Kind.INVALID_PARAMS, f"{name!r} is no name for a session: up to 100 characters on one line, no '/' first"
+            Kind.INVALID_PARAMS, f"{name!r} is no name for a session: up to {NAME} characters on one line, no '/' first"
         )
+    return name
+
+
+def is_like_id(name: str) -> bool:
+    """Whether this means a session by its id, whether it is there or not."""
+    return _ID.fullmatch(name) is not None
+
+
+def given_name(name: str) -> str:
+    """A name that a session can be given: one that can be typed, and that nobody takes for an id."""
+    if is_like_id(checked_name(name)):
+        raise ProtocolError(Kind.INVALID_PARAMS, f"{name!r} looks like the id of a session; choose another name")
     return name
 
 

@@ -34,7 +34,8 @@ def rename(connection: sqlite3.Connection, session_id: str, name: str | None) ->
     """Give a session a name, or take it away."""
     kept = reading.find(connection, session_id)
     if name is not None:
-        row = connection.execute("SELECT id FROM sessions WHERE name = ? AND id <> ?", (name, session_id)).fetchone()
+        query = "SELECT id FROM sessions WHERE (name = ?1 OR id = ?1) AND id <> ?2"
+        row = connection.execute(query, (name, session_id)).fetchone()
         if row is not None:
             raise taken(name, row[0].decode())
     connection.execute("UPDATE sessions SET name = ? WHERE number = ?", (name, kept.number))

@@ -25,7 +25,7 @@ from dragoman.store.sqlite.faults import corrupted, fault, is_damage
 from dragoman.store.sqlite.log import Append
 from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, hold, prepare
 from dragoman.store.sqlite.writer import Writer, closed
-from dragoman.store.summary import checked_name, expired, found
+from dragoman.store.summary import expired, found, given_name
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class SqliteStore:
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
         """Give a session a name, or take it away."""
-        wanted = None if name is None else checked_name(name)
+        wanted = None if name is None else given_name(name)
         return await self._write(lambda connection: changes.rename(connection, session_id, wanted))
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:

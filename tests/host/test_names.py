@@ -1,0 +1,114 @@
+"""Whose the names of sessions are: those of one user are nothing to another."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ProtocolError
+from dragoman.host import names
+from dragoman.store.contract import Summary
+from tests.host.houses import opened
+from tests.host.test_serving import Caller, Doors, doors
+
+
+def kept(id: str, name: str) -> Summary:
+    return Summary(session_id=id, entries=1, updated_at="", name=name)
+
+
+def shown(user: str | None, *stored: str) -> list[str | None]:
+    return [one.name for one in names.shown([kept(name, name) for name in stored], user, "root")]
+
+
+def test_no_two_users_have_the_same_names() -> None:
+    users = [
+        "ann",
+        "ann/x",
+        "ann~",
+        "ann%2Fx",
+        "a" * 41,
+        "a" * 42,
+        "https://id.example/ann",
+        "",
+        " ann",
+        "ann\n",
+        "Ann",
+    ]
+    spaces = {names.namespace(user) for user in users}
+    assert len(spaces) == len(users)
+    assert all(space.index("/") == len(space) - 1 <= 40 for space in spaces)
+    for user in users:
+        stored = names.kept("secret", user)
+        assert shown(user, stored) == ["secret"]
+        assert [shown(other, stored) for other in users if other != user] == [[stored]] * (len(users) - 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["ann/secret", "x" * 97, "a\nb", "dda3a510-0a1b-4c2d-8e3f-001122334455", "DDA3A510-0A1B-4C2D"]
+)
+def test_what_cannot_be_a_name_is_refused(name: str) -> None:
+    with pytest.raises(ProtocolError, match=r"name|'/'|characters"):
+        names.kept(name, "ann")
+
+
+def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() -> None:
+    assert names.kept("a/b", None) == "a/b"
+    assert shown(None, "board", "ann/board") == ["board", "ann/board"]
+    assert shown("ben", "board", "ann/board") == ["board", "ann/board"]
+    assert shown("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
+
+
+def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_other(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with doors(tmp_path) as at, at.hosted.client("ben", visitor={"local": False}, cwd="/") as remote:
+            at.hosted.house.roots = lambda _: None
+            theirs = (await opened(remote, tmp_path)).id
+            ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
+            assert (ann, ben) == ((200, "secret"), (200, "secret"))
+            assert (await at.ben("GET", "/api/sessions/secret")).json["sessionId"] == theirs
+            assert (await at.ann("GET", "/api/sessions/secret")).json["sessionId"] == at.session
+            assert (await at.ben("GET", "/api/sessions/ann%2Fsecret")).status == 404
+            for name in (at.session, at.session[:20], "ann/secret"):
+                refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": name})
+                assert refused.status == 400
+                assert "taken" not in refused.json["error"]["message"]
+            assert {one.name for one in await at.hosted.house.store.sessions()} == {"ann/secret", "ben/secret"}
+            await _shared(at)
+            assert (await at.ben("GET", "/api/sessions/ann/secret")).json["sessionId"] == at.session
+            assert {info.title for info in (await remote.sessions()).sessions} == {"secret", "ann/secret"}
+            owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
+            assert (await owner("GET", "/api/sessions")).json == {"sessions": []}
+            # Even what the owner put in the way is not told of.
+            await at.hosted.house.store.rename(at.session, "ben/attic")
+            await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})
+            refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": "attic"})
+            assert (refused.status, at.session in refused.body.decode()) == (400, False)
+
+    asyncio.run(scene())
+
+
+async def _called(caller: Caller, session: str, name: str) -> tuple[int, Any]:
+    answer = await caller("POST", f"/api/sessions/{session}/name", {"name": name})
+    return answer.status, answer.json.get("name")
+
+
+async def _shared(at: Doors) -> None:
+    made = await at.ann("POST", "/api/sessions/secret/members", {"user": "ben", "role": "viewer"})
+    assert made.status == 200
+
+
+def test_what_was_opened_in_vain_can_be_taken_back_with_any_token_that_opens(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with doors(tmp_path) as at, at.hosted.client("ann") as remote:
+            empty = (await opened(remote, tmp_path)).id
+            link = (await at.ann("POST", f"/api/sessions/{empty}/shares", {"role": "editor"})).json["token"]
+            callers = [Caller(at.app, token) for token in (link, at.tokens.create("ann", "viewer")[0])]
+            editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
+            assert [(await each("DELETE", f"/api/sessions/{empty}")).status for each in callers] == [403, 403]
+            assert (await editing("DELETE", f"/api/sessions/{at.session}")).status == 403
+            assert (await editing("DELETE", f"/api/sessions/{empty}")).status == 200
+
+    asyncio.run(scene())
