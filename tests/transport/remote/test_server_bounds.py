@@ -186,6 +186,27 @@ def test_compression_is_not_agreed_on_over_http2_either(plain: Standing) -> None
     assert "sec-websocket-extensions" not in said
 
 
+@pytest.mark.parametrize("window", [65_535, 0])
+def test_headers_that_are_too_large_are_told_so_over_http2_and_others_of_the_socket_go_on(
+    plain: Standing, window: int
+) -> None:
+    async def main() -> list[str]:
+        large = h2.heads(extra=[(f"x-{number}", "x" * 8000) for number in range(6)])
+        pieces = [large[start : start + 16_000] for start in range(0, len(large), 16_000)]
+        async with h2.second(plain.port, WITHIN) as line:
+            await line.send(h2.settings(_4=window), h2.frame(h2.HEADERS, pieces[0], stream=1))  # its body would follow
+            await line.send(*(h2.frame(h2.CONTINUATION, piece, stream=1) for piece in pieces[1:-1]))
+            await line.send(h2.frame(h2.CONTINUATION, pieces[-1], flags=h2.END_HEADERS, stream=1))
+            await line.send(h2.frame(h2.DATA, b"{}", flags=h2.END_STREAM, stream=1), h2.request(3))
+            assert sorted(await line.answers(2)) == [1, 3]
+            decoder = Decoder()
+            payloads = [payload for kind, _, payload in line.frames if kind == h2.HEADERS]
+            told = [{str(name): str(value) for name, value in decoder.decode(payload)} for payload in payloads]
+            return [said[":status"] for said in told]
+
+    assert asyncio.run(main()) == ["431", "415"]
+
+
 # --- the meter ------------------------------------------------------------------------------------------------
 
 SMALL = h2.frame(h2.PING, b"12345678")

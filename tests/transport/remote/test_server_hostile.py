@@ -107,6 +107,16 @@ def test_a_body_that_never_ends_is_given_up(server: Standing) -> None:
         assert rest(end).startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.parametrize("size", [LIMITS.headers + 100, 2 * LIMITS.headers, 60_000])
+@pytest.mark.parametrize("upgrade", [b"", b"Connection: Upgrade\r\nUpgrade: websocket\r\n"], ids=["GET", "upgrade"])
+def test_a_head_that_is_too_large_is_refused_also_when_all_of_it_comes_at_once(
+    server: Standing, size: int, upgrade: bytes
+) -> None:
+    with server.dial() as end:
+        end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bX: %b\r\n\r\n" % (upgrade, b"x" * size))
+        assert rest(end).startswith(b"HTTP/1.1 431")
+
+
 def test_a_flood_of_headers_is_refused_and_told_so_however_much_follows(server: Standing) -> None:
     with server.dial() as end:
         end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n")

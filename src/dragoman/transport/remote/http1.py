@@ -28,15 +28,24 @@ silent.propagate = False
 FAREWELL = 1.0
 
 
+# What is said to a request with too many or too long headers.
+TOO_LARGE = "the request has too many or too long headers"
+
+
+def said(kind: str, message: str) -> bytes:
+    """The body of a refusal."""
+    return b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
+
+
 def _said(status: str, kind: str, message: str) -> bytes:
-    body = b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
+    body = said(kind, message)
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
 
 
 _LATE = _said("408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time")
 GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
-_FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, "the request has too many or too long headers")
+_FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, TOO_LARGE)
 
 
 class State(ServerState):
@@ -52,7 +61,13 @@ class Strict(ReceiveBuffer):
     """The bytes of a client, of which h11 takes heads by lines. What others may read in another way is refused.
 
     Behind a proxy, a head that the two of us take apart differently would smuggle a request past it (RFC 9112 11.2).
+    h11 bounds heads only while they are incomplete; here those are bounded too that come all at once.
     """
+
+    def __init__(self, largest: int) -> None:
+        super().__init__()
+        self._largest = largest
+        self.was_large = False
 
     def _extract(self, count: int) -> bytearray:
         self._head = super()._extract(count)
@@ -64,6 +79,9 @@ class Strict(ReceiveBuffer):
         if not lines:
             return lines
         head = self._head
+        if len(head) > self._largest:
+            self.was_large = True
+            raise h11.LocalProtocolError("the head is too large")
         if head.count(b"\n") != head.count(b"\r\n"):
             raise h11.LocalProtocolError("a line ends with LF alone")
         names = [bytes(line.partition(b":")[0]).lower() for line in lines]
@@ -83,7 +101,7 @@ class Http1(H11Protocol):
         super().__init__(config, server_state, app_state)
         self.logger = self.access_logger = silent
         self.access_log = False
-        self.conn._receive_buffer = Strict()
+        self.conn._receive_buffer = self._strict = Strict(server_state.limits.headers)
         self._header_timer: asyncio.TimerHandle | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
         self._deaf = False
@@ -133,7 +151,9 @@ class Http1(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no request, or has too many headers, is told so in our words, and its socket ends."""
-        is_large = len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0)
+        is_large = self._strict.was_large or len(self.conn.trailing_data[0]) > (
+            self.config.h11_max_incomplete_event_size or 0
+        )
         self.transport.write(_FLOOD if is_large else GARBLED)
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()  # somebody is answering still, and must hear that it is over

@@ -25,6 +25,8 @@ from hypercorn.protocol.events import Event, StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
 
+from dragoman.errors import Kind
+from dragoman.transport.remote.http1 import TOO_LARGE, said
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.meter import Meter
 
@@ -39,6 +41,12 @@ SPARE = 2
 
 # The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
 TABLE = 4096
+
+# How many times the largest head are read, so that a client that knows no better is told 431; beyond it is an attack.
+TOLD = 4
+
+# What a header weighs beside its letters (RFC 9113 section 6.5.2).
+WEIGHT = 32
 
 # Requests beside the event streams of a connection, which are what stays open.
 BESIDE = 128
@@ -103,8 +111,9 @@ class _Streams(H2Protocol):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
+        self.connection.decoder.max_header_list_size = TOLD * self.config.h2_max_header_list_size
         self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
+        self._largest = self.config.h2_max_header_list_size
         self.spare = 0  # bytes of a body that are taken after the answer to it
         self._rests: dict[int, int] = {}  # of streams that were answered, what is left of that
         self._moved = asyncio.get_running_loop().time()
@@ -138,9 +147,25 @@ class _Streams(H2Protocol):
             if isinstance(event, h2.events.RequestReceived):
                 # No compression of messages: few bytes would become very many.
                 event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
+                if sum(len(name) + len(value) + WEIGHT for name, value in event.headers) > self._largest:
+                    await self._refuse_head(event.stream_id)
+                    continue
             if isinstance(event, h2.events.RemoteSettingsChanged):
                 self._shrink()
             await super()._handle_events([event])
+        await self._flush()
+
+    async def _refuse_head(self, stream_id: int) -> None:
+        """A request with too many or too long headers is told so; the others of its socket go on."""
+        body = said(Kind.TOO_LARGE, TOO_LARGE)
+        size = str(len(body))
+        headers = [(":status", "431"), ("content-type", "application/json"), ("content-length", size)]
+        with suppress(ProtocolError):
+            has_room = self.connection.local_flow_control_window(stream_id) >= len(body)
+            self.connection.send_headers(stream_id, headers if has_room else headers[:1], end_stream=not has_room)
+            if has_room:
+                self.connection.send_data(stream_id, body, end_stream=True)
+            self._rests[stream_id] = self.spare
         await self._flush()
 
     async def _drop(self, event: h2.events.DataReceived) -> None:
