@@ -67,6 +67,10 @@ class AgentStage(Stage):
         self.capabilities: dict[str, Json] = {}
         """What the agent said it can do, in the vocabulary's words."""
         self.result: Json = None
+        self.introduction: Heard | None = None
+        """The answer to initialize, whatever was written before it."""
+        self.opened_by: Heard | None = None
+        """The answer that opened the last session."""
         self.session = ""
         self.leave: tuple[str, ...] = ALLOW
         self.serves: dict[str, Callable[[Heard], Json]] = {**_SERVED}
@@ -85,6 +89,7 @@ class AgentStage(Stage):
         if heard is None or not isinstance(heard.message.get("result"), dict):
             self.unsure("the agent did not introduce itself", heard)
         assert heard is not None
+        self.introduction = heard
         self.result = heard.message["result"]
         lifted = self._lifted("initialize", self.result)
         found = lifted.get("agentCapabilities") if isinstance(lifted, dict) else None
@@ -104,6 +109,7 @@ class AgentStage(Stage):
         if heard is None or not isinstance(heard.message.get("result"), dict):
             self.unsure("the agent opened no session", heard)
         assert heard is not None
+        self.opened_by = heard
         self.setup = heard.message["result"]
         found = wanted if self.dialect == "2025.1" else self.setup.get("sessionId")
         if not isinstance(found, str) or not found:
@@ -137,7 +143,7 @@ class AgentStage(Stage):
         wanted = " or ".join(map(str, codes))
         if codes and found not in codes:
             self._unlocked(heard)
-        self.require(not codes or found in codes, f"{what} was refused with {found}, not {wanted}", heard)
+        self.require(not codes or found in codes, f"{what} was refused with {found!r}, not {wanted}", heard)
         return dict(error)
 
     def granted(self, heard: Heard | None, what: str) -> Json:

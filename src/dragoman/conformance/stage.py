@@ -18,7 +18,7 @@ import msgspec
 from dragoman.conformance.pace import Pace
 from dragoman.conformance.verdict import Evidence, Failed, Skipped, Unsure
 from dragoman.dialect.registry import dialect as find_dialect
-from dragoman.errors import ConnectionFailed, DragomanError
+from dragoman.errors import ConnectionFailed, DragomanError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.wire.frames import Frame, Oversize
 
@@ -37,6 +37,9 @@ SLOWER = 4.0
 
 # Where no frame proves a failure, for none came, so many of the last ones show what it was about.
 PROOF = 3
+
+# So much that is no message is read of one peer: debug output is less, and who floods us has nothing to say. Bytes.
+NOISE = 16 * 1024 * 1024
 
 # So many frames are kept as evidence; a flood is told by its beginning, and by what was marked.
 MOST = 400
@@ -117,6 +120,7 @@ class Stage:
         self.gone: ConnectionFailed | None = None
         """Why nothing more comes; None while the peer can be heard."""
         self._began = time.monotonic()
+        self._noise = 0  # bytes
         self._waited = 0.0  # seconds, as `next` counts them
         self._unread: list[Heard] = []
         self._last_id = 0
@@ -183,6 +187,9 @@ class Stage:
                 async with asyncio.timeout(beat):
                     frames = await self.transport.receive()
                 self._unread.extend(self._read(frame) for frame in frames)
+                if self._noise > NOISE:
+                    self.gone = TransportClosed(f"it wrote more than {NOISE >> 20} MiB of what is no message")
+                    self.note(f"nothing more is read: {self.gone}")
             except TimeoutError:
                 pass
             except ConnectionFailed as error:
@@ -301,6 +308,8 @@ class Stage:
             message = json.loads(raw)
         except (ValueError, RecursionError):
             message = None
+        if not isinstance(message, dict):
+            self._noise += frame.size if isinstance(frame, Oversize) else len(frame)
         heard = Heard(at=time.monotonic(), raw=raw, message=message, evidence=made)
         if isinstance(message, dict) and isinstance(message.get("method"), str):
             heard.method, heard.params = message["method"], message.get("params")

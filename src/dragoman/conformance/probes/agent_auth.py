@@ -29,7 +29,7 @@ async def the_want_of_a_login_has_a_number(stage: AgentStage) -> None:
         stage.unsure("the session was refused for another reason", heard)
     wanted = stage.code("auth_required")
     stage.require(
-        error.get("code") == wanted, f"the want of a login is told as {error.get('code')}, not {wanted}", heard
+        error.get("code") == wanted, f"the want of a login is told as {error.get('code')!r}, not {wanted}", heard
     )
 
 
@@ -50,7 +50,7 @@ async def _offered(stage: AgentStage) -> None:
 async def terminal_logins_are_announced(stage: AgentStage) -> None:
     """A client without a terminal cannot show one."""
     found = [login for login in await _logins(stage, spoken.NOTHING["v1"]) if login.get("type") == "terminal"]
-    stage.require(not found, "a login in a terminal is offered to a client that announced none", stage.heard[0])
+    stage.require(not found, "a login in a terminal is offered to a client that announced none", stage.introduction)
 
 
 @probe("agent.auth.04")
@@ -71,14 +71,14 @@ async def logins_are_named(stage: AgentStage) -> None:
 async def logins_differ(stage: AgentStage) -> None:
     """Else the client cannot say which."""
     ids = [login.get("id") for login in await _logins(stage)]
-    stage.require(len(set(ids)) == len(ids), f"two logins have the same id: {ids}", stage.heard[0])
+    stage.require(len(set(ids)) == len(ids), f"two logins have the same id: {ids}", stage.introduction)
 
 
 @probe("agent.auth.07")
 async def logins_are_a_list(stage: AgentStage) -> None:
     """Absent is read as none, and a list says it."""
     result = await stage.initialized()
-    stage.require(isinstance(result.get("authMethods"), list), "authMethods is no list", stage.heard[0])
+    stage.require(isinstance(result.get("authMethods"), list), "authMethods is no list", stage.introduction)
 
 
 @probe("agent.auth.08")
@@ -90,4 +90,4 @@ async def terminal_logins_are_whole(stage: AgentStage) -> None:
         stage.skip("the agent offers no login in a terminal")
     for login in found:
         words = fault(login, {"name": str, "args?": [str], "env?": dict}, "login")
-        stage.require(not words, words, stage.heard[0])
+        stage.require(not words, words, stage.introduction)

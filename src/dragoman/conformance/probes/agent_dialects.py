@@ -19,13 +19,13 @@ STATUS = shape.text("pending", "in_progress", "completed")
 
 async def _introduced(stage: AgentStage, drawing: Drawing) -> None:
     words = fault(await stage.initialized(), drawing)
-    stage.require(not words, words, stage.heard[0])
+    stage.require(not words, words, stage.introduction)
 
 
 async def _set_up(stage: AgentStage, drawing: Drawing) -> None:
     await stage.opened()
     words = fault(stage.setup, drawing)
-    stage.require(not words, words, stage.heard[1])
+    stage.require(not words, words, stage.opened_by)
 
 
 # --- banjo ------------------------------------------------------------------------------------------------------
@@ -47,10 +47,10 @@ async def models_are_whole(stage: AgentStage) -> None:
     if not isinstance(models, dict):
         stage.unsure("the session tells no models")
     words = fault(models, MODELS, "models")
-    stage.require(not words, words, stage.heard[1])
+    stage.require(not words, words, stage.opened_by)
     known = [model["id"] for model in models["availableModels"]]
     current = models["currentModelId"]
-    stage.require(current in known, f"the current model {current!r} is none of {known}", stage.heard[1])
+    stage.require(current in known, f"the current model {current!r} is none of {known}", stage.opened_by)
 
 
 async def _model(stage: AgentStage) -> tuple[str, Any]:
@@ -59,7 +59,7 @@ async def _model(stage: AgentStage) -> tuple[str, Any]:
     current = models.get("currentModelId")
     offered = [model.get("id") for model in models.get("availableModels") or []]
     if current not in offered:
-        stage.unsure("the current model is none of those that can be chosen", stage.heard[1])
+        stage.unsure("the current model is none of those that can be chosen", stage.opened_by)
     others = [model for model in offered if model != current]
     if not others:
         stage.unsure("the session tells no other model")
@@ -154,7 +154,7 @@ async def ids_are_uuids(stage: AgentStage) -> None:
     try:
         uuid.UUID(session)
     except ValueError:
-        stage.require(False, f"the session id {session!r} is no UUID", stage.heard[1])
+        stage.require(False, f"the session id {session!r} is no UUID", stage.opened_by)
 
 
 @probe("agent.dialect.23")

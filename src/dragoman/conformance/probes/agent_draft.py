@@ -37,7 +37,7 @@ async def the_draft_is_introduced(stage: AgentStage) -> None:
     """Capabilities are a tree."""
     info = {"name": shape.some, "version": str}
     words = fault(await stage.initialized(), {"protocolVersion": int, "agentInfo": info, "capabilities": dict})
-    stage.require(not words, words, stage.heard[0])
+    stage.require(not words, words, stage.introduction)
 
 
 @probe("agent.draft.02")
@@ -45,7 +45,7 @@ async def sessions_tell_their_age(stage: AgentStage) -> None:
     """As ISO 8601 writes it."""
     await stage.opened()
     words = fault(stage.setup, {"sessionId": shape.some, "createdAt": shape.time})
-    stage.require(not words, words, stage.heard[1])
+    stage.require(not words, words, stage.opened_by)
 
 
 async def _updates(stage: AgentStage, drawing: shape.Drawing) -> None:

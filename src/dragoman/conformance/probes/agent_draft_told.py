@@ -82,9 +82,9 @@ async def abilities_are_a_tree(stage: AgentStage) -> None:
     """Each leaf of its type."""
     result = await stage.initialized()
     if not isinstance(result.get("capabilities"), dict):
-        stage.unsure("the agent does not tell what it can do", stage.heard[0])
+        stage.unsure("the agent does not tell what it can do", stage.introduction)
     words = fault(result["capabilities"], TREE, "capabilities")
-    stage.require(not words, words, stage.heard[0])
+    stage.require(not words, words, stage.introduction)
 
 
 @probe("agent.draft.38")
@@ -106,4 +106,4 @@ async def demands_are_a_tree(stage: AgentStage) -> None:
     demanded = (await stage.initialized()).get("requiredClientCapabilities")
     if demanded is None:
         stage.skip("the agent demands nothing")
-    stage.require(isinstance(demanded, dict), "what the client must be able to do is no object", stage.heard[0])
+    stage.require(isinstance(demanded, dict), "what the client must be able to do is no object", stage.introduction)

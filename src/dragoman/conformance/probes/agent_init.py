@@ -43,7 +43,7 @@ async def _version(stage: AgentStage) -> Json:
 async def the_version_is_a_number(stage: AgentStage) -> None:
     """Not a text, not absent."""
     words = fault(await _version(stage), int, "the version")
-    stage.require(not words, words, stage.heard[0])
+    stage.require(not words, words, stage.introduction)
 
 
 @probe("agent.init.03")
@@ -52,7 +52,7 @@ async def the_known_version_is_agreed_on(stage: AgentStage) -> None:
     found = await _version(stage)
     if not isinstance(found, int):
         stage.unsure("the agent names no version")
-    stage.require(found == 1, f"asked for version 1, the agent answered {found}", stage.heard[0])
+    stage.require(found == 1, f"asked for version 1, the agent answered {found}", stage.introduction)
 
 
 @probe("agent.init.04")
@@ -71,7 +71,7 @@ async def unheard_of_versions_are_not_agreed_to(stage: AgentStage) -> None:
 async def _drawn(stage: AgentStage, drawing: Json) -> None:
     result = await stage.initialized()
     words = fault(result, drawing)
-    stage.require(not words, words, stage.heard[0])
+    stage.require(not words, words, stage.introduction)
 
 
 @probe("agent.init.05")
@@ -155,6 +155,9 @@ async def what_is_offered_is_there(stage: AgentStage) -> None:
             error = heard.message.get("error") if heard else None
             found = error.get("code") if isinstance(error, dict) else None
             stage.require(found != -32601, f"{method} is offered and not there", heard)
+            if heard is None or (isinstance(error, dict) and type(found) is not int):
+                told = f"was refused with {found!r}" if heard else "was not answered"
+                stage.unsure(f"{method} {told}: that does not say whether it is there", heard)
 
 
 @probe("agent.init.17")

@@ -12,6 +12,14 @@ from dragoman.schema.side import Side
 
 LARGEST = 2**53 - 1  # the largest whole number that every JSON reader keeps
 
+# What an agent has good reason to refuse, each in another way: by its params, its session, its name.
+REFUSED: dict[str, Json] = {
+    "session/prompt": {},
+    "session/load": {"sessionId": "no-such-session"},
+    "no/such_method": {},
+    "_example.org/no_such_method": {},
+}
+
 
 def _new(stage: AgentStage, session: str = "one") -> Json:
     return spoken.new_session(stage.dialect, stage.cwd, session)
@@ -77,14 +85,18 @@ async def answers_have_one_outcome(stage: AgentStage) -> None:
 
 @probe("agent.rpc.06")
 async def errors_have_code_and_message(stage: AgentStage) -> None:
-    """The error for params that make no sense."""
-    await stage.initialized()
-    heard = await stage.asked("session/prompt", {})
-    if heard is None or "error" not in heard.message:
-        stage.unsure("a prompt without params was not refused", heard)
-    assert heard is not None
-    words = fault(heard.message["error"], {"code": int, "message": str})
-    stage.require(not words, f"the error: {words}", heard)
+    """Every error of a talk in which there is much to refuse: agents do not make all of them in one place."""
+    params = spoken.initialize(stage.dialect, stage.cwd, spoken.ALL[stage.dialect])
+    await stage.asked("initialize", params, stage.pace.start)
+    for method, params in REFUSED.items():
+        await stage.asked(method, params)
+    await stage.asked("session/new", _new(stage))
+    found = [each for each in stage.heard if each.is_reply and "error" in each.message]
+    for heard in found:
+        words = fault(heard.message["error"], {"code": int, "message": str})
+        stage.require(not words, f"the error for {stage.asked_by(heard) or 'nothing we asked'}: {words}", heard)
+    if not found:
+        stage.unsure("the agent refused nothing")
 
 
 @probe("agent.rpc.07")
