@@ -5,19 +5,24 @@ A Person whose reader is told to step aside. Above is chat; below are questions 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from dragoman.cli.editing import Reader
 from dragoman.cli.questions import Choice, Person
-from dragoman.cli.terminal import Line
+from dragoman.cli.terminal import Line, Sheet
 
 
 class Interruptible(Person):
     """Somebody who may be writing when a question comes."""
 
     reader: Reader | None = None
-    _attends = False
+
+    def __init__(self, sheet: Sheet, fd: int) -> None:
+        super().__init__(sheet, fd)
+        self._free = asyncio.Event()  # not while something is asked
+        self._free.set()
 
     async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
         """Ask; the line on which the person writes is taken away meanwhile."""
@@ -27,12 +32,17 @@ class Interruptible(Person):
     @asynccontextmanager
     async def attention(self) -> AsyncIterator[None]:
         """Have the terminal; the line on which the person writes is taken away meanwhile."""
-        if self.reader is None or self._attends:
+        if not self._free.is_set():
             yield
             return
-        async with self.reader.aside():
-            self._attends = True
+        async with nullcontext() if self.reader is None else self.reader.aside():
+            self._free.clear()
             try:
                 yield
             finally:
-                self._attends = False
+                self._free.set()
+
+    async def undisturbed(self) -> None:
+        """Wait until nothing is asked: the keys would go to the line that begins now, and not to the question."""
+        while not self._free.is_set():
+            await self._free.wait()

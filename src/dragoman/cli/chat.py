@@ -146,6 +146,7 @@ class Chat:
                     self._met.company.changed = self._reader.refresh
             self._greet(advice)
             await self._recall()
+            self.leave.is_welcome.set()
             # Between two lines too: a terminal that turns Enter into Ctrl-J would have the editor begin a second line.
             with key_by_key(self._fd) if self._reader.takes_keys else nullcontext():
                 await self._converse(interrupts)
@@ -167,7 +168,8 @@ class Chat:
         """What was said last in a session that goes on."""
         record = self._met.record
         if record is not None and record.before is not None and not self._is_told:
-            self._between.forget()  # an agent that loads a session tells all of it again
+            if self._met.company is None:
+                self._between.forget()  # an agent that loads a session tells all of it again
             Telling(self._sheet).said(await last_turn(record.store, record.before))
         self._is_told = True
 
@@ -235,7 +237,7 @@ class Chat:
             while not self.is_over:
                 self._screen.end()
                 self._sheet.gap()
-                reading = asyncio.create_task(self._reader.read(typed))
+                reading = asyncio.create_task(self._line(typed))
                 try:
                     await asyncio.wait({reading, gone}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -255,6 +257,11 @@ class Chat:
         finally:
             for task in (teller, gone):
                 task.cancel()
+
+    async def _line(self, typed: str) -> str | None:
+        """What the person writes next, once no question stands there."""
+        await self._person.undisturbed()
+        return await self._reader.read(typed)
 
     async def _turn(self, text: str, interrupts: Interrupts) -> str:
         """Prompt and show the answer; gives what was typed meanwhile."""

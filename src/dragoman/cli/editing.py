@@ -6,6 +6,7 @@ Needs prompt_toolkit (the extra `tui`); `plain` reads lines as the terminal give
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -125,7 +126,7 @@ class Editor:
         self._history = history
         self._status = status
         self._hint = ""
-        self._is_aside = False
+        self._asides: set[asyncio.Task[None]] = set()  # those for whom the line is away, or will be
         self.on_change: Callable[[str], None] = lambda _: None  # hears what stands on the line
         self._session: PromptSession[str | None] = PromptSession(
             [("class:prompt", PROMPT)],
@@ -160,25 +161,40 @@ class Editor:
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """Take the line away, and bring it back."""
+        if not self._session.app.is_running:
+            yield
+            return
+        is_away, is_done = asyncio.Event(), asyncio.Event()
+        # In a task of its own, which nobody cancels: who gives up waiting for the line would leave prompt_toolkit
+        # waiting for them, and so everybody after them.
+        stepping = asyncio.create_task(self._step_aside(is_away, is_done))
+        self._asides.add(stepping)
+        stepping.add_done_callback(self._asides.discard)
+        try:
+            await is_away.wait()
+            yield
+        finally:
+            is_done.set()
+            if is_away.is_set():
+                await asyncio.wait({stepping})
+
+    async def _step_aside(self, is_away: asyncio.Event, is_done: asyncio.Event) -> None:
         from prompt_toolkit.application import in_terminal
         from prompt_toolkit.application.current import set_app
 
         app = self._session.app
-        if not app.is_running:
-            yield
-            return
-        self._is_aside = True
         try:
             with set_app(app):
                 async with in_terminal():
                     with key_by_key(app.input.fileno()):  # an Enter that is typed now is one when the line is back
-                        yield
+                        is_away.set()
+                        await is_done.wait()
         finally:
-            self._is_aside = False
+            is_away.set()  # what went wrong here is no reason to wait
 
     def refresh(self) -> None:
         """Draw the status line anew; while something is said above, that is done after it anyway."""
-        if self._session.app.is_running and not self._is_aside:
+        if self._session.app.is_running and not self._asides:
             self._session.app.invalidate()
 
     def _keys(self) -> Any:

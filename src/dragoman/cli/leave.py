@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec import UNSET
@@ -34,6 +34,9 @@ from dragoman.schema.toolcall import Diff
 
 # A question that fills several screens is not read; what is left out is counted.
 SHOWN = 60
+
+# Who comes into a session is greeted and told what was said before they are asked what is open in it. Seconds.
+WELCOME = 10.0
 
 # What is wanted, in one word before it.
 WORDS: dict[str, str] = {
@@ -91,6 +94,8 @@ class Leave:
         self._asks = asks
         self._scopes = SCOPES if places is not None else SCOPES[:2]
         self._one_at_a_time = asyncio.Lock()
+        self.is_welcome = asyncio.Event()  # cleared while the person is not yet told where they are
+        self.is_welcome.set()
         self._settled = asyncio.Event()
         self._settled.set()
         ask = self._ask if yes or person is not None else None
@@ -149,6 +154,9 @@ class Leave:
     @asynccontextmanager
     async def question(self) -> AsyncIterator[bool]:
         """The terminal for one question, after all that was said before it; whether it is still wanted."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WELCOME):
+                await self.is_welcome.wait()
         async with self._one_at_a_time:
             if self.turn is not None:
                 await self.turn.caught_up()

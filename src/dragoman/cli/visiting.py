@@ -136,9 +136,12 @@ async def meet(
                 announce=ANNOUNCED,
             )
         )
+        remote.is_sorting = False  # others' turns are shown too, or left out, as the command likes
         leave.attend(remote, "")
         if options.verbose:
             aside.line("what the agent writes to stderr stays in the host (dragoman serve --verbose)", "dim")
+        if record.before is not None and tell is not None:
+            leave.is_welcome.clear()  # what is being asked there is asked below what was said
         session = await entered(remote, options, leave, record, company, following)
         if record.before is not None and not quiet:
             called = single(record.before.name or record.before.session_id)
