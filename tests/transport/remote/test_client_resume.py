@@ -13,7 +13,7 @@ from websockets.utils import accept_key
 
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.transport.contract import Transport
-from dragoman.transport.remote import feed, link
+from dragoman.transport.remote import feed, link, retrying
 from dragoman.transport.remote.dialling import dial_remote
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.patience import Patience
@@ -94,6 +94,35 @@ def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_over(ove
     asyncio.run(asyncio.wait_for(main(), WITHIN))
     assert "trying again" in said[0]
     assert "connected again" in said[1]
+
+
+@pytest.mark.parametrize("over", ["ws", "http"])
+def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "TOGETHER", 0.0)  # one stream is cut here, and may be cut again at once
+    said: list[str] = []
+
+    async def main() -> None:
+        async with meeting() as there, relaying(there.port) as relay:
+            well = asyncio.Event()
+
+            def report(line: str) -> None:
+                said.append(line)
+                if "mended" in line or "connected again" in line:
+                    well.set()
+
+            ours, theirs = await there.meet(over, relay.port, report)
+            for _ in range(2):
+                well.clear()
+                relay.drop()
+                await well.wait()
+                ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
+                assert await take(theirs, 1) == [b'{"jsonrpc":"2.0","method":"_up"}']
+            await ours.close()
+
+    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    if over == "ws":  # over HTTP the first try may go by a socket that was cut at the same moment: then it takes two
+        assert len(said) == 2
+        assert all("the connection was cut and is mended (0." in line for line in said), said
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])

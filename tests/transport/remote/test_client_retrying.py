@@ -65,6 +65,18 @@ def test_a_first_try_that_works_says_nothing() -> None:
     assert tried([]) == ([], [], "there")
 
 
+def test_a_cut_that_the_first_try_mends_is_told_in_one_line_by_one_of_those_that_were_cut_together() -> None:
+    said: list[str] = []
+    outage = Outage(said.append)
+
+    async def attempt() -> None:
+        pass
+
+    for _ in range(3):
+        asyncio.run(Retrying("agent x", Patience(), outage, "cut", was_cut=True, clock=lambda: 0.0).run(attempt))
+    assert said == ["agent x: the connection was cut and is mended (0.0 s)"]
+
+
 def test_it_ends_when_the_patience_is_out() -> None:
     _, slept, outcome = tried([passing()] * 99, Patience(whole=5.0))
     assert isinstance(outcome, Unreachable)

@@ -27,6 +27,9 @@ SILENCE = 60.0
 # A stream that ended in good order is asked for again; more often than this in a row without an event it is over.
 EMPTY_ENDS = 5
 
+# Why a stream is asked for again that ended in good order.
+ENDED = "the stream ended"
+
 
 class Feed:
     """A stream being followed. `opened` says whether the server has it: True, or False for an unknown session."""
@@ -63,7 +66,9 @@ class Feed:
         """Read until there is nothing more to read; raises ConnectionFailed when the connection is over."""
         reason = ""
         while True:
-            retrying = Retrying(self._name, self._patience, self._outage, reason)
+            # Servers and proxies end streams in good order as they like: that is no cut.
+            was_cut = reason not in ("", ENDED)
+            retrying = Retrying(self._name, self._patience, self._outage, reason, was_cut=was_cut)
             response = await retrying.run(self._ask)
             if response is None:
                 return
@@ -122,7 +127,7 @@ class Feed:
         self._empty += 1
         if self._empty > EMPTY_ENDS:
             raise TransportClosed(f"{self._name}: it ends every stream at once")
-        return "the stream ended"
+        return ENDED
 
     async def _pass_on(self, batch: Batch) -> None:
         self._empty = 0

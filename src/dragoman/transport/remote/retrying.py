@@ -1,7 +1,8 @@
 """Trying again until it works: pauses that grow, an end, and two lines for the user.
 
-Takes a way to try and a Patience. Says so at the first failure and at success, and nothing between; gives up at once on
-what no pause will mend (a refused token, a connection that the server has forgotten).
+Takes a way to try and a Patience. Says so at the first failure and at success, and nothing between; of a cut that the
+first try mends, one line. Gives up at once on what no pause will mend (a refused token, a connection that the server
+has forgotten).
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from dragoman.transport.remote.patience import Patience
 T = TypeVar("T")
 
 
+# The parts of a connection that were cut together have noticed by then. Seconds.
+TOGETHER = 1.0
+
+
 class Outage:
     """Says once that a connection is in trouble and once that it is over, whatever number of its parts find out."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._parts = 0
+        self._told = float("-inf")  # when something was said last
 
     def begins(self, text: str) -> None:
         """One part is in trouble."""
@@ -35,6 +41,14 @@ class Outage:
         """One part is well again."""
         self._parts -= 1
         if self._parts == 0 and text:
+            self._report(text)
+            self._told = time.monotonic()
+
+    def passed(self, text: str) -> None:
+        """One part was in trouble and is well again already; of those that were cut together, one says so."""
+        now = time.monotonic()
+        if self._parts == 0 and now - self._told > TOGETHER:
+            self._told = now
             self._report(text)
 
 
@@ -48,6 +62,7 @@ class Retrying:
         outage: Outage,
         reason: str = "",
         *,
+        was_cut: bool = False,
         trouble: str = "the connection was cut",
         relief: str = "connected again",
         chance: Callable[[], float] = random.random,
@@ -58,6 +73,7 @@ class Retrying:
         self._patience = patience
         self._outage = outage
         self._reason = reason
+        self._was_cut = was_cut
         self._trouble = trouble
         self._relief = relief
         self._chance = chance
@@ -90,6 +106,8 @@ class Retrying:
             raise
         if tries:
             self._outage.ends(f"{self._peer}: {self._relief} after {_spell(self._clock() - begun)}")
+        elif self._was_cut:
+            self._outage.passed(f"{self._peer}: {self._trouble} and is mended ({_spell(self._clock() - begun)})")
         return result
 
 

@@ -52,6 +52,7 @@ class WebSocketTransport:
         self._address = address
         self._remote = remote
         self._say = report or (lambda _: None)
+        self._outage = Outage(self._say)
         self._stall = stall
         self._max_frame = max_frame
         self._loop = asyncio.get_running_loop()
@@ -241,7 +242,7 @@ class WebSocketTransport:
             self._loop.call_soon(self._inlet.deliver, told)
 
     async def _resume(self, reason: str, is_outsized: bool = False) -> None:
-        retrying = Retrying(self.peer, self._remote.patience, Outage(self._say), reason)
+        retrying = Retrying(self.peer, self._remote.patience, self._outage, reason, was_cut=not is_outsized)
         try:
             link, said = await retrying.run(self._reopen)
         except ConnectionFailed as error:
