@@ -10,6 +10,8 @@ import pytest
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.bounds import Bounds
+from dragoman.schema.update import AgentMessageChunk
+from dragoman.store.memory import MemoryStore
 from tests.host.houses import ANNOUNCING, hosting, opened, said, until
 
 
@@ -97,14 +99,15 @@ def test_a_share_link_opens_one_session_and_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("004-76")
-def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its_own_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", [None, MemoryStore], ids=["not logged", "logged"])
+def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its_own_turn(tmp_path: Path, store: Any) -> None:
     async def scene() -> None:
         heard: list[tuple[str, Any]] = []
         async with (
             hosting() as hosted,
             hosted.client("ann", **hearing(heard)) as ann,
             hosted.client("ben") as ben,
-            hosted.client("cem") as cem,
+            hosted.client("cem", announce={"host": {"turns": True}}, store=store and store()) as cem,
         ):
             one = await opened(ann, tmp_path)
             for user in ("ben", "cem"):
@@ -118,9 +121,13 @@ def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its_own_t
             await until(lambda: len(hosted.room.queue.waiting) == 2)
             hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
             assert await first == "waiting for gate; gate came"
-            # What others are answered meanwhile is heard in one's own turn: official v1 has no names for turns.
-            assert (await second).endswith("heard second")
-            assert (await third).endswith("heard third")
+            # What others are answered meanwhile is heard in one's own turn, unless a client asks whose turn it is.
+            assert (await second) == "; gate cameheard second"
+            assert (await third) == "heard third"
+            beside = [
+                getattr(update.content, "text", "") for update in three.between if isinstance(update, AgentMessageChunk)
+            ]
+            assert "".join(beside).endswith("; gate cameheard second")
             await until(lambda: said(one)[-1] == ("agent", "heard third"))
             assert [text for who, text in said(one) if who == "user"] == ["wait gate", "second", "third"]
             queued = [

@@ -48,6 +48,10 @@ _OPENS_IN_MODE = frozenset({"2025.1", "draft"})
 EARLY = 1000
 
 
+# By this a host tells which turn begins and ends, and which is one's own (docs/rooms.md).
+TURN = "_dragoman/turn"
+
+
 class RemoteAgent(Archive):
     """An agent as its client sees it."""
 
@@ -72,6 +76,7 @@ class RemoteAgent(Archive):
         self._conversations: dict[str, Conversation] = {}
         self._early: dict[str, deque[Any]] = {}
         self._closing = False
+        self.is_sorting = True  # whether what is said in others' turns in a host is kept out of our own
         self._dialled: Dialled
         self._handlers: dict[str, Handler] = {
             "session/update": lambda incoming, _: self._update(incoming.params.session_id, incoming.params.update),
@@ -80,6 +85,23 @@ class RemoteAgent(Archive):
         if self._loan is not None:
             self._handlers.update(self._loan.handlers())
         self._handlers.update({method: answering(function) for method, function in on.items()})
+
+    def sort_turns(self) -> None:
+        """Listen to a host that says whose turn runs; who listened to that before goes on hearing it."""
+        heard = self._handlers.get(TURN)
+
+        def told(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+            said = incoming.params if isinstance(incoming.params, dict) else {}
+            session = self._conversations.get(str(said.get("sessionId")))
+            if session is not None and self.is_sorting:
+                session.turn_told(str(said.get("state")), str(said.get("turn")))
+            if heard is not None:
+                return heard(incoming, done)
+            if incoming.is_request:
+                done({}, None)
+            return None
+
+        self._handlers[TURN] = told
 
     async def start(self, introduction: InitializeParams) -> None:
         """Start it and introduce ourselves; `connect` does this."""

@@ -45,6 +45,7 @@ class ClientTurn:
         self._room: asyncio.Event | None = None
         self._iterating = False
         self._heard = 0  # updates so far
+        self._elsewhere = 0  # those of others, whose turns come first
         self._error: BaseException | None = None
         self._timeout = timeout
         self._idle_timeout = idle_timeout
@@ -176,6 +177,10 @@ class ClientTurn:
             return self._make_room()
         return None
 
+    def stir(self) -> None:
+        """Something was said in the turn of somebody else, before which ours does not begin: nobody is silent."""
+        self._elsewhere += 1
+
     def receive_run(self, updates: list[Any]) -> bool:
         """Updates of this turn in a row; false, and nothing happens, when they are more than may be left unread."""
         if len(self._unread) + len(updates) > UNREAD:
@@ -207,7 +212,7 @@ class ClientTurn:
         assert self._watch is not None
         loop = asyncio.get_running_loop()
         is_waiting = self.session.keeps_agent_waiting or (self._iterating and bool(self._unread))
-        late = self._watch.look(loop.time(), self._heard, is_waiting)
+        late = self._watch.look(loop.time(), self._heard + self._elsewhere, is_waiting)
         if late is None:
             self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
             return

@@ -100,6 +100,7 @@ def connect(
     With a `store` every session is logged there, and nothing is told before it is kept; `on_entry` hears of each entry.
     In a `sandbox` the agent and the commands it has run may write in `cwd` and the sessions' folders, and little more.
     """
+    remote = _remote(target, token, headers, tls, upgrade, reconnect)
     dial = Dial(
         target,
         dialect=dialect,
@@ -113,11 +114,13 @@ def connect(
         shows=SHOWN if capabilities is None else None,
         sandbox=sandbox,
         trace=trace,
-        remote=_remote(target, token, headers, tls, upgrade, reconnect),
+        remote=remote,
     )
     answers = Answers(permission, elicit)
     if capabilities is None:
         capabilities = _offered(lend, on or {}, answers, signs_in=sign_in is not None and dial.can_restart)
+    if remote is not None:  # perhaps a host, where others prompt as well: it says whose turn runs
+        announce = {**(announce or {}), "host": {"turns": True, **(announce or {}).get("host", {})}}
     if announce is not None:
         meta = capabilities.meta or {}
         capabilities = msgspec.structs.replace(capabilities, meta={**meta, SIDE: {**meta.get(SIDE, {}), **announce}})
@@ -217,6 +220,7 @@ class Connecting:
 
             kind = partial(LoggedAgent, *self._logging)
         agent = kind(self._dial, self._answers, lend=self._lend, on=self._on, sign_in=self._sign_in, terms=self._terms)
+        agent.sort_turns()
         await agent.start(self._introduction)
         self._agent = agent
         return agent

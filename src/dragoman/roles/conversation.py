@@ -1,7 +1,8 @@
 """A session as its client sees it.
 
 Updates arrive in wire order and are taken down in its minutes; those of a running turn go to whoever iterates it, the
-others (early, late, or of an agent that works unasked) to `between`. Above is the remote agent, beside it the turn.
+others (early, late, of an agent that works unasked, or of somebody else's turn in a host) to `between`. Above is the
+remote agent, beside it the turn.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class Conversation:
         self._minutes = Minutes()
         self._unmerged = self._minutes.unmerged
         self._followers: list[Follow] = []
+        self._own = ""  # what a host calls the turn that we began last
+        self._is_theirs = False  # whether the turn that runs there is somebody else's
         self._questions: set[asyncio.Future[Any]] = set()
 
     # --- what is known of it ----------------------------------------------------------------------------------
@@ -278,27 +281,40 @@ class Conversation:
             told = self.on_update(update)
             if isinstance(told, Awaitable):
                 return self._told(told, update)
+        return self._pass_on(update)
+
+    def _pass_on(self, update: Any) -> Awaitable[None] | None:
+        """To whoever iterates our turn, if it is said there."""
         turn = self.turn
         if turn is None or turn.is_over:
             self.between.append(update)
             return None
+        if self._is_theirs:
+            turn.stir()
+            self.between.append(update)
+            return None
         return turn.receive(update)
+
+    def turn_told(self, state: str, turn: str) -> None:
+        """A host says which turn runs, and which is ours: what is said in those of others is not in our answer."""
+        if state == "yours":
+            self._own = turn
+        # Who comes in the middle is told that a turn runs, perhaps after it has become their own.
+        self._is_theirs = state in ("started", "running") and turn != self._own
 
     def receive_run(self, updates: list[Any]) -> bool:
         """Bare pieces of one message, taken as one; false, and nothing happens, when each must be heard by itself."""
         turn = self.turn
-        if self.on_update is not None or turn is None or turn.is_over or not turn.receive_run(updates):
+        if self.on_update is not None or turn is None or turn.is_over or self._is_theirs:
+            return False
+        if not turn.receive_run(updates):
             return False
         self._minutes.note_run(updates)
         return True
 
     async def _told(self, told: Awaitable[Any], update: Any) -> None:
         await told
-        turn = self.turn
-        if turn is None or turn.is_over:
-            self.between.append(update)
-        else:
-            turn.receive(update)
+        self._pass_on(update)
 
     def asked(self, params: RequestPermissionParams) -> Awaitable[None] | None:
         """A question names a tool call, announced or not (peers.md 18). The user is asked after what it returns."""

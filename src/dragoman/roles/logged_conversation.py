@@ -192,6 +192,11 @@ class LoggedConversation(Conversation):
         chronicle.note(EntryKind.UPDATE, update, then=lambda: deliver(update))
         return chronicle.room() if chronicle.is_full else None
 
+    def turn_told(self, state: str, turn: str) -> None:
+        """Whose turn runs in a host: it is so when everything before it was told."""
+        note = super().turn_told
+        self._chronicle.after(lambda: note(state, turn))
+
     def receive_run(self, updates: list[Any]) -> bool:
         """Each update has an entry of its own."""
         return False
