@@ -12,6 +12,7 @@ import pytest
 from dragoman.inspect.page import page
 from dragoman.inspect.reading import Reader
 from dragoman.inspect.recording import Header
+from dragoman.inspect.writing import replacing
 from tests.inspect.talk import TALK, call, chunk, inspect, observed, write
 
 SECRET = "correct-horse-battery"
@@ -117,3 +118,34 @@ def test_both_sides_of_a_proxy_make_three_lifelines_in_order_of_time() -> None:
 
 def test_an_empty_recording_makes_a_page_too(tmp_path: Path) -> None:
     assert embedded(exported(write(tmp_path / "r", []), "--html").decode())["rows"] == []
+
+
+@pytest.mark.parametrize("options", [[], ["--html"], ["--html", "--with"]])
+def test_an_export_never_takes_the_place_of_what_it_is_made_of(options: list[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "r")
+    before = path.read_bytes()
+    (tmp_path / "link").symlink_to(path)
+    source = write(tmp_path / "other") if "--with" in options else path
+    done = inspect("export", source, *options, *([path] if "--with" in options else []), "--out", tmp_path / "link")
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"is the recording itself, which stays as it is; choose another file with --out" in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    target.write_bytes(b"the copy of yesterday")
+
+    def broken() -> None:
+        with replacing(str(target)) as file:
+            file.write(b"half of")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken()
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("copy", b"the copy of yesterday")]
+    with replacing(str(target)) as file:
+        file.write(b"today")
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("copy", b"today")]
+    assert target.stat().st_mode & 0o777 == 0o600

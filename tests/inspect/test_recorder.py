@@ -11,6 +11,8 @@ import pytest
 from dragoman.inspect import recorder
 from dragoman.inspect.recorder import Recorder
 from dragoman.inspect.recording import TO_CLIENT
+from dragoman.inspect.tap import trace_to
+from dragoman.inspect.writing import NotWritable
 
 
 def test_a_slow_disk_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None:
@@ -51,3 +53,31 @@ def test_a_disk_that_takes_nothing_is_given_up_and_that_is_said(
     os.close(reader)
     recording._thread.join()
     assert said[0] == f"the recording {path} is not complete: its disk took too long"
+
+
+def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = tmp_path / "talk.ndjson"
+    for number in range(3):
+        with trace_to(str(path), ["agent"], said.append) as tap:
+            tap.sent(b'{"n":%d}' % number)
+    found = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    assert sorted(found) == ["talk-2.ndjson", "talk-3.ndjson", "talk.ndjson"]
+    assert b'{"n":0}' in found["talk.ndjson"]
+    assert b'{"n":2}' in found["talk-3.ndjson"]
+    assert said == [f"{path} is there already; recording to {tmp_path}/talk-{number}.ndjson" for number in (2, 3)]
+
+
+def test_an_empty_file_that_was_made_for_it_is_used_by_one_recording_alone(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    path.touch(0o644)
+    both = [Recorder(str(path), ["agent"], print) for _ in range(2)]
+    assert [recording.path for recording in both] == [str(path), f"{path}-2"]
+    for recording in both:
+        recording.close("exit", 0)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_recording_that_cannot_be_begun_says_what_to_try(tmp_path: Path) -> None:
+    with pytest.raises(NotWritable, match="No such file or directory; choose another file, or make its folder"):
+        Recorder(str(tmp_path / "no" / "r"), ["agent"], print)

@@ -178,6 +178,16 @@ def test_a_recording_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert (tmp_path / "r").stat().st_mode & 0o777 == 0o600
 
 
+def test_each_start_of_the_agent_has_a_recording_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "talk.ndjson"
+    path.write_text("what was there before")
+    process = under_inspection(path, "true")
+    _, err = process.communicate(timeout=PATIENCE)
+    assert err.decode() == f"dragoman inspect: {path} is there already; recording to {tmp_path}/talk-2.ndjson\n"
+    assert path.read_text() == "what was there before"
+    assert read(tmp_path / "talk-2.ndjson")[0].ending is not None
+
+
 def test_without_a_file_the_recording_goes_to_the_state_folder(tmp_path: Path) -> None:
     done = subprocess.run([*DRAGOMAN, "inspect", "run", "--", "true"], capture_output=True, timeout=PATIENCE)
     (found,) = (tmp_path / "state" / "dragoman" / "recordings").iterdir()

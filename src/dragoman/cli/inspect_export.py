@@ -11,9 +11,10 @@ from dragoman.cli.inspect_file import DIALECTS, tell
 from dragoman.inspect.event import Event
 from dragoman.inspect.observer import Observer
 from dragoman.inspect.opening import lines_of, opened
-from dragoman.inspect.reading import NotRecorded, Reader
+from dragoman.inspect.reading import Reader
 from dragoman.inspect.recording import Header, frame_line, header_line
 from dragoman.inspect.redaction import Cleaner
+from dragoman.inspect.writing import replacing, spare
 
 EPILOG = """\
 What MCP servers are given in env and headers, credentials, and everything that looks like a key or a token is replaced
@@ -37,7 +38,7 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_argument("file", metavar="FILE", help="a recording")
     parser.add_argument("--html", action="store_true", help="as one HTML page")
     parser.add_argument("--with", dest="behind", metavar="FILE", help="html: the recording from behind the proxy")
-    parser.add_argument("--out", metavar="FILE", help="where to write (standard output)")
+    parser.add_argument("--out", metavar="FILE", help="where to write (standard output); never the recording itself")
     parser.add_argument("--title", metavar="TEXT", help="html: what stands above it")
     parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
     parser.add_argument("--keep-secrets", action="store_true", help="leave everything in")
@@ -47,6 +48,8 @@ def main(name: str, arguments: list[str]) -> int:
         parser.error("a recording is read twice here; name a file, not standard input")
     if options.behind and not options.html:
         parser.error("--with goes with --html")
+    if options.out:
+        spare(options.out, paths)
     cleaner = None if options.keep_secrets else learned(paths)
     if options.html:
         from dragoman.inspect.page import page
@@ -107,13 +110,6 @@ def _write(path: str | None, parts: Iterator[bytes] | list[bytes]) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
         return
-    try:
-        with open(path, "wb", opener=_private) as file:
-            for part in parts:
-                file.write(part)
-    except OSError as error:
-        raise NotRecorded(f"cannot write {path}: {error.strerror}; choose another file with --out") from None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    with replacing(path) as file:
+        for part in parts:
+            file.write(part)

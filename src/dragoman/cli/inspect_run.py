@@ -17,7 +17,9 @@ Put it where the client starts its agent. The traffic passes byte for byte, with
 code; the recording never slows or breaks it. A recording holds everything that was said, secrets too: its file is for
 you alone (mode 0600), and `dragoman inspect export` makes a copy to hand on.
 
-Without --out the recording goes to the folder of Dragoman's state, and stderr says where.
+A file that is there is never written over: each start of the agent gets a recording of its own, talk.ndjson, then
+talk-2.ndjson, talk-3.ndjson and so on. Without --out the recording goes to the folder of Dragoman's state. Both times
+stderr says where.
 
 exit codes: those of the agent; 1 when it could not be started, 2 for wrong usage.
 
@@ -34,7 +36,7 @@ def main(name: str, arguments: list[str]) -> int:
         "Start an agent for a client and record all that passes.",
         EPILOG,
     )
-    parser.add_argument("--out", metavar="FILE", help="where to record")
+    parser.add_argument("--out", metavar="FILE", help="where to record; where that is taken, FILE-2, FILE-3, ...")
     parser.add_argument("--quiet", action="store_true", help="do not say where the recording is")
     options, command = parser.read_with_agent(arguments)
 
@@ -43,8 +45,9 @@ def main(name: str, arguments: list[str]) -> int:
 
     sys.setswitchinterval(SWITCH)
     recorder = Recorder(options.out or _somewhere(), command, _say)
-    if not options.out and not options.quiet:
-        _say(f"recording to {recorder.path}")
+    if recorder.path != options.out and not options.quiet:
+        known = f"{options.out} is there already; " if options.out else ""
+        _say(f"{known}recording to {recorder.path}")
     why = "the agent could not be started"
     status: int | None = None
     try:

@@ -88,7 +88,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="give up after that long")
     parser.add_argument("--quiet", action="store_true", help="print only the answer")
     parser.add_argument("--json", action="store_true", help="print each entry of the log as a line, then the result")
-    parser.add_argument("--trace", metavar="FILE", help="record every message; `dragoman inspect show FILE` shows them")
+    parser.add_argument(
+        "--trace", metavar="FILE", help="record every message, for `dragoman inspect show`; spares a FILE that is there"
+    )
     meeting.add(parser)
     options, command = parser.read(arguments)
     if options.quiet and options.verbose:

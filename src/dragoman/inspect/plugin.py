@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,6 +53,8 @@ class Recordings:
         if _RECORDER not in node.stash:
             os.makedirs(self._folder, exist_ok=True)
             path = os.path.join(self._folder, re.sub(r"[^\w.-]+", "-", node.nodeid).strip("-") + ".ndjson")
+            with suppress(FileNotFoundError):
+                os.unlink(path)  # the recording of this test in an earlier run; a run makes the folder anew
             node.stash[_RECORDER] = Recorder(
                 path, ["pytest", node.nodeid], lambda text: node.add_report_section("teardown", "acp", text)
             )

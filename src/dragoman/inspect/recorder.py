@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from dragoman.errors import DragomanError
 from dragoman.inspect.recording import TRAFFIC, Header, Lines, end_line, frame_line, gap_line, header_line
+from dragoman.inspect.writing import fresh
 
 # How often what passed is written down. Nobody is woken for a message; `tail -f` still looks live. Seconds.
 EVERY = 0.05
@@ -30,15 +30,11 @@ BATCH = 256 * 1024
 PATIENCE = 5.0
 
 
-class NotWritable(DragomanError):
-    """The recording cannot be begun; says what to try."""
-
-
 class Recorder:
-    """One recording being written."""
+    """One recording being written: to `path`, or where something is there already, to the next free name beside it."""
 
     def __init__(self, path: str, command: Sequence[str], say: Callable[[str], None]) -> None:
-        self.path = path
+        self._fd, self.path = fresh(path)
         self.frames = 0
         self._say = say
         self._queue: deque[tuple[int, str, bytes]] = deque()
@@ -48,10 +44,6 @@ class Recorder:
         self._is_over = False
         self._wake = threading.Event()
         self._lines = {way: Lines() for way in TRAFFIC}
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise NotWritable(f"cannot record to {path}: {error.strerror}; choose another file with --out") from None
         now = time.time_ns() // 1000
         self._start = time.monotonic_ns() // 1000
         self._header = header_line(_header(command, now))

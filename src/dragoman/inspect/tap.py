@@ -90,8 +90,13 @@ class _Tapped:
 
 @contextmanager
 def trace_to(path: str, command: Sequence[str], say: Callable[[str], None], *more: Listener) -> Iterator[Tap]:
-    """Record every connection of a client into one file, and tell whoever else listens."""
+    """Record every connection of a client into one file, and tell whoever else listens.
+
+    A file that is there stays as it is: the recording then goes to the next free name beside it, which is said.
+    """
     recorder = Recorder(path, command, say)
+    if recorder.path != path:
+        say(f"{path} is there already; recording to {recorder.path}")
     why = "the client ended"
     try:
         yield Tap(lambda way, frame: recorder.take(way, frame + b"\n"), *more)
