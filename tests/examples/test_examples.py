@@ -140,8 +140,15 @@ def test_the_tests_among_the_examples_pass(tmp_path: Path) -> None:
     assert "9 passed" in heard.stdout
 
 
-def test_the_five_minutes_pass_with_the_agent_as_a_process(tmp_path: Path) -> None:
-    tests, agent = str(EXAMPLES / "test_five_minutes.py"), " ".join(example("keeper"))
-    line = ("-p", "no:cacheprovider", "-p", "no:xdist", "--acp-agent", agent, "--acp-record", str(tmp_path))
-    assert "3 passed" in run(sys.executable, "-m", "pytest", *line, tests, cwd=ROOT).stdout
-    assert len(list(tmp_path.iterdir())) == 3
+def test_the_commands_of_the_five_minutes_run_as_they_stand_on_the_page(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    (command,) = [shown["command"] for shown in SHOWN.finditer(page) if "--acp-agent" in shown["command"]]
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "pytest"):
+        line = f"exec {sys.executable}" + (" -m pytest" if name == "pytest" else "")
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\n{line} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    extra = f"-p no:cacheprovider -p no:xdist --acp-record {tmp_path / 'taken'}"
+    surroundings = f"PATH={tmp_path / 'bin'}:$PATH PYTEST_ADDOPTS='{extra}'"
+    assert "3 passed" in run("/bin/sh", "-c", f"{surroundings} {command}", cwd=ROOT).stdout
+    assert len(list((tmp_path / "taken").iterdir())) == 3

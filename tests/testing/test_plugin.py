@@ -12,6 +12,7 @@ import pytest
 import dragoman
 import dragoman.inspect.peer
 from dragoman import testing
+from dragoman.testing import plugin
 
 pytest_plugins = ["pytester"]
 
@@ -117,6 +118,42 @@ def test_the_agent_under_test_is_a_command(pytester: pytest.Pytester, way: str) 
     if way == "ini":
         pytester.makeini(f"[pytest]\nacp_agent = {command}\n")
     run(pytester, *(["--acp-agent", command] if way == "option" else []), passed=2)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("python agents/mine.py --acp", "python /here/agents/mine.py --acp"),
+        (["agents/mine.py", "--config", "mine.toml"], "/here/agents/mine.py --config /here/mine.toml"),
+        ("tool agents", "tool agents"),  # a word that happens to be a folder
+        ("mine.toml agents/gone.py --file=mine.toml", "mine.toml agents/gone.py --file=mine.toml"),
+        ("./agents/mine.py other.py", "/here/./agents/mine.py /here/root/other.py"),
+    ],
+)
+def test_files_in_a_command_are_those_where_pytest_was_started(
+    command: str | list[str], found: str, tmp_path: Path
+) -> None:
+    for name in ("agents/mine.py", "mine.toml", "root/other.py", "root/mine.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    words = plugin.at_home(command, [str(tmp_path), str(tmp_path / "root")])
+    said = words if isinstance(words, str) else " ".join(words)
+    assert said.replace(str(tmp_path), "/here") == found
+
+
+def test_a_mark_may_name_the_agent_from_where_pytest_was_started(pytester: pytest.Pytester) -> None:
+    pytester.mkdir("mine").joinpath("echo.py").write_text(ECHO.replace("\n    ", "\n"))
+    pytester.makepyfile(
+        """
+        import sys
+        import pytest
+
+        @pytest.mark.acp_agent([sys.executable, "mine/echo.py"])
+        def test_it(acp_session):
+            assert acp_session.ask("hello") == "hello"
+        """
+    )
+    run(pytester, passed=1)
 
 
 def test_the_option_goes_before_the_mark(pytester: pytest.Pytester) -> None:

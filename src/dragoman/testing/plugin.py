@@ -7,7 +7,9 @@ fixture `acp_target` of a conftest, else the ini option `acp_agent`. Recordings 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -126,14 +128,37 @@ def acp_stand_in(request: pytest.FixtureRequest, acp_loop: Loop) -> ClientTester
 
 
 def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[str, Any]]:
-    """The agent that this test is to have, and the options its mark gives."""
+    """The agent that this test is to have, its files by their full path, and the options its mark gives."""
     mark = request.node.get_closest_marker("acp_agent")
     marked = mark.args[0] if mark and mark.args else None
     found = (request.config.getoption("acp_agent"), marked, target, request.config.getini("acp_agent"))
     chosen = next((each for each in found if each), None)
     if chosen is None:
         pytest.fail(NOTHING_TO_TEST, pytrace=False)
-    return chosen, dict(mark.kwargs) if mark else {}
+    config = request.config
+    folders = [str(config.invocation_params.dir), str(config.rootpath), str(request.path.parent)]
+    return at_home(chosen, folders), dict(mark.kwargs) if mark else {}
+
+
+def at_home(target: Any, folders: Sequence[str]) -> Any:
+    """A command with the files it names by their full path: it is started in a folder of the test's own.
+
+    They are looked for where pytest was started, at the root of the project and beside the test, in `folders`.
+    """
+    if not isinstance(target, str | list | tuple):
+        return target
+    words = shlex.split(target) if isinstance(target, str) else [os.fspath(word) for word in target]
+    full = [_full(word, folders, is_program=not place) for place, word in enumerate(words)]
+    return target if full == words else full  # a text may be an address as well
+
+
+def _full(word: str, folders: Sequence[str], is_program: bool) -> str:
+    has_folder = os.sep in word
+    if word.startswith("-") or (is_program and not has_folder):  # the shell looks for a bare name in PATH alone, too
+        return word
+    is_there = os.path.exists if has_folder else os.path.isfile  # `agent` may be a folder, and still only a word
+    places = (os.path.join(folder, word) for folder in folders)
+    return next((place for place in places if is_there(place)), word)
 
 
 def trace_of(request: pytest.FixtureRequest, side: str = "client") -> Wrap | None:
