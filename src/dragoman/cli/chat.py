@@ -12,22 +12,25 @@ import os
 import select
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import Any
 
 from dragoman import ConnectionFailed, Conversation, ProtocolError
 from dragoman.cli import attachments, completing, editing, exits, local, meeting
 from dragoman.cli.arguments import Parser
 from dragoman.cli.attention import Interruptible
 from dragoman.cli.completing import Candidate
+from dragoman.cli.editing import PROMPT
 from dragoman.cli.history import History
 from dragoman.cli.interjections import Interjections
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
-from dragoman.cli.questions import Choice, key_by_key
+from dragoman.cli.questions import END, Choice, key_by_key
 from dragoman.cli.run import code_of, ended, explained
 from dragoman.cli.status import status
 from dragoman.cli.telling import Telling, last_turn
-from dragoman.cli.terminal import Line, Terminal, single, visible
+from dragoman.cli.terminal import Line, Terminal, clip, single, visible
 from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
 from dragoman.errors import ConfigFault
@@ -35,13 +38,17 @@ from dragoman.errors import ConfigFault
 # A turn that takes longer than this says that it is still there, and how long it has been, as often. Seconds.
 PULSE = 1.0
 
+# A host has heard by then that somebody leaves; who closes the terminal is not kept any longer. Seconds.
+DETACH = 2.0
+
 EPILOG = f"""\
 Enter sends, Alt-Enter begins another line, Tab completes the agent's /commands and @files, Up and Ctrl-R look into the
 history. Commands of the conversation itself begin with a colon: {", ".join(f":{name}" for name in local.COMMANDS)}.
 
 While the agent works, what you type waits for the next line; Ctrl-C stops the agent, a second one ends all, and Ctrl-D
-leaves. The agent's questions are answered by one key; the answer can be for once, the session, the folder, or always
-(`dragoman grants`). What is asked, allowed and denied is your policy's (docs/policy.md), as for `dragoman run`.
+leaves when it is done; a host you leave at once, and turns and questions go on there. The agent's questions are
+answered by one key; the answer can be for once, the session, the folder, or always (`dragoman grants`). What is asked,
+allowed and denied is your policy's (docs/policy.md), as for `dragoman run`.
 
 Editing, history and completion come with: pip install 'dragoman[tui]'. Without it, chat reads plain lines.
 
@@ -106,17 +113,25 @@ class Chat:
         self.session: Conversation
         self._between = Interjections(self._sheet, self._person)
         self._log: str | None = None  # where the session is kept
+        self._main: asyncio.Task[Any] | None = None
+        self._parting: asyncio.Task[None] | None = None  # leaves a session that goes on
+        self._left = "you left; the session stays"
         self._is_told = False  # whether the person knows what was said before
 
     async def talk(self) -> int:
         """Greet, then one turn after the other; an agent that dies is started again if the person wants that."""
         interrupts = Interrupts()
+        self._main = asyncio.current_task()
         while True:
             try:
                 await self._meet(interrupts)
+                self._say_way_back()
                 return exits.OK
             except asyncio.CancelledError:
                 self._sheet.fresh()
+                if self._parting is not None:
+                    self._say_way_back()
+                    return exits.OK
                 return exits.INTERRUPTED if self._between.is_playing else exits.OK
             except (ProtocolError, ConnectionFailed) as error:
                 self._sheet.line(f"dragoman chat: {explained(error)}", "red")
@@ -136,6 +151,7 @@ class Chat:
         async with met as self._met:
             self.leave = self._between.leave = self._met.leave
             self._enter(self._met.session)
+            self._person.on_end = self._part if self._met.company is not None else None
             history = History(places().history if self._keeps else os.path.join(self._options.cwd, ".history"))
             self._reader, advice = editing.best(self._person, self._sheet, history, self._completed, self._status)
             self._person.reader = self._between.reader = self._reader
@@ -267,10 +283,13 @@ class Chat:
         """Prompt and show the answer; gives what was typed meanwhile."""
         self._between.is_playing = True
         pulse = asyncio.create_task(self._pulse())
-        with key_by_key(self._fd):
+        with key_by_key(self._fd), self._person.listening():
             try:
                 content = attachments.prompt(text, self.session.cwd, self._met.agent.capabilities)
-                turn = await play(self.session, content, self._screen, self._met.leave, interrupts, self._sheet)
+                ours = None if self._met.company is None else partial(self._heard, text)
+                self._between.mark(self._met.company)
+                leave, sheet = self._met.leave, self._sheet
+                turn = await play(self.session, content, self._screen, leave, interrupts, sheet, ours=ours)
             except ProtocolError as error:
                 self._sheet.line(self._met.leave.clean(explained(error)), "red")
             else:
@@ -279,13 +298,28 @@ class Chat:
                 pulse.cancel()
                 self._sheet.unfoot()
             self._between.is_playing = False
-            return editing.typed_ahead(self._pending())
+            typed = self._person.ahead() + self._pending()
+        text = editing.typed_ahead(typed)
+        self.is_over = not text and END in typed  # it waited, as all that is typed
+        return text
+
+    def _heard(self, text: str) -> bool:
+        """Before each update: who waited for others is told again what they asked, when it is answered."""
+        if self._between.is_ours_at_last():
+            self._screen.end()
+            self._sheet.gap()
+            shown = " ".join(text.split())
+            self._sheet.line(f"{PROMPT}{single(clip(shown, self._sheet.width - 3))}", "bold")
+        return True
 
     def _pending(self) -> bytes:
         """The keys that nobody has read yet."""
         data = b""
         while select.select([self._fd], [], [], 0)[0]:
-            more = os.read(self._fd, 4096)
+            try:
+                more = os.read(self._fd, 4096)
+            except OSError:  # the terminal was closed
+                break
             if not more:
                 break
             data += more
@@ -299,6 +333,35 @@ class Chat:
             await asyncio.sleep(PULSE)
             if not self._met.leave.is_asking:
                 self._sheet.footer(f"{loop.time() - begun:.0f} s · Ctrl-C stops it · what you type waits")
+
+    # --- leaving a session that goes on ---------------------------------------------------------------------------
+
+    def _part(self) -> None:
+        """The person leaves, perhaps in the middle of a turn or at a question: both go on in the host."""
+        if self._parting is None:
+            if self.leave.is_asking:
+                self._left = "you left; the question stays open"
+            elif self._between.is_playing:
+                self._left = "you left; the agent goes on"
+            self._parting = asyncio.create_task(self._detach())
+
+    async def _detach(self) -> None:
+        try:
+            # From then on nothing that ends here is taken for an answer or a cancel there.
+            with suppress(ProtocolError, ConnectionFailed, TimeoutError):
+                async with asyncio.timeout(DETACH):
+                    await self._met.agent.request("session/detach", {"sessionId": self.session.id})
+        finally:
+            if self._main is not None:
+                self._main.cancel()
+
+    def _say_way_back(self) -> None:
+        """How to go on with a session in a host."""
+        host = self._options.afar
+        if host is not None:
+            name = self._met.log if self.session is self._met.session else self.session.id
+            self._sheet.line(f"{self._left}; come back with:", "dim")
+            self._sheet.line(f"  dragoman chat {host.flag}--session {single(name)}")
 
     # --- the others, in a host --------------------------------------------------------------------------------
 

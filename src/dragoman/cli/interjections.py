@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman import Conversation
+from dragoman.cli.attention import Interruptible
+from dragoman.cli.company import Company
 from dragoman.cli.editing import Reader
 from dragoman.cli.leave import Leave
-from dragoman.cli.questions import Person
 from dragoman.cli.screen import Screen
 from dragoman.cli.terminal import Line, Sheet
 
@@ -28,12 +29,15 @@ class Interjections:
     screen: Screen
     reader: Reader
 
-    def __init__(self, sheet: Sheet, person: Person) -> None:
+    def __init__(self, sheet: Sheet, person: Interruptible) -> None:
         self.leave: Leave | None = None  # who asks the person
         self._sheet = sheet
         self._person = person
         self._is_playing = False
         self._unshown: deque[Any] = deque()
+        self._company: Company | None = None
+        self._marks: deque[bool] = deque()  # of each update that the turn is to show: whether it is said in it
+        self._is_theirs = False  # what was shown last
         self._heard = asyncio.Event()
 
     @property
@@ -75,16 +79,30 @@ class Interjections:
     def _overhear(self, session: Conversation, update: Any) -> None:
         turn = session.turn
         if self._is_playing and (turn is None or not turn.is_over):
+            if self._company is not None:
+                self._marks.append(self._company.is_theirs)
             return  # the turn shows it
         if not self.screen.is_silent(update):
             self._unshown.append(update)
         self._heard.set()
+
+    def mark(self, company: Company | None) -> None:
+        """A prompt is sent, in this company: others may have their turns before it."""
+        self._company = company
+        self._marks.clear()
+        self._is_theirs = False
+
+    def is_ours_at_last(self) -> bool:
+        """Whether the next update is the first of one's own turn after the turn of somebody else."""
+        was_theirs, self._is_theirs = self._is_theirs, bool(self._marks) and self._marks.popleft()
+        return was_theirs and not self._is_theirs
 
     async def tell(self) -> None:
         """Show what comes, above the line on which the person writes, until cancelled."""
         while True:
             await self._heard.wait()
             self._heard.clear()
+            await self._person.undisturbed()
             if not self._is_playing and self._unshown:
                 async with self.reader.aside():
                     await self._show()

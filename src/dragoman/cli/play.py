@@ -63,10 +63,9 @@ async def play(
         leave.begin(turn)
         try:
             async for update in turn:
-                is_ours = ours is None or ours()
                 if leave.is_asking:
                     await leave.settled()
-                if is_ours:
+                if ours is None or ours():
                     screen.show(update)
         finally:
             interrupts.action = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from dragoman.cli.terminal import MARK, Line, Sheet, single
 _LINE = 4096
 
 # What Ctrl-D sends where lines are not waited for.
-_END = b"\x04"
+END = b"\x04"
 
 
 class Choice(NamedTuple):
@@ -38,6 +38,9 @@ class Person:
         self._sheet = sheet
         self._fd = fd
         self._typed: asyncio.Future[bytes] | None = None
+        self.on_end: Callable[[], None] | None = None  # who leaves leaves the question open; else it has no answer
+        self._ahead = bytearray()  # what is typed while nobody asks
+        self._listens = False
         self._standing = ""  # the line at which a question waits for a key
 
     async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
@@ -58,7 +61,7 @@ class Person:
                     raise
                 finally:
                     self._standing = ""
-                if typed in (b"", _END):
+                if typed in (b"", END):
                     self._sheet.line("")
                     self._sheet.mark([Line("no answer", "dim")])
                     return None
@@ -97,8 +100,25 @@ class Person:
             return await typed
         finally:
             self._typed = before
-            if before is None:
+            if before is None and not self._listens:
                 loop.remove_reader(self._fd)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear the keys also while nothing is asked, as while an agent works: who leaves need not wait."""
+        loop = asyncio.get_running_loop()
+        self._listens = True
+        loop.add_reader(self._fd, self._readable)
+        try:
+            yield
+        finally:
+            self._listens = False
+            loop.remove_reader(self._fd)
+
+    def ahead(self) -> bytes:
+        """What was typed while nobody asked; it is given once."""
+        typed, self._ahead = bytes(self._ahead), bytearray()
+        return typed
 
     @asynccontextmanager
     async def attention(self) -> AsyncIterator[None]:
@@ -116,7 +136,14 @@ class Person:
             return
         except OSError:  # the terminal was closed
             data = b""
-        self._answer(data)
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._fd)  # it would tell of its end for ever
+        if self.on_end is not None and (not data or END in data):
+            self.on_end()
+        elif self._typed is None:
+            self._ahead += data
+        else:
+            self._answer(data)
 
     def _answer(self, data: bytes) -> None:
         if self._typed is not None and not self._typed.done():

@@ -215,8 +215,13 @@ class Sheet:
 
     def _put(self, text: str, *, ends: bool) -> None:
         self.unfoot()
-        self._stream.write(text)
-        self._stream.flush()
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            if not self.is_tty:
+                raise
+            # The terminal was closed: nobody reads, and whoever reads what is typed hears of it.
         self._is_blank = text.endswith("\n\n") or (text == "\n" and self._at_start)
         self._at_start = ends
         self._is_empty = False
