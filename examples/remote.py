@@ -4,6 +4,7 @@ python remote.py            # prints http://127.0.0.1:8000/acp
 """
 
 import asyncio
+from contextlib import suppress
 
 from dragoman import Agent, Turn
 
@@ -20,4 +21,5 @@ async def answer(turn: Turn) -> None:
 app = agent.asgi()
 
 if __name__ == "__main__":
-    asyncio.run(agent.serve("127.0.0.1:8000"))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(agent.serve("127.0.0.1:8000"))

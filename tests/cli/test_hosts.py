@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import socket
 import stat
 from collections.abc import Callable
@@ -69,7 +70,8 @@ def test_a_token_is_made_listed_and_revoked(run: Run) -> None:
     [
         (("create",), 2, "for whom"),
         (("create", "a b"), 1, "no name of a user"),
-        (("create", "ann", "--for", "soon"), 2, "as in 90d"),
+        (("create", "x" * 3000), 1, "at most 128 letters"),
+        (("create", "ann", "--for", "soon"), 2, "m(inutes), as in 90d"),
         (("create", "ann", "--for", "0d"), 2, "no time at all"),
         (("create", "ann", "--for", "1d", "--forever"), 2, "contradict"),
         (("revoke",), 2, "which"),
@@ -81,6 +83,24 @@ def test_wrong_words_about_tokens_are_one_line(run: Run, words: tuple[str, ...],
     ran = run("tokens", *words)
     assert (ran.code, ran.err.count("\n")) == (code, 1)
     assert said in ran.err
+    assert len(ran.err) < 300
+
+
+def test_tokens_alone_are_listed_and_those_that_end_soon_with_the_minute(run: Run) -> None:
+    assert "there are none" in run("tokens").out
+    assert re.search(r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC; it is", run("tokens", "create", "ann", "--for", "1m").err)
+    run("tokens", "create", "ben")
+    ben, ann = run("tokens").out.splitlines()
+    assert re.search(r"ann  .* UTC  ", ann)
+    assert re.search(r"ben  .*until \d{4}-\d\d-\d\d  ", ben)
+
+
+def test_a_host_without_a_name_is_the_default_one(run: Run) -> None:
+    run("hosts", "add", "office", "http://127.0.0.1:1", "--default")
+    for words in (("sessions", "list", "--host"), ("run", "hello", "--host")):
+        ran = run(*words)
+        assert (ran.code, "127.0.0.1:1" in ran.err) == (7, True), ran
+    assert "a prompt stands before --host" in run("run", "--host", "hello there").err
 
 
 def test_a_host_is_kept_with_its_token_in_a_private_file(run: Run, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from dragoman.cli.arguments import DEFAULT_HOST
 from dragoman.config import agents as config
 from dragoman.config import hosts
 from dragoman.config.hosting import BIND, NamedHost
@@ -65,7 +66,7 @@ class Afar(NamedTuple):
 def meant(word: str | None, token_file: str | None = None, environ: Mapping[str, str] = os.environ) -> Afar:
     """The host of this name or URL; without one the default, else the one on this machine."""
     known = config.load(places(environ).agents)
-    word = word or known.default_host
+    word = known.default_host if word in (None, "", DEFAULT_HOST) else word
     if not word:
         host = _local(known)
     elif "://" in word:
@@ -74,7 +75,8 @@ def meant(word: str | None, token_file: str | None = None, environ: Mapping[str,
         host = known.hosts[word]
     else:
         named = ", ".join(known.hosts) or "none"
-        raise ConfigFault([f"there is no host {word!r}; there are: {named}; or give its URL, as in https://host:7437"])
+        what = f"there is no host {word!r}; there are: {named}; or give its URL, as in https://host:7437"
+        raise ConfigFault([f"{what}; a prompt stands before --host" if " " in word else what])
     if token_file:
         host = NamedHost(name=host.name, url=host.url, ca=host.ca, token_file=token_file)
     url, inside = parted(host.url)
@@ -106,6 +108,13 @@ def parted(url: str) -> tuple[str, str]:
     token = next((value for name, value in pairs if name == "token"), "")
     query = urlencode([(name, value) for name, value in pairs if name != "token"])
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")), token
+
+
+def check_agent(afar: Afar, about: Mapping[str, Any], name: str | None) -> None:
+    """An agent that the host does not have is a mistake of the command line; `about` is what /api/host says."""
+    names = [str(each) for each in about.get("agents") or ()]
+    if name and names and name not in names:
+        raise ConfigFault([f"{afar.shown} has no agent {name!r}; there are: {', '.join(names)}"])
 
 
 async def ask(afar: Afar, method: str, path: str, body: Any = None, **query: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dragoman.cli.arguments import Parser
 
 SECONDS: Mapping[str, float] = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0, "m": 60.0}
+_WORDS = {"h": "h(ours)", "d": "d(ays)", "w": "w(eeks)", "y": "y(ears)", "m": "m(inutes)"}
 BYTES: Mapping[str, float] = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -21,7 +22,8 @@ def scaled(parser: Parser, flag: str, text: str | None, units: Mapping[str, floa
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]?)", text)
     unit = "" if found is None else next((unit for unit in units if unit.lower() == found[2].lower()), None)
     if found is None or unit is None or unit not in units:
-        parser.error(f"{flag}: a number and {', '.join(unit for unit in units if unit)}, as in 90{list(units)[1]}")
+        spelled = ", ".join(_WORDS.get(unit, unit) if units is SECONDS else unit for unit in units if unit)
+        parser.error(f"{flag}: a number and {spelled}, as in 90{list(units)[1]}")
     return float(found[1]) * units[unit]
 
 

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import NoReturn
 
+# What `--host` means alone. No host can be called so.
+DEFAULT_HOST = "-"
+
 _describing: ContextVar[bool] = ContextVar("describing", default=False)
 
 
@@ -57,7 +60,13 @@ class Parser(argparse.ArgumentParser):
 
 def offer_host(parser: Parser) -> None:
     """The flags of commands that can use a host."""
-    parser.add_argument("--host", metavar="HOST", help="in this host: a name of `dragoman hosts`, or an URL")
+    parser.add_argument(
+        "--host",
+        metavar="HOST",
+        nargs="?",
+        const=DEFAULT_HOST,
+        help="in this host: a name of `dragoman hosts`, or an URL; alone, the default one",
+    )
     parser.add_argument("--token-file", metavar="FILE", help="with --host: where its token is (or DRAGOMAN_TOKEN)")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -74,7 +75,11 @@ async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
     from dragoman.transport.stdio import stdio
 
     landing = None
-    if (wanted := options.session if options.session is not None else await _linked(host)) is not None:
+    about = await _about(host) if host.token or options.agent else {}
+    afar.check_agent(host, about, options.agent)
+    linked = about.get("session")  # the one that a share link opens
+    wanted = linked if options.session is None and isinstance(linked, str) else options.session
+    if wanted is not None:
         found = await _found(host, wanted, options.host)
         listed = SessionInfo(
             session_id=found.session_id,
@@ -102,16 +107,13 @@ async def attach(host: afar.Afar, options: argparse.Namespace) -> int:
     return exits.DIED
 
 
-async def _linked(host: afar.Afar) -> str | None:
-    """The one session that a share link opens; None for other tokens, and for servers that know no such thing."""
-    if not host.token:
-        return None
+async def _about(host: afar.Afar) -> dict[str, Any]:
+    """What the host says of itself and of us; nothing, where it is another server that knows no such thing."""
     try:
         told = await afar.ask(host, "GET", "/api/host")
     except (ProtocolError, ConnectionFailed):
-        return None  # if nobody is there, or nobody lets us in, that is said when it is dialled
-    session = told.get("session") if isinstance(told, dict) else None
-    return session if isinstance(session, str) else None
+        return {}  # if nobody is there, or nobody lets us in, that is said when it is dialled
+    return told if isinstance(told, dict) else {}
 
 
 async def _found(host: afar.Afar, name: str, word: str | None) -> Summary:

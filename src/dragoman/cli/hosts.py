@@ -29,7 +29,7 @@ EPILOG = """\
   add NAME URL      keep a host under a name; its token is read from standard input, or from a file of yours; of one
                     that is there already, what is said is changed, and the rest stays
   remove NAME       forget it, and its token
-  default [NAME]    which one `--host` and `attach` mean when they name none; without a name: the one on this machine
+  default [NAME]    which one `--host` alone, and `attach` alone, mean; without a name: the one on this machine
 
 Every command that takes --host takes a NAME or an URL. The token goes into a file that only you can read; the variable
 DRAGOMAN_TOKEN is stronger than the file. A host of your own on this machine needs none.
@@ -44,6 +44,7 @@ examples:
   dragoman hosts --json | jq -r '.hosts[] | select(.reachable).name'
   dragoman hosts add office --ca renewed.pem < /dev/null
   dragoman chat --host office
+  dragoman hosts default office && dragoman chat --host
   dragoman hosts remove office"""
 
 

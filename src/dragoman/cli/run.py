@@ -276,6 +276,10 @@ def code_of(error: ProtocolError | ConnectionFailed) -> int:
     return exits.FAILED
 
 
+# What is refused on the way to an agent as well as by one: by a host, by its server, or by our own end.
+REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.ACCESS_DENIED, Kind.RATE_LIMITED, Kind.TOO_LARGE})
+
+
 def explained(error: ProtocolError | ConnectionFailed) -> str:
     """One line for a fault, and a hint where there is one; the last words of an agent that died follow."""
     if isinstance(error, AgentExited):
@@ -284,7 +288,8 @@ def explained(error: ProtocolError | ConnectionFailed) -> str:
         return visible(advised(str(error)))
     if isinstance(error, StoreFault):
         return f"{visible(error.message)}; --no-store keeps nothing"
-    text = f"the agent answered with an error ({visible(error.kind)}): {visible(error.explanation)}"
+    who = "this was refused" if error.kind in REFUSALS else "the agent answered with an error"
+    text = f"{who} ({visible(error.kind)}): {visible(error.explanation)}"
     if error.kind == Kind.AUTH_REQUIRED:
         text += "; log in with the agent's own command first"
     return text

@@ -45,7 +45,7 @@ def main(_: str, arguments: list[str]) -> int:
         "--role", default="viewer", choices=("viewer", "editor", "admin", "none"), help="as what (viewer)"
     )
     parser.add_argument(
-        "--for", dest="lasting", metavar="TIME", help="how long the link is good, such as 2h or 7d (8h)"
+        "--for", dest="lasting", metavar="TIME", help="how long the link is good, such as 45m(inutes), 2h or 7d (8h)"
     )
     parser.add_argument("--as", dest="name", metavar="NAME", default="", help="what the guest is called")
     parser.add_argument("--user", metavar="NAME", help="no link: make this user a member; --role none takes them out")

@@ -12,6 +12,7 @@ import msgspec
 from dragoman.cli import amounts, exits
 from dragoman.cli.arguments import Parser
 from dragoman.cli.shelf import put
+from dragoman.cli.shelf import until as shelf_until
 from dragoman.cli.terminal import single, visible
 from dragoman.config.agents import load
 from dragoman.config.hosting import register_place, store_address
@@ -24,9 +25,12 @@ from dragoman.transport.remote.safety import own_name
 # Who says nothing else gets a token for so long: nobody should find a key that fits in ten years. Seconds.
 LASTING = 90 * 86400.0
 
+# What ends within this time is told with the minute. Seconds.
+SOON = 2 * 86400.0
+
 EPILOG = """\
   create USER      make a token; it is printed once, and only a digest of it is kept
-  list             all of them: whose, as what, until when, when last used (also share links)
+  list             all of them: whose, as what, until when, when last used (also share links; also without a word)
   revoke ID...     from now on they count no more; whoever is in with one is put out
 
 A role is the most that somebody may be in any session: a viewer reads, an editor also prompts, answers and stops, an
@@ -42,7 +46,7 @@ exit codes:
 examples:
   dragoman tokens create ann --role editor --for 30d --label laptop
   dragoman tokens create ci --role viewer --for 1y > token.txt
-  dragoman tokens list
+  dragoman tokens
   dragoman tokens revoke k3f9x2m7qd"""
 
 
@@ -50,16 +54,18 @@ def main(arguments: list[str]) -> int:
     """Read the arguments, then do the one thing."""
     parser = Parser(
         "tokens",
-        "create USER | list | revoke ID... [OPTIONS]",
+        "[create USER | list | revoke ID...] [OPTIONS]",
         "Who may use your host: make tokens, list them, revoke them.",
         EPILOG,
     )
-    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
+    parser.add_argument("action", nargs="?", default="list", choices=tuple(_ACTIONS), help="what to do (list)")
     parser.add_argument("words", nargs="*", metavar="USER|ID", help="create: for whom; revoke: which")
     parser.add_argument(
         "--role", default="editor", choices=("viewer", "editor", "admin"), help="create: as what (editor)"
     )
-    parser.add_argument("--for", dest="lasting", metavar="TIME", help="create: how long it counts, such as 30d (90d)")
+    parser.add_argument(
+        "--for", dest="lasting", metavar="TIME", help="create: how long it counts, such as 30d, 2h or 45m(inutes) (90d)"
+    )
     parser.add_argument("--forever", action="store_true", help="create: until it is revoked")
     parser.add_argument("--label", metavar="TEXT", default="", help="create: what it is for, for you to remember")
     parser.add_argument("--store", metavar="URL", default="", help="of a host that was started with this --store")
@@ -96,7 +102,7 @@ def create(parser: Parser, options: argparse.Namespace) -> int:
         put({"token": text, **msgspec.to_builtins(token)})
         return exits.OK
     print(text)
-    until = "until it is revoked" if token.expires is None else f"until {_day(token.expires)}"
+    until = "until it is revoked" if token.expires is None else _until(token.expires)
     print(f"{token.id}: {single(token.user)}, {token.role}, {until}; it is not shown again", file=sys.stderr)
     return exits.OK
 
@@ -115,7 +121,7 @@ def listing(parser: Parser, options: argparse.Namespace) -> int:
         until = {"valid": _until(token.expires), "expired": "expired", "revoked": "revoked"}[token.state(now)]
         used = "never used" if token.used is None else f"used {_day(token.used)}"
         what = f"link to {token.session[:8]}" if token.session else token.label
-        print(single(f"{token.id}  {token.user:16}  {token.role:6}  {until:16}  {used:16}  {what}").rstrip())
+        print(single(f"{token.id}  {token.user:16}  {token.role:6}  {until:26}  {used:16}  {what}").rstrip())
     if not tokens:
         print("there are none; `dragoman tokens create USER` makes one")
     return exits.OK
@@ -143,7 +149,10 @@ def _register(options: argparse.Namespace) -> Register:
 
 
 def _until(expires: float | None) -> str:
-    return "until revoked" if expires is None else f"until {_day(expires)}"
+    """The day; for what ends soon, also the time."""
+    if expires is None:
+        return "until revoked"
+    return shelf_until(expires) if abs(expires - time.time()) < SOON else f"until {_day(expires)}"
 
 
 def _day(time: float) -> str:

@@ -85,6 +85,7 @@ async def meet(
     if options.lend is not None and (reason := sandbox.missing(options.sandbox)):
         raise SandboxUnavailable(reason)
     about = await afar.ask(host, "GET", "/api/host")
+    afar.check_agent(host, about, options.agent)
     store = Borrowed(host)
     record = Record(cast(Store, store), options.session, await _before(store, options, about))
     there = _folder(options, about, record)

@@ -82,8 +82,10 @@ class Tokens:
         """Make one; the text is given here and never again."""
         name = user.removesuffix(GUEST) if session is not None else user
         if USER.fullmatch(name) is None:
+            shown = name if len(name) <= 40 else f"{name[:40]}…"
             raise _wrong(
-                f"{user!r} is no name of a user; use letters, digits and . _ @ + - | : / =, as in ann@example.org"
+                f"{shown!r} is no name of a user; use at most 128 letters (a to z), digits and . _ @ + - | : / =, "
+                "as in ann@example.org"
             )
         if role not in RANK:
             raise _wrong(f"there is no role {role!r}; there are {', '.join(RANK)}")

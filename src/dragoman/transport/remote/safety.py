@@ -33,7 +33,10 @@ def check_host(knock: Knock, hosts: Collection[str]) -> None:
             return
     elif not hosts:
         return  # another address than loopback has TLS, which checks the name
-    raise Refused(421, f"this server is not called {name!r}; use the address it prints, or add the name to hosts")
+    raise Refused(
+        421,
+        f"this server is not called {name!r}; use the address it prints, or start it with --name (hosts=)",
+    )
 
 
 def check_origin(knock: Knock, origins: Collection[str]) -> None:
@@ -44,7 +47,10 @@ def check_origin(knock: Knock, origins: Collection[str]) -> None:
     own = f"{'https' if knock.secure else 'http'}://{knock.headers.get('host', '')}"
     if origin.lower() == own.lower():
         return
-    raise Refused(403, f"pages of {origin} may not use this server; add it to origins if they should")
+    raise Refused(
+        403,
+        f"pages of {origin} may not use this server; if they should, start it with --origin URL (origins=)",
+    )
 
 
 async def local_only(knock: Knock) -> Visitor:

@@ -7,6 +7,7 @@ Above are `Agent.serve` and the host; it refuses to open an address for others w
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -95,7 +96,7 @@ class Served:
                 lambda: Door(self), address, port, backlog=1024
             )
         except OSError as error:
-            why = error.strerror or str(error)
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise StartFailed(f"cannot listen at {address}:{port}: {why}; choose another address or port") from None
         self.address, self.port = self._server.sockets[0].getsockname()[:2]
         self._sweep()
