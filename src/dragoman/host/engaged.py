@@ -97,6 +97,10 @@ class RoomConversation(LoggedConversation):
 
         return interruptible
 
+    async def quiet(self) -> None:
+        """Wait until a turn that could not be kept is over, as long as anybody should."""
+        await self._let_go()
+
     def decider(self, params: Any) -> str:
         """Who answered: a member, or nobody, and then the policy of the house."""
         return self._room.consent.decider(params)

@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.config.agents import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
@@ -32,6 +32,7 @@ from dragoman.host.roster import Reach, Roster
 from dragoman.host.standing import Standing
 from dragoman.host.tally import Tally
 from dragoman.host.telling import News, closed
+from dragoman.host.upkeep import Upkeep
 from dragoman.policy.guard import Policy
 from dragoman.roles.asking import AskUser
 from dragoman.roles.chronicle import now
@@ -78,13 +79,14 @@ class House:
         `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed:
         one a session, or with `shares` one for all sessions of a user.
         """
-        self.store = store
         self.directory: Directory = directory or MemoryDirectory()
         self.guard = guard
         self.roots = roots
         self.servers = dict(servers or {})
         self.bounds = bounds
         self.report = report or logger.info
+        self.upkeep = Upkeep(store, self._mend, self.report)
+        self.store = cast(Store, self.upkeep)
         self.roster = Roster(agents, reach, self.report, bounds.opening)
         self.pool = Pool() if shares else None
         self.tally = Tally()
@@ -234,6 +236,19 @@ class House:
         await self.directory.created(copy.session_id, user)
         return copy
 
+    async def _mend(self, sessions: set[str]) -> None:
+        """There is room again: turns whose end could not be kept are over in their logs too."""
+        for session in sessions:
+            try:
+                room = await self.room(session)
+            except ProtocolError:
+                continue  # nothing of it was ever kept
+            try:
+                if room.queue.running is None:
+                    await room.mend()
+            finally:
+                self.done_with(room)
+
     async def abandon(self, room: Room) -> None:
         """A session that could not be opened: nothing of it stays."""
         await room.close("the session could not be opened")
@@ -309,6 +324,7 @@ class House:
     async def close(self) -> None:
         """Stop: turns are interrupted and logged so, agents end, clients are let go. Nothing is left running."""
         self._is_closing = True
+        await self.upkeep.close()
         if self._opening:
             await asyncio.wait(set(self._opening.values()))
         why, rooms = "the host was stopped", list(self.rooms.values())

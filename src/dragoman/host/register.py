@@ -159,8 +159,11 @@ def claimed(path: str) -> Iterator[None]:
                 "locked",
                 f"another host serves the sessions in {path} already (process {who}); use that one, or --store",
             ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise fault(error, path) from error
         yield
     finally:
         os.close(fd)  # which lets go of the lock

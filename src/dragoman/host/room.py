@@ -52,13 +52,25 @@ class Room(Company):
         room = cls(house, id, standing)
         room.opener = standing.owner or room.opener
         if standing.turn is not None:
-            room.chronicle.turn = standing.turn or None
-            body = {
-                "error": {"kind": INTERRUPTED, "message": "this turn was not finished: its host ended, or was left"}
-            }
-            await room.chronicle.record(EntryKind.TURN_ENDED, body, actor="dragoman")
-            room.chronicle.turn = None
+            room._interrupted("this turn was not finished: its host ended, or was left")
+            await room.chronicle.kept()
         return room
+
+    async def mend(self) -> None:
+        """The store failed, and works again perhaps: a turn whose end could not be kept is over."""
+        if self.session is not None:
+            await self.session.quiet()
+        if self.standing.turn is not None:
+            self.chronicle.try_again()
+            self._interrupted("the end of this turn could not be kept")
+            await self.chronicle.flush()
+
+    def _interrupted(self, why: str) -> None:
+        """Have in the log that the turn which is open there is over."""
+        self.chronicle.turn = self.standing.turn or None
+        body = {"error": {"kind": INTERRUPTED, "message": why}}
+        self.chronicle.note(EntryKind.TURN_ENDED, body, actor="dragoman")
+        self.chronicle.turn = None
 
     def now(self) -> list[News]:
         """What is so while somebody comes: a turn that runs, prompts that wait, whose files are used."""
@@ -133,6 +145,8 @@ class Room(Company):
         session = await self.awake()
         if waiting.is_cancelled:
             return PromptResult(stop_reason=StopReason.CANCELLED)
+        if self.standing.turn is not None:
+            await self.mend()
         self.note_people()
         beside = {"connection": waiting.desk, "promptId": waiting.id}
         async with session.prompt(waiting.prompt, by=waiting.user, beside=beside) as turn:

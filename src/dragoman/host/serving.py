@@ -38,9 +38,6 @@ logger = logging.getLogger("dragoman")
 # How soon whoever came with a token that was revoked is put out. Seconds.
 REVOKED = 2.0
 
-# How long it is believed that the store can be used. Seconds.
-LOOKED = 5.0
-
 # The API takes names and roles; nothing that long is either. Bytes, seconds.
 LARGEST = 64 * 1024
 PATIENCE = 10.0
@@ -103,7 +100,6 @@ class Host:
         self._origins = frozenset(origins)
         self._api = Api(house, tokens)
         self._began = time.monotonic()
-        self._looked, self._is_ready = float("-inf"), True
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closing = False
         watch(self.metrics, house, self._endpoint)
@@ -191,17 +187,11 @@ class Host:
         await request.answer(200, b'{"status":"ok"}')
 
     async def _ready(self, request: Request) -> None:
-        """Whether sessions can be served: not while it ends, nor when the store cannot be used."""
-        now = time.monotonic()
-        if now - self._looked > LOOKED:  # anybody may ask, so asking must cost nothing
-            self._looked = now
-            try:
-                await self._house.store.sessions()
-                self._is_ready = True
-            except ProtocolError:
-                self._is_ready = False
-        if self._is_closing or not self._is_ready:
-            await request.answer(503, b'{"status":"not ready"}', {"retry-after": "5"})
+        """Whether sessions can be served: not while it ends, nor when nothing can be kept."""
+        why = "the host is stopping" if self._is_closing else await self._house.upkeep.look()
+        if why:
+            body = msgspec.json.encode({"status": "not ready", "reason": why})
+            await request.answer(503, body, {"retry-after": "5"})
             return
         await request.answer(200, b'{"status":"ready"}')
 

@@ -78,6 +78,12 @@ def delete(connection: sqlite3.Connection, session_id: str) -> bool:
     return row[1] is None
 
 
+def touch(connection: sqlite3.Connection) -> None:
+    """Write something that changes nothing: the version that the file has."""
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {version}")
+
+
 def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
     """Take away what need not be kept; what stays is the id."""
     kept = {one.head.session_id: one for one in reading.known(connection) if not one.is_expired}

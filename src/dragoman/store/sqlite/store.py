@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +29,9 @@ from dragoman.store.sqlite.writer import Writer, closed
 from dragoman.store.summary import expired, found, given_name
 
 T = TypeVar("T")
+
+# As much as must be free for a store to be of use: what a few prompts and their answers take. Bytes.
+ROOM = 128 * 1024
 
 _entry = msgspec.json.Decoder(Entry)
 
@@ -173,6 +177,15 @@ class SqliteStore:
 
     # --- the end ----------------------------------------------------------------------------------------------
 
+    async def probe(self) -> None:
+        """Raise StoreFault where nothing can be kept now: write a little, and leave everything as it is."""
+        self._check_open()
+        try:
+            await asyncio.to_thread(_find_room, os.path.dirname(self.path))
+        except OSError as error:
+            raise fault(error, self.path) from error
+        await self._write(changes.touch)
+
     async def close(self) -> None:
         """Keep all that was given, then let go of the file."""
         if self._closed:
@@ -214,6 +227,14 @@ class SqliteStore:
             return await asyncio.to_thread(call, *args)
         except OSError as error:
             raise fault(error, self._vault.path) from error
+
+
+def _find_room(folder: str) -> None:
+    """Raise OSError where a few prompts have no room."""
+    with TemporaryFile(dir=folder, buffering=0) as file:
+        view = memoryview(bytes(ROOM))
+        while view:
+            view = view[file.write(view) :]
 
 
 def _line(draft: Draft) -> bytes:

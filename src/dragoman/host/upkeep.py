@@ -1,0 +1,113 @@
+"""The store of a house, watched: whether it can be used now, and what is made good when it can be used again.
+
+Takes appends on their way to the store and remembers how the last one ended; `look` tries a small write when none was
+made lately. Sessions whose entries could not be kept are named to `mend` once there is room. In all else it is the
+store. Above are the house and its door; below is a store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from dragoman.errors import ProtocolError, StoreFault
+from dragoman.store.contract import Draft, Entry, Store
+
+# How long it is believed that the store can be used, and that it cannot: anybody may ask. Seconds.
+LOOKED = 5.0
+AGAIN = 1.0
+
+# A disk that does not answer for so long cannot be used. Seconds.
+PATIENCE = 5.0
+
+# Why a store cannot be used, for whoever asks: no paths.
+_WHY = {
+    "full": "there is no room for more",
+    "readonly": "the store cannot be written",
+    "locked": "the store is locked by another program",
+    "damaged": "the store is damaged",
+    "silent": "the disk does not answer",
+}
+
+
+class Upkeep:
+    """A store, and how it is."""
+
+    def __init__(
+        self, store: Store, mend: Callable[[set[str]], Awaitable[None]], report: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._mend = mend
+        self._report = report
+        self._fault: ProtocolError | None = None
+        self._used = self._looked = float("-inf")
+        self._trying: asyncio.Future[Any] | None = None
+        self._behind: set[str] = set()  # sessions of which something could not be kept
+        self._mending: asyncio.Task[None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+        """Add drafts, and remember whether that worked."""
+        try:
+            entries = await self._store.append(session_id, drafts)
+        except StoreFault as error:
+            self._failed(session_id, error)
+            raise
+        self._fault, self._used = None, time.monotonic()
+        return entries
+
+    async def look(self) -> str:
+        """Why the store cannot be used now; "" when it can."""
+        now = time.monotonic()
+        last, most = (max(self._looked, self._used), LOOKED) if self._fault is None else (self._looked, AGAIN)
+        if now - last > most:
+            await self._try()
+        return "" if self._fault is None else _WHY.get(getattr(self._fault, "why", ""), "the store cannot be used")
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.gather(self._mending, return_exceptions=True)
+
+    async def _try(self) -> None:
+        """Write a little, where the store can; one that hangs is tried once."""
+        self._looked = time.monotonic()
+        if self._trying is None:
+            self._trying = asyncio.ensure_future(getattr(self._store, "probe", self._store.sessions)())
+        trying = self._trying
+        await asyncio.wait({trying}, timeout=PATIENCE)
+        if not trying.done():
+            self._fault = StoreFault("silent", f"the store did not answer within {PATIENCE:g} s")
+            return
+        self._trying = None
+        error = trying.exception()
+        if error is None:
+            self._fault, self._used = None, time.monotonic()
+        else:
+            self._fault = error if isinstance(error, ProtocolError) else StoreFault("io", repr(error))
+
+    def _failed(self, session_id: str, error: StoreFault) -> None:
+        if self._fault is None:
+            self._report(f"nothing can be kept: {error.message}")
+        self._fault = error
+        self._behind.add(session_id)
+        if self._mending is None:
+            self._mending = asyncio.get_running_loop().create_task(self._recover())
+
+    async def _recover(self) -> None:
+        """Try until it works, then make good what was missed."""
+        try:
+            while self._behind:
+                await asyncio.sleep(AGAIN)
+                await self._try()
+                if self._fault is None:
+                    behind, self._behind = self._behind, set()
+                    await self._mend(behind)
+            self._report("sessions can be kept again")
+        finally:
+            self._mending = None
