@@ -20,6 +20,7 @@ from dragoman import ConnectionFailed, Conversation, ProtocolError
 from dragoman.cli import attachments, completing, editing, exits, local, meeting
 from dragoman.cli.arguments import Parser
 from dragoman.cli.attention import Interruptible
+from dragoman.cli.company import INTERRUPTED
 from dragoman.cli.completing import Candidate
 from dragoman.cli.editing import PROMPT
 from dragoman.cli.history import History
@@ -33,7 +34,7 @@ from dragoman.cli.telling import Telling, last_turn
 from dragoman.cli.terminal import Line, Terminal, clip, single, visible
 from dragoman.config.agents import NamedAgent
 from dragoman.config.places import places
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, Kind
 
 # A turn that takes longer than this says that it is still there, and how long it has been, as often. Seconds.
 PULSE = 1.0
@@ -291,7 +292,8 @@ class Chat:
                 leave, sheet = self._met.leave, self._sheet
                 turn = await play(self.session, content, self._screen, leave, interrupts, sheet, ours=ours)
             except ProtocolError as error:
-                self._sheet.line(self._met.leave.clean(explained(error)), "red")
+                if not self._is_cut_off(error):
+                    self._sheet.line(self._met.leave.clean(explained(error)), "red")
             else:
                 ended(turn.stop_reason or "", self._terminal)
             finally:
@@ -302,6 +304,12 @@ class Chat:
         text = editing.typed_ahead(typed)
         self.is_over = not text and END in typed  # it waited, as all that is typed
         return text
+
+    def _is_cut_off(self, error: ProtocolError) -> bool:
+        """Whether the host has told already how one's own turn came to its end."""
+        company = self._met.company
+        is_cut = error.kind in (Kind.CONNECTION_LOST, INTERRUPTED)
+        return is_cut and company is not None and company.turn != "" and company.cut_off == company.turn
 
     def _heard(self, text: str) -> bool:
         """Before each update: who waited for others is told again what they asked, when it is answered."""

@@ -30,6 +30,9 @@ PREVIEW = 40
 # Commands whose output is kept until it is shown; the oldest falls away.
 PRINTED = 32
 
+# How a host calls the error of a turn that it could not go on with after it was started again.
+INTERRUPTED = "interrupted"
+
 Tell = Callable[[str, str], None]  # a line of ours, and its style
 
 
@@ -41,6 +44,7 @@ class Company:
         self.user = user
         self.session = ""
         self.turn = ""  # the id of one's own turn, once it has begun
+        self.cut_off = ""  # the last turn that did not end but was ended, for its host was
         self.is_ours = False  # whether what is heard now is said in one's own turn
         self.is_theirs = False  # or in the turn of somebody else
         self.known = asyncio.Event()  # set once somebody told us who is here
@@ -167,8 +171,13 @@ class Company:
         self.is_theirs = state in ("started", "running") and not self.is_ours
         if state in ("started", "running"):
             self.asker = str(params.get("by", ""))
-        elif isinstance(params.get("error"), dict) and self.asker != self.user:
-            self._tell(f"the turn failed: {single(str(params['error'].get('message', '')))}", "yellow")
+        elif isinstance(error := params.get("error"), dict):
+            turn, is_cut_off = str(params.get("turn", "")), error.get("kind") == INTERRUPTED
+            if is_cut_off:
+                self.cut_off = turn
+            # Of one's own turn the prompt's answer tells, unless the host that would give it is gone.
+            if is_cut_off or turn != self.turn:
+                self._tell(f"the turn failed: {single(str(error.get('message', '')))}", "yellow")
 
     def _resolved(self, params: dict[str, Any]) -> None:
         by, call = str(params.get("by", "")), str(params.get("toolCallId"))

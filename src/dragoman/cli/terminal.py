@@ -149,16 +149,14 @@ class Sheet:
     def footer(self, text: str) -> None:
         """A line that stands at the end until anything else is written; not in the middle of a line."""
         if self.has_ink and self._at_start and self.unsettled is None:
-            self._stream.write("\r\x1b[K" + self._inked(clip(single(text), self.width - 1), "dim"))
-            self._stream.flush()
+            self._write("\r\x1b[K" + self._inked(clip(single(text), self.width - 1), "dim"))
             self._has_footer = True
 
     def unfoot(self) -> None:
         """Take the footer away."""
         if self._has_footer:
             self._has_footer = False
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._write("\r\x1b[K")
 
     def mark(self, lines: Iterable[Line]) -> None:
         """Lines of a question: each begins with what no peer can write, however long it is."""
@@ -213,8 +211,7 @@ class Sheet:
         code = ";".join(_STYLES[word] for word in style.split())
         return f"\x1b[{code}m{text}\x1b[0m" if code and self.has_ink else text
 
-    def _put(self, text: str, *, ends: bool) -> None:
-        self.unfoot()
+    def _write(self, text: str) -> None:
         try:
             self._stream.write(text)
             self._stream.flush()
@@ -222,6 +219,10 @@ class Sheet:
             if not self.is_tty:
                 raise
             # The terminal was closed: nobody reads, and whoever reads what is typed hears of it.
+
+    def _put(self, text: str, *, ends: bool) -> None:
+        self.unfoot()
+        self._write(text)
         self._is_blank = text.endswith("\n\n") or (text == "\n" and self._at_start)
         self._at_start = ends
         self._is_empty = False

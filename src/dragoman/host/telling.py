@@ -123,8 +123,9 @@ def told(session: str, line: Line) -> list[News]:
 
 
 def retold(session: str, line: Line) -> list[News]:
-    """What is heard of an entry by somebody who was not there: what was said, by everybody."""
-    if line.kind not in (EntryKind.UPDATE, EntryKind.PROMPT):
+    """What is heard of an entry by somebody who was not there: what was said, by everybody, and which turns failed."""
+    is_failure = line.kind == EntryKind.TURN_ENDED and b'"error"' in bytes(line.body)
+    if line.kind not in (EntryKind.UPDATE, EntryKind.PROMPT) and not is_failure:
         return []
     news = [one for one in told(session, line) if not one.only]
     for one in news:
