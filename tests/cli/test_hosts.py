@@ -95,6 +95,16 @@ def test_tokens_alone_are_listed_and_those_that_end_soon_with_the_minute(run: Ru
     assert re.search(r"ben  .*until \d{4}-\d\d-\d\d  ", ben)
 
 
+def test_agents_that_a_host_cannot_serve_are_a_fault_of_the_file(run: Run) -> None:
+    path = Path(places().agents)
+    path.parent.mkdir(parents=True)
+    path.write_text('version = 1\n[agents.one]\ncommand = "one"\n[host]\nagents = ["one", "nope"]\n')
+    checked = run("config", "check")
+    assert (checked.code, checked.out) == (1, "")
+    assert checked.err.startswith("host.agents: there is no agent 'nope'; there are: one")
+    assert checked.err.count("\n") == 1
+
+
 def test_a_host_without_a_name_is_the_default_one(run: Run) -> None:
     run("hosts", "add", "office", "http://127.0.0.1:1", "--default")
     for words in (("sessions", "list", "--host"), ("run", "hello", "--host")):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,10 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from dragoman.cli.main import main
+from dragoman.cli.serve import told
+from dragoman.config.agents import NamedAgent
 from dragoman.host.register import Register
+from dragoman.store.address import located
 from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen
 from tests.cli.served import Served
 
@@ -210,6 +214,15 @@ def test_what_only_the_machine_of_the_host_can_do_is_refused_and_says_how(
     assert f"without --host: {'take the file' if words[0] == 'import' else 'end the host'}" in refused.err
 
 
+@pytest.mark.parametrize("words", [("run", "hello", "--host"), ("attach",)], ids=" ".join)
+def test_an_agent_that_the_host_does_not_have_is_told_with_those_it_has(
+    served: Served, run: Run, words: tuple[str, ...]
+) -> None:
+    ran = run(*words, served.url, "--agent", "nope")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "has no agent 'nope'; there are: " in ran.err
+
+
 def test_an_editor_lands_in_a_session_that_is_there_and_hears_its_answer_first(served: Served) -> None:
     with Editor(served) as first:
         session = first.begin(served.folder)
@@ -243,6 +256,16 @@ def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
     assert seen["name"] == "roof"
     refused = run("run", "--host", link, "/echo more")
     assert (refused.code, "you are viewer" in refused.err) == (1, True)
+    assert "this was refused (permission_denied)" in refused.err
+    shared = run("sessions", "share", "roof", "--host", served.url, "--user", "ann", "--role", "admin").out
+    assert shared == "ann is admin of roof now, and with the token they have editor at most\n"
+    shared = run("sessions", "share", "roof", "--host", served.url, "--user", "typo").out
+    assert shared.startswith("typo is viewer of roof now; nobody of that name has a token of the host")
+    for user in ("ann", "typo"):
+        words = ("--user", user, "--role", "none")
+        assert (
+            run("sessions", "share", "roof", "--host", served.url, *words).out == f"{user} is no member of roof now\n"
+        )
     monkeypatch.setenv("DRAGOMAN_TOKEN", "dgm_nonsense")
     wrong = run("sessions", "--host", served.url)
     assert (wrong.code, wrong.err.count("\n")) == (7, 1)
@@ -306,6 +329,12 @@ def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path
         assert register.rows("SELECT * FROM members") == []
 
 
+def test_a_command_that_is_not_there_is_said_when_the_host_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    agents = [NamedAgent(name="ok", command=EVERYTHING[0]), NamedAgent(name="not", command="/nope/agent")]
+    told(agents, "http://127.0.0.1:1/acp", located("x.db"), Namespace(json=True))
+    assert capsys.readouterr().err == "dragoman: there is no command /nope/agent yet: sessions need it\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -315,6 +344,8 @@ def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path
         (("--root", "/no/such/folder"), "there is no folder"),
         (("--store", "postgres://x"), "say a path, or sqlite:PATH, memory:"),
         (("--tls", "c.pem", "k.pem"), "c.pem"),
+        (("--origin", "nonsense"), "--origin: 'nonsense' is no origin"),
+        (("--name", "bad_name/x"), "--name: 'bad_name/x' is no name of a machine"),
     ],
 )
 @pytest.mark.item("004-57")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import agents, hosts
-from dragoman.config.hosting import Hosting, Issued, NamedHost
+from dragoman.config.hosting import Hosting, Issued, NamedHost, wrong_name, wrong_origin
 from dragoman.config.places import places
 from dragoman.errors import ConfigFault
 
@@ -70,6 +70,8 @@ def test_the_host_is_read_with_all_it_has() -> None:
         ("[host]\nport = 1", "line 2: host.port: [host] has no such member; it has agents, roots, "),
         ("[host]\ntls = ['a']", "line 2: host.tls: must be a certificate and its key"),
         ("[host]\nshare = 'all'", "line 2: host.share: must be one of session, user"),
+        ("[host]\norigins = ['https://a.example', 'nonsense']", "line 2: host.origins: 'nonsense' is no origin"),
+        ("[host]\nnames = ['bad_name/x']", "line 2: host.names: 'bad_name/x' is no name of a machine"),
         ("[host.limits]\nbody = 0", "line 2: host.limits.body: must be a number above zero"),
         ("[host.issuer]\nissuer = 'https://x'", "line 1: host.issuer: audience is missing"),
         ("[hosts.a]\ntoken_file = 'x'", "line 1: hosts.a: url must say where it is"),
@@ -82,6 +84,28 @@ def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
     with pytest.raises(ConfigFault) as caught:
         agents.parse(text, "config.toml")
     assert any(each.startswith(f"config.toml: {fault}") for each in caught.value.faults), caught.value.faults
+
+
+@pytest.mark.parametrize(
+    ("text", "is_origin", "is_name"),
+    [
+        ("https://tools.example.org", True, False),
+        ("http://127.0.0.1:8080", True, False),
+        ("http://[::1]:8080", True, False),
+        ("vscode-webview://1a2b3c", True, False),
+        ("https://tools.example.org/", False, False),
+        ("https://Tools.example.org", False, False),
+        ("https://me@tools.example.org", False, False),
+        ("null", False, True),
+        ("office.example", False, True),
+        ("my_service", False, True),
+        ("::1", False, True),
+        ("office.example:7437", False, False),
+        ("", False, False),
+    ],
+)
+def test_origins_and_names_are_those_that_somebody_can_come_by(text: str, is_origin: bool, is_name: bool) -> None:
+    assert (not wrong_origin(text), not wrong_name(text)) == (is_origin, is_name)
 
 
 def test_hosts_are_added_and_removed_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:

@@ -172,13 +172,14 @@ def faults_of(here: Places) -> list[str]:
     faults: list[str] = []
     readers = (
         lambda: hosted(config.load(here.agents).host),
+        lambda: served(config.load(here.agents)),
         lambda: Policies(here).load((os.path.realpath(os.getcwd()),)),
     )
     for read in readers:
         try:
             read()
         except ConfigFault as fault:
-            faults += fault.faults
+            faults += [each for each in fault.faults if each not in faults]
     return faults
 
 
@@ -194,6 +195,16 @@ def hosted(host: Hosting) -> None:
         trust = settings.trust(host)
         if faults := [] if trust is None else distrusted(trust):
             raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
+
+
+def served(known: config.Agents) -> None:
+    """The agents that a host is to serve are configured, or on PATH."""
+    there = [agent.name for agent, _ in chosen.listed(known)]
+    unknown = [name for name in known.host.agents if name not in there]
+    if unknown:
+        raise ConfigFault(
+            [f"host.agents: there is no agent {name!r}; there are: {', '.join(there) or 'none'}" for name in unknown]
+        )
 
 
 def _told(faults: list[str]) -> int:

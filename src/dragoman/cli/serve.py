@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ from dragoman.cli import chosen, exits, servers
 from dragoman.cli.arguments import Parser
 from dragoman.cli.terminal import single, visible
 from dragoman.config.agents import NamedAgent, load
-from dragoman.config.hosting import BIND, SHARES, UNATTENDED, Hosting, register_place, store_address
+from dragoman.config.hosting import BIND, SHARES, UNATTENDED, Hosting, checked, register_place, store_address
 from dragoman.config.places import Places, places
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, StartFailed, StoreFault
@@ -51,6 +52,7 @@ modes: {", ".join(MODES)}
 exit codes:
   0  ended by Ctrl-C or SIGTERM       2  wrong usage, a file that cannot be used, or an address that is not safe
   1  an error                        10  the sessions cannot be kept: the store is locked, full, newer or damaged
+                                    130  ended at once, by a second Ctrl-C
 
 examples:
   dragoman serve
@@ -60,6 +62,9 @@ examples:
   dragoman serve --store sqlite:/srv/team.db --agent opencode
   dragoman serve --unattended deny --mode plan -- my-agent --acp
   dragoman serve --json -- dragoman agent everything"""
+
+# How long the second signal waits for what must be put away: nobody presses it twice to wait. Seconds.
+HASTE = 1.0
 
 USAGE = "[--agent NAME...] [--root DIR...] [--bind ADDRESS] [--tls CERT KEY] [OPTIONS] [-- CMD ARG...]"
 
@@ -88,7 +93,7 @@ def main(arguments: list[str]) -> int:
     options, command = parser.read(arguments)
     try:
         here = places()
-        hosting = agreed(options, load(here.agents).host)
+        hosting = checked(agreed(options, load(here.agents).host))
         agents = meant(parser, options, command, hosting)
         return run_loop(serve(agents, hosting, here, options))
     except (ConfigFault, StartFailed) as fault:
@@ -98,6 +103,8 @@ def main(arguments: list[str]) -> int:
     except StoreFault as fault:
         print(f"{parser.prog}: {visible(fault.message)}", file=sys.stderr)
         return exits.NO_STORE
+    except asyncio.CancelledError:  # the second signal did not wait for anybody
+        return exits.INTERRUPTED
 
 
 def agreed(options: argparse.Namespace, configured: Hosting) -> Hosting:
@@ -230,6 +237,9 @@ async def forgotten(store: Store, register: Register) -> None:
 
 def told(agents: list[NamedAgent], url: str, store: Address, options: argparse.Namespace) -> None:
     """Say where it is: one line; and another where sessions are not kept."""
+    for agent in agents:  # it may be installed later, or be on the PATH of a folder: that is no reason not to start
+        if shutil.which(agent.command, path={**os.environ, **agent.env}.get("PATH")) is None:
+            print(f"dragoman: there is no command {single(agent.command)} yet: sessions need it", file=sys.stderr)
     if not store.lasts:
         print("dragoman: sessions are in memory alone: they end with this process", file=sys.stderr, flush=True)
     addresses = {agent.name: url if at == 0 else f"{url}/{agent.name}" for at, agent in enumerate(agents)}
@@ -249,7 +259,7 @@ def told(agents: list[NamedAgent], url: str, store: Address, options: argparse.N
 
 
 def _ending() -> asyncio.Event:
-    """Set by the first signal; the second one cancels, the third one does not ask."""
+    """Set by the first signal; the second one cancels, the third one does not ask: what is left of agents is ended."""
     ending = asyncio.Event()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     seen = 0
@@ -261,6 +271,7 @@ def _ending() -> asyncio.Event:
             ending.set()
         elif seen == 2 and task is not None:
             task.cancel()
+            loop.call_later(HASTE, os._exit, exits.INTERRUPTED)
         else:
             os._exit(128 + number)
 

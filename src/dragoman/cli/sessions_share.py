@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from functools import partial
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from dragoman.cli import amounts, exits, shelf
@@ -17,6 +18,9 @@ from dragoman.store.contract import Store
 
 # A link is good for a working day unless told otherwise. Seconds.
 LASTING = 8 * 3600.0
+
+# Roles, from the least.
+RANK = ("viewer", "editor", "admin")
 
 EPILOG = f"""\
 A link is for whoever has it, for this session alone, until its time is over or it is revoked; who comes by it is shown
@@ -86,7 +90,7 @@ async def _share(options: argparse.Namespace, store: Store) -> int:
         role = None if options.role == "none" else options.role
         given = await ask(host, "POST", f"{place}/members", {"user": options.user, "role": role})
         what = "is no member" if role is None else f"is {role}"
-        return _done(options, given, f"{options.user} {what} of {called(summary)} now")
+        return _done(options, given, f"{options.user} {what} of {called(summary)} now{_but(given, role)}")
     body = {"role": options.role, "seconds": options.seconds, "name": options.name}
     given = await ask(host, "POST", f"{place}/shares", body)
     link = f"{host.agent()}?token={given['token']}"
@@ -95,6 +99,18 @@ async def _share(options: argparse.Namespace, store: Store) -> int:
     else:
         print(link)
     return exits.OK
+
+
+def _but(given: Mapping[str, Any], role: str | None) -> str:
+    """What is to be known beside: that nobody has a token of that name, or one that is good for less."""
+    if role is None or "token" not in given:
+        return ""
+    most = given["token"]
+    if most is None:
+        return (
+            "; nobody of that name has a token of the host (dragoman tokens create makes one, an issuer's counts too)"
+        )
+    return f", and with the token they have {most} at most" if RANK.index(most) < RANK.index(role) else ""
 
 
 def _done(options: argparse.Namespace, given: object, words: str) -> int:

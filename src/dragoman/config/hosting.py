@@ -15,6 +15,7 @@ Takes tables, gives values. What the numbers limit, and whether an issuer can be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -114,6 +115,46 @@ def _lists(reader: Reader, value: Any, path: Path) -> dict[str, tuple[str, ...]]
     return {key: reader.texts(each, (*path, key)) for key, each in table.items()}
 
 
+# A place that web pages come from, as browsers spell it (RFC 6454): no path, no user, no capitals.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/?#@\[\]A-Z:]+)(:\d{1,5})?")
+
+# A name, or an address of either kind, without a port.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+
+
+def wrong_origin(text: str) -> str:
+    """What is wrong with an origin that is to be let in; "" for nothing."""
+    if _ORIGIN.fullmatch(text):
+        return ""
+    return f"{text!r} is no origin; write it as browsers do, without a path, as in https://tools.example.org"
+
+
+def wrong_name(text: str) -> str:
+    """What is wrong with a name that a host is to answer to; "" for nothing."""
+    return "" if _NAME.fullmatch(text) else f"{text!r} is no name of a machine; write it as in office.example"
+
+
+def checked(hosting: Hosting) -> Hosting:
+    """The same; ConfigFault for origins and names that nobody could ever come from or ask for."""
+    faults = [f"--origin: {wrong}" for each in hosting.origins if (wrong := wrong_origin(each))]
+    faults += [f"--name: {wrong}" for each in hosting.names if (wrong := wrong_name(each))]
+    if faults:
+        raise ConfigFault(faults)
+    return hosting
+
+
+def _each(wrong: Callable[[str], str]) -> Reading:
+    """How a list of texts is read of which each must be right."""
+
+    def read(reader: Reader, value: Any, path: Path) -> tuple[str, ...]:
+        texts = reader.texts(value, path)
+        for fault in filter(None, map(wrong, texts)):
+            reader.fault(path, fault)
+        return texts
+
+    return read
+
+
 def _url(reader: Reader, value: Any, path: Path) -> str:
     text = reader.text(value, path)
     if not text.startswith(("http://", "https://", "ws://", "wss://")):
@@ -143,8 +184,8 @@ _HOST: dict[str, Reading] = {
     "policy": Reader.text,
     "mode": Reader.one_of(*MODES),
     "mcp": Reader.texts,
-    "origins": Reader.texts,
-    "names": Reader.texts,
+    "origins": _each(wrong_origin),
+    "names": _each(wrong_name),
     "local": Reader.switch,
     "limits": Reader.numbers,
     "issuer": _issued,

@@ -169,7 +169,11 @@ class Api:
             raise ProtocolError(Kind.INVALID_PARAMS, "user is a name, role is viewer, editor, admin or null")
         await self._house.directory.set_role(summary.session_id, user, role)
         await self._house.roles_changed(summary.session_id)
-        return Answer({"members": dict(await self._house.directory.members_of(summary.session_id))})
+        told: dict[str, Any] = {"members": dict(await self._house.directory.members_of(summary.session_id))}
+        owner = self._house.directory.owner
+        if self._tokens is not None and call.visitor.user == owner != user:  # who has tokens is nobody else's business
+            told["token"] = await asyncio.to_thread(self._tokens.most, user)
+        return Answer(told)
 
     # --- share links --------------------------------------------------------------------------------------------
 

@@ -122,6 +122,12 @@ class Tokens:
         rows = self._register.rows(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY created DESC, id", *values)
         return [_token(row) for row in rows]
 
+    def most(self, user: str) -> str | None:
+        """The most that this user's tokens let them be in any session; None for nobody who has one that counts."""
+        now = self._clock()
+        roles = [each.role for each in self.listed() if each.user == user and each.state(now) == "valid"]
+        return max(roles, key=RANK.__getitem__, default=None)
+
     def revoke(self, id: str) -> Token:
         """From now on nobody is let in with it, and whoever is in with it is put out."""
         found = [token for token in self.listed() if token.id == id.removeprefix(PREFIX)]
