@@ -28,7 +28,7 @@ from dragoman.cli.interjections import Interjections
 from dragoman.cli.meeting import Met
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import END, Choice, key_by_key
-from dragoman.cli.run import code_of, ended, explained
+from dragoman.cli.run import code_of, died, ended, explained
 from dragoman.cli.status import status
 from dragoman.cli.telling import Telling, last_turn
 from dragoman.cli.terminal import Line, Terminal, clip, single, visible
@@ -293,7 +293,10 @@ class Chat:
                 turn = await play(self.session, content, self._screen, leave, interrupts, sheet, ours=ours)
             except ProtocolError as error:
                 if not self._is_cut_off(error):
-                    self._sheet.line(self._met.leave.clean(explained(error)), "red")
+                    fault = died(error)
+                    self._sheet.line(self._met.leave.clean(explained(fault)), "red")
+                    if fault is not error:
+                        self._sheet.line("the next prompt starts the agent again", "dim")
             else:
                 ended(turn.stop_reason or "", self._terminal)
             finally:

@@ -27,6 +27,9 @@ TOLD = 1.0
 # A preview of a prompt that waits; characters.
 PREVIEW = 40
 
+# Lines shown of what an agent wrote before it died.
+LAST_WORDS = 5
+
 # Commands whose output is kept until it is shown; the oldest falls away.
 PRINTED = 32
 
@@ -59,6 +62,7 @@ class Company:
         self._waiting: list[dict[str, Any]] = []
         self._asked: dict[str, tuple[str, dict[str, str]]] = {}  # the last question: its title, and names of answers
         self._answered = ""  # the last one that was answered here
+        self._failure = ""  # why the last turn failed
         self._lent: dict[str, str] = {}  # files and terminals that are not the host's: whose
         self.changed: Callable[[], None] = lambda: None  # the status line is another one now
         self.stirred: Callable[[], None] = lambda: None  # something was heard of the session
@@ -78,7 +82,7 @@ class Company:
             "_dragoman/permission_resolved": self._about(self._resolved),
             "_dragoman/workspace": self._about(self._workspace),
             "_dragoman/terminal": self._about(self._terminal),
-            "_dragoman/agent": lambda _: None,
+            "_dragoman/agent": self._about(self._agent),
             "_dragoman/closed": self._about(self._closed),
         }
 
@@ -176,8 +180,16 @@ class Company:
             if is_cut_off:
                 self.cut_off = turn
             # Of one's own turn the prompt's answer tells, unless the host that would give it is gone.
+            self._failure = str(error.get("message", ""))
             if is_cut_off or turn != self.turn:
-                self._tell(f"the turn failed: {single(str(error.get('message', '')))}", "yellow")
+                self._tell(f"the turn failed: {_last_words(self._failure)}", "yellow")
+
+    def _agent(self, params: dict[str, Any]) -> None:
+        """The agent died: in a turn, its failure has told that already."""
+        message = str(params.get("message", "it is gone"))
+        told, self._failure = self._failure, ""
+        if params.get("state") == "exited" and message != told:
+            self._tell(f"the agent ended: {_last_words(message)}", "yellow")
 
     def _resolved(self, params: dict[str, Any]) -> None:
         by, call = str(params.get("by", "")), str(params.get("toolCallId"))
@@ -217,6 +229,13 @@ def _decision(params: dict[str, Any], names: Mapping[str, str]) -> str:
     said = outcome.get("outcome") if isinstance(outcome, dict) else outcome
     option = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
     return single(names.get(option) or option or str(said or "something"))
+
+
+def _last_words(message: str) -> str:
+    """Why an agent is gone, and below it the end of what it wrote, where the cause is."""
+    why, _, words = message.partition("; last words: ")
+    lines = words.splitlines()[-LAST_WORDS:]
+    return "\n".join([f"{single(why)}{'; it said:' if lines else ''}", *map(single, lines)])
 
 
 def _names(members: list[dict[str, Any]]) -> list[str]:

@@ -53,6 +53,9 @@ _SIGNS = {
 
 _BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
+# How a host begins its notice of an agent's death, for clients that know no other word for it.
+AGENT_ENDED = "The agent ended"
+
 # News of what could be chosen: for programs with menus.
 _SILENT = (AvailableCommandsUpdate, ConfigOptionUpdate)
 
@@ -93,6 +96,8 @@ class Screen:
 
     def show(self, update: Any) -> None:
         """One update."""
+        if isinstance(update, Notice) and self.is_silent(update):
+            return
         if self._quiet and not (isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent)):
             return
         shown = self._SHOWN.get(type(update))
@@ -103,6 +108,8 @@ class Screen:
 
     def is_silent(self, update: Any) -> bool:
         """Whether nothing would be shown."""
+        if isinstance(update, Notice):  # who has the others' company is told there that the agent ended
+            return self._who is not None and update.title == AGENT_ENDED
         return isinstance(update, _SILENT) or (self._discreet and isinstance(update, UsageUpdate))
 
     def end(self) -> None:
