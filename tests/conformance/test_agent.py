@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from dragoman.conformance.pace import PROCESS
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.run import try_one
+from dragoman.conformance.seeding import errors, speaks, with_
 from dragoman.conformance.subject import MemoryAgent
-from dragoman.conformance.twin import Fault, faults
+from dragoman.conformance.twin import Fault, Json, Tape, faults
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.registry import NAMES
 from dragoman.transport.contract import Transport
@@ -62,6 +64,55 @@ def test_every_fault_is_found_by_its_own_requirement() -> None:
     alarms = [f"{own.requirement} -> {each.requirement}: {each.why}" for own, *others in found
               for each in others if each.outcome is Outcome.FAIL]  # fmt: skip
     assert not alarms, "\n".join(alarms)
+
+
+def _locked(tape: Tape, message: Json) -> Iterable[Json]:
+    """A banner before the introduction, and no session without a login."""
+    if tape.method(message) == "initialize":
+        yield b"Starting agent v0.1"
+    if tape.method(message) == "session/new":
+        message = {
+            "jsonrpc": "2.0",
+            "id": message["id"],
+            "error": {"code": -32000, "message": "Authentication required"},
+        }
+    yield message
+
+
+def test_noise_is_found_at_an_agent_that_opens_no_session() -> None:
+    verdict = tried(twin("v1", speaks(_locked)), [requirements()["agent.frame.01"]])["agent.frame.01"]
+    assert (verdict.outcome, verdict.why) == (Outcome.FAIL, "a line on standard output is no message")
+
+
+def test_the_introduction_is_proven_by_its_own_frame() -> None:
+    def nameless(tape: Tape, message: Json) -> Iterable[Json]:
+        if tape.method(message) == "initialize":
+            yield b"Starting agent v0.1"
+            message = {**message, "result": {"protocolVersion": 1}}
+        yield message
+
+    verdict = tried(twin("v1", speaks(nameless)), [requirements()["agent.init.08"]])["agent.init.08"]
+    assert verdict.outcome is Outcome.FAIL
+    assert ["protocolVersion" in each.text for each in verdict.evidence if each.marked] == [True]
+
+
+@pytest.mark.parametrize("odd", [{"code": "-32601"}, {"message": ["no", "such", "method"]}])
+def test_an_error_that_is_none_is_found_wherever_it_is(odd: dict[str, Json]) -> None:
+    """Prompts are refused well, unknown methods are not; what that says about offers is not known."""
+
+    def change(tape: Tape, message: Json) -> Iterable[Json]:
+        is_odd = tape.method(message) in ("no/such_method", "session/load") and "error" in message
+        yield {**message, "error": {**message["error"], **odd}} if is_odd else message
+
+    verdicts = tried(twin("v1", speaks(change)), [requirements()[id] for id in ("agent.rpc.06", "agent.init.16")])
+    assert verdicts["agent.rpc.06"].outcome is Outcome.FAIL
+    assert verdicts["agent.init.16"].outcome is (Outcome.INCONCLUSIVE if "code" in odd else Outcome.PASS)
+
+
+def test_a_code_that_is_a_text_is_quoted() -> None:
+    fault = errors("no/such_method", with_(code="-32601"))
+    verdict = tried(twin("v1", fault), [requirements()["agent.rpc.03"]])["agent.rpc.03"]
+    assert verdict.why == "an unknown method was refused with '-32601', not -32601"
 
 
 def test_a_probe_that_waits_for_ever_is_ended() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -56,20 +57,25 @@ def test_a_broken_agent_is_found_with_evidence(tmp_path: Path) -> None:
     assert again.returncode == 0, "what was known to be broken does not fail a check against a baseline"
 
 
-def test_what_was_tried_before_ctrl_c_is_reported(tmp_path: Path) -> None:
-    starts, report = tmp_path / "starts", tmp_path / "report.json"
+@pytest.mark.parametrize(("number", "name", "code"), [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143)])
+def test_what_was_tried_before_it_was_ended_is_reported(tmp_path: Path, number: int, name: str, code: int) -> None:
+    starts, report, folder = tmp_path / "starts", tmp_path / "report.json", tmp_path / "temporary"
+    folder.mkdir()
     agent = ["/bin/sh", "-c", f"echo >> {starts}; exec {shlex.join(twin('agent.prompt.08'))}"]
     words = ["--dialect", "v1", "--jobs", "1", "--only", "agent.rpc.03", "agent.prompt.08", "--json", str(report)]
     command = [*DRAGOMAN, "check", "agent", *words, "--", *agent]
-    with started(command, stdout=subprocess.PIPE, text=True) as running:
+    with started(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}) as running:
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 2):
-            time.sleep(0.05)  # the second probe has not begun; it never ends, for its prompt is never answered
-        running.send_signal(signal.SIGINT)
+        while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 3):
+            time.sleep(0.05)  # a first look, a probe, and one that never ends, for its prompt is never answered
+        running.send_signal(number)
         said, _ = running.communicate(timeout=PATIENCE)
-    assert running.returncode == 130
-    assert "ended by Ctrl-C: 1 of 2 were not tried" in said
-    assert [(row["id"], row["outcome"]) for row in json.loads(report.read_text())["rows"]] == [("agent.rpc.03", "pass")]
+    assert running.returncode == code
+    assert f"ended by {name}: 1 of 2 were not tried" in said
+    told = json.loads(report.read_text())
+    assert [(row["id"], row["outcome"]) for row in told["rows"]] == [("agent.rpc.03", "pass")]
+    assert told["complete"] is False
+    assert not list(folder.iterdir()), "no folder of a probe is left behind"
 
 
 def test_json_on_stdout_is_json_alone() -> None:
@@ -81,8 +87,9 @@ def test_json_on_stdout_is_json_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "agent", "code", "says"),
     [
-        ((), ["/no/such/agent"], 7, "could not be started"),
+        ((), ["/no/such/agent"], 7, "cannot start '/no/such/agent'"),
         ((), [sys.executable, "-c", "raise SystemExit('no key')"], 7, "no key"),
+        (("--dialect", "v1", "--only", "agent.rpc"), ["false"], 7, "exited with status 1; start it by hand"),
         ((), None, 2, "name the agent to check after --"),
         (("--only", "agent.nothing"), EVERYTHING, 2, "no requirement is called"),
         (("--dialect", "klingon"), EVERYTHING, 2, "there is no dialect"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+import msgspec
 import pytest
 
 from dragoman.conformance.report import baseline, facts, junit
@@ -82,9 +83,37 @@ def test_a_baseline_knows_worse_from_better(tmp_path: Path) -> None:
     now = made(
         rpc_01=Outcome.PASS, rpc_02=Outcome.FAIL, rpc_03=Outcome.INCONCLUSIVE, rpc_04=Outcome.PASS, rpc_05=Outcome.FAIL
     )
-    known = facts.read(str(file))
+    known = baseline.known(str(file), "agent")
     assert [row.id for row in baseline.worse(known, now)] == ["agent.rpc.02", "agent.rpc.03"]
     assert [row.id for row in baseline.better(known, now)] == ["agent.rpc.01"]
+    assert [row.id for row in baseline.strange(known, now)] == ["agent.rpc.05"]
+
+
+def test_a_report_of_something_else_is_no_baseline(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    file.write_bytes(facts.encoded(made(rpc_01=Outcome.PASS)))
+    with pytest.raises(ConfigFault, match=r"is a report about an agent; compare with one of `dragoman check client`"):
+        baseline.known(str(file), "client")
+    with pytest.raises(ConfigFault, match="is about the dialect v1, and this peer speaks crow"):
+        baseline.fits(baseline.known(str(file), "agent"), "crow", str(file))
+    file.write_bytes(facts.encoded(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
+    with pytest.raises(ConfigFault, match="ended early"):
+        baseline.known(str(file), "agent")
+
+
+def test_where_nothing_passed_nothing_is_kept() -> None:
+    for report in (made(), made(rpc_01=Outcome.INCONCLUSIVE, rpc_02=Outcome.NOT_APPLICABLE)):
+        text = "\n".join(line.text for line in lines(report))
+        assert "kept" not in text
+        assert "nothing is known" in text
+
+
+def test_a_reason_of_several_lines_stays_in_its_column() -> None:
+    verdict = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why="it broke down:\nTraceback\n  File")
+    text = [line.text for line in lines(facts.report("agent", ["an-agent"], "v1", [verdict], 1.0))]
+    start = next(number for number, line in enumerate(text) if "it broke down" in line)
+    assert [line[:23].strip() for line in text[start : start + 4]] == ["", "", "", ""]
+    assert text[start + 3].strip() == "(reference 1.14)"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1}'])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.cli import exits
 from dragoman.cli.arguments import Parser
 
 if TYPE_CHECKING:
+    from dragoman.cli.checking import Cut
     from dragoman.conformance.subject import Subject
 
 EPILOG = """\
@@ -37,9 +36,6 @@ examples:
   dragoman check agent http://127.0.0.1:8000/acp
   dragoman check agent --only agent.ws --token-file ~/.office-token wss://office.example:7437/acp
   dragoman check agent --dialect draft --only agent.draft -- my-agent"""
-
-# The ladder that finds out what an agent speaks: the official dialect first. Banjo cannot be told from it.
-LADDER = ("v1", "draft", "crow", "2025.1")
 
 
 def main(name: str, arguments: list[str]) -> int:
@@ -67,17 +63,21 @@ def main(name: str, arguments: list[str]) -> int:
     way = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
     found = chosen(parser, options, "agent", "" if options.dialect == "auto" else options.dialect, way)
     if options.list:
-        return listed(found)
+        return listed(found, options)
     if not command and not options.url:
         parser.error("name the agent to check after --, as in: -- my-agent --acp; or give its address")
 
-    from dragoman.cli.checking import checked
+    from dragoman.cli.checking import checked, until_cut
+    from dragoman.cli.terminal import Sheet
+    from dragoman.conformance.agent_look import look
+    from dragoman.conformance.report.baseline import known
     from dragoman.conformance.script import read
     from dragoman.conformance.subject import CommandAgent
     from dragoman.errors import ConfigFault, StartFailed
     from dragoman.transport.remote.address import shown
 
-    async def work() -> int:
+    async def work(cut: Cut) -> int:
+        before = known(options.baseline, "agent") if options.baseline else None
         script = read(options.script) if options.script else None
         token = _token(options.token_file)
 
@@ -88,15 +88,22 @@ def main(name: str, arguments: list[str]) -> int:
 
             return AddressAgent(options.url, dialect, script=script, token=token, tls=options.ca)
 
-        dialect = options.dialect if options.dialect != "auto" else await spoken_by(agent)
-        meant = chosen(parser, options, "agent", dialect, way)
+        aside = Sheet(sys.stderr, os.environ)
+        try:
+            seen = await look(agent, "" if options.dialect == "auto" else options.dialect, aside.footer)
+        finally:
+            aside.unfoot()
+        meant = chosen(parser, options, "agent", seen.dialect, way)
         peer = [shown(options.url)] if options.url else command
-        return await checked(agent(dialect), meant, options, peer, "agent")
+        code = await checked(agent(seen.dialect), meant, options, peer, "agent", cut, before)
+        if code == exits.OK and not seen.is_introduced:
+            return _failed(f"the agent cannot be checked: {seen.why}", exits.DIED)
+        return code
 
     try:
-        return asyncio.run(work())
+        return until_cut(work, "agent")
     except StartFailed as error:
-        return _failed(f"the agent could not be {'reached' if options.url else 'started'}: {error}", exits.DIED)
+        return _failed(f"the agent cannot be checked: {error}", exits.DIED)
     except ConfigFault as error:
         return _failed("; ".join(error.faults), exits.USAGE)
 
@@ -116,34 +123,6 @@ def _token(path: str | None) -> str:
             return file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigFault([f"cannot read the token in {path}: {getattr(error, 'strerror', None) or error}"]) from None
-
-
-async def spoken_by(agent: Callable[[str], Subject]) -> str:
-    """The dialect an agent answers initialize in; raises StartFailed when it answers in none."""
-    from dragoman.conformance.agent_stage import AgentStage
-    from dragoman.conformance.requirement import requirements
-    from dragoman.conformance.spoken import ALL, initialize
-    from dragoman.conformance.verdict import Found
-    from dragoman.dialect.detect import of_agent
-    from dragoman.errors import StartFailed
-
-    why = "it did not answer initialize"
-    for dialect in LADDER:
-        try:
-            async with agent(dialect).stage(requirements()["agent.init.01"]) as stage:
-                assert isinstance(stage, AgentStage)
-                params = initialize(dialect, stage.cwd, ALL[dialect])
-                heard = await stage.asked("initialize", params, stage.pace.start)
-                result = heard.message.get("result") if heard else None
-                if isinstance(result, dict):
-                    return of_agent(result) or dialect
-                if stage.gone is not None:
-                    why = str(stage.gone)
-                elif heard is not None:
-                    why = f"it refused initialize: {heard.message.get('error')}"
-        except Found as found:
-            why = str(found)
-    raise StartFailed(f"{why}; say what it speaks with --dialect, or start it by hand to see what is wrong")
 
 
 def _failed(why: str, code: int) -> int:

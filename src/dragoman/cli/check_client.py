@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 from dragoman.cli import exits
 from dragoman.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from dragoman.cli.checking import Cut
 
 EPILOG = """\
 The command after -- is the client. It is started once for every requirement, in an empty folder, and has to start our
@@ -54,18 +57,20 @@ def main(name: str, arguments: list[str]) -> int:
     way = options.over if any("{url}" in word for word in command) else ""
     found = chosen(parser, options, "client", "" if options.dialect == "auto" else options.dialect, way)
     if options.list:
-        return listed(found)
+        return listed(found, options)
     if options.serve and command:
         parser.error("--serve waits for an editor: leave the command away")
     if not options.serve and not command:
         parser.error("name the client to check after --, as in: -- my-client --agent {agent}; or use --serve")
 
+    from dragoman.cli.checking import until_cut
     from dragoman.cli.terminal import visible
     from dragoman.errors import ConfigFault, StartFailed
 
     try:
-        work = _serve(parser, options) if options.serve else _check(parser, options, command)
-        return asyncio.run(work)
+        if options.serve:
+            return until_cut(lambda cut: _serve(parser, options, cut), "client")
+        return until_cut(lambda cut: _check(parser, options, command, cut), "client")
     except StartFailed as error:
         print(f"dragoman check client: {visible(str(error))}", file=sys.stderr)
         return exits.DIED
@@ -74,11 +79,13 @@ def main(name: str, arguments: list[str]) -> int:
         return exits.USAGE
 
 
-async def _check(parser: Parser, options: argparse.Namespace, command: list[str]) -> int:
+async def _check(parser: Parser, options: argparse.Namespace, command: list[str], cut: Cut) -> int:
     from dragoman.cli.checking import checked, chosen
     from dragoman.conformance.client_process import CommandClient
     from dragoman.conformance.client_trial import tried
+    from dragoman.conformance.report.baseline import known
 
+    before = known(options.baseline, "client") if options.baseline else None
     client = CommandClient(command, "v1")
     if any("{url}" in word for word in command):
         from dragoman.conformance.client_remote import UrlClient
@@ -90,12 +97,11 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
         print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)
     if not trial.shows:
         print("the client shows no text on its standard output: the order of it cannot be checked", file=sys.stderr)
-    return await checked(
-        client, chosen(parser, options, "client", trial.dialect, client.way), options, command, "client"
-    )
+    meant = chosen(parser, options, "client", trial.dialect, client.way)
+    return await checked(client, meant, options, command, "client", cut, before)
 
 
-async def _serve(parser: Parser, options: argparse.Namespace) -> int:
+async def _serve(parser: Parser, options: argparse.Namespace, cut: Cut) -> int:
     from dragoman.cli.check_live import served
     from dragoman.cli.checking import chosen
     from dragoman.testing.reception import Reception
@@ -103,6 +109,6 @@ async def _serve(parser: Parser, options: argparse.Namespace) -> int:
     reception = Reception()
     try:
         dialect = "v1" if options.dialect == "auto" else options.dialect
-        return await served(reception, dialect, chosen(parser, options, "client", dialect), options)
+        return await served(reception, dialect, chosen(parser, options, "client", dialect), options, cut)
     finally:
         reception.close()

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 
 from dragoman.cli import exits
-from dragoman.cli.checking import show, write
+from dragoman.cli.checking import Cut, show, write
 from dragoman.cli.terminal import Sheet, visible
 from dragoman.conformance.client_serving import ServedClient, command
 from dragoman.conformance.report import facts
@@ -30,7 +30,9 @@ from dragoman.testing.reception import Reception
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.NOT_APPLICABLE: "dim"}
 
 
-async def served(reception: Reception, dialect: str, found: Sequence[Requirement], options: argparse.Namespace) -> int:
+async def served(
+    reception: Reception, dialect: str, found: Sequence[Requirement], options: argparse.Namespace, cut: Cut
+) -> int:
     """Try one requirement after the other until there are no more, or the user has enough."""
     sheet = Sheet(sys.stderr if options.json == "-" else sys.stdout, os.environ)
     words = command(reception)
@@ -38,22 +40,24 @@ async def served(reception: Reception, dialect: str, found: Sequence[Requirement
     client = ServedClient(reception, dialect, lambda text: sheet.line(text, "dim"))
     verdicts: list[Verdict] = []
     began = time.monotonic()
-    work = asyncio.ensure_future(_try(client, found, verdicts, sheet))
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, work.cancel)
     try:
-        await asyncio.wait([work])
+        await _try(client, found, verdicts, sheet)
+    except asyncio.CancelledError:  # how it usually ends
+        if not cut.signal:
+            raise
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
         await client.close()
-    if not work.cancelled():
-        work.result()
     if not verdicts:
-        return exits.INTERRUPTED
+        return cut.code
     secrets = from_environment(os.environ)
-    made = facts.report("client", words, dialect, verdicts, time.monotonic() - began, secrets=secrets)
+    seconds, whole = time.monotonic() - began, not cut.signal
+    made = facts.report("client", words, dialect, verdicts, seconds, secrets=secrets, complete=whole)
     write(options, made)
     show(sheet, made)
+    if cut.signal:
+        sheet.line(cut.told(len(found) - len(verdicts), len(found)), "yellow")
+    if cut.signal == signal.SIGTERM:
+        return cut.code
     return exits.FAILED if made.is_broken else exits.OK
 
 

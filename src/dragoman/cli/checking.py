@@ -11,7 +11,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from dragoman.cli import exits
 from dragoman.cli.arguments import Parser
@@ -24,6 +27,12 @@ from dragoman.dialect.registry import NAMES
 from dragoman.errors import ConfigFault
 from dragoman.policy.secrets import from_environment
 
+if TYPE_CHECKING:
+    from dragoman.conformance.report.facts import Report
+
+# What ends a check before its end, in the words of whoever did it.
+CUTS: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+
 LEVELS = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
 
 EXITS = """\
@@ -31,8 +40,9 @@ exit codes:
     0  every MUST that applies is kept (with --baseline: nothing got worse)
     1  a MUST is broken (with --baseline: something got worse)
     2  wrong usage, or a file of yours that cannot be used
-    7  the peer could not be started
-  130  ended by Ctrl-C; what was tried until then is reported"""
+    7  the peer could not be started, or did not introduce itself
+  130  ended by Ctrl-C; what was tried until then is reported
+  143  ended by SIGTERM, likewise"""
 
 
 def add_options(parser: Parser) -> None:
@@ -69,55 +79,121 @@ def chosen(
     return meant
 
 
-def listed(found: Sequence[Requirement]) -> int:
-    """Print the requirements."""
+def listed(found: Sequence[Requirement], options: argparse.Namespace) -> int:
+    """Print the requirements, or write them as JSON."""
+    if options.json:
+        _deliver(options.json, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        return exits.OK
     for each in found:
         where = f" [{', '.join(each.dialects)}]" if each.dialects else ""
         print(f"{each.id:20} {each.level.value:6} {each.sentence}{where} ({each.source})")
     return exits.OK
 
 
+class Cut:
+    """Ctrl-C or SIGTERM (a CI that cancels) while a task runs: it is cancelled once, and may tidy up and report."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+
+    def __enter__(self) -> Cut:
+        for number in CUTS:
+            self._loop.add_signal_handler(number, self._cut, number)
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        for number in CUTS:
+            self._loop.remove_signal_handler(number)
+
+    def _cut(self, number: int) -> None:
+        if not self.signal and self._task is not None:  # a second one must not end the tidying up
+            self.signal = number
+            self._task.cancel()
+
+    @property
+    def code(self) -> int:
+        """The exit code, as shells count."""
+        return 128 + self.signal
+
+    def told(self, left: int, total: int) -> str:
+        """The last line of a report."""
+        return f"ended by {CUTS[self.signal]}: {left} of {total} were not tried"
+
+
+def until_cut(work: Callable[[Cut], Coroutine[None, None, int]], name: str) -> int:
+    """Run a check to its end or until somebody ends it; gives the exit code."""
+
+    async def whole() -> int:
+        with Cut() as cut:
+            try:
+                return await work(cut)
+            except asyncio.CancelledError:
+                if not cut.signal:
+                    raise
+                told = f"ended by {CUTS[cut.signal]} before anything was tried"
+                print(f"dragoman check {name}: {told}", file=sys.stderr)
+                return cut.code
+
+    return asyncio.run(whole())
+
+
 async def checked(
-    subject: Subject, found: Sequence[Requirement], options: argparse.Namespace, peer: Sequence[str], side: str
+    subject: Subject,
+    found: Sequence[Requirement],
+    options: argparse.Namespace,
+    peer: Sequence[str],
+    side: str,
+    cut: Cut,
+    before: Report | None = None,
 ) -> int:
     """Run the check, show it, write the reports; gives the exit code."""
     from dragoman.conformance.report import baseline as comparison
     from dragoman.conformance.report import facts
 
-    before = facts.read(options.baseline) if options.baseline else None
+    if before is not None:
+        comparison.fits(before, subject.dialect, options.baseline)
     aside = Sheet(sys.stderr, os.environ)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    is_cut = False
-    loop, whole = asyncio.get_running_loop(), asyncio.current_task()
-    assert whole is not None
-    loop.add_signal_handler(signal.SIGINT, whole.cancel)
     try:
         async for verdict in check(subject, found, options.jobs):
             verdicts.append(verdict)
             _progress(aside, verdicts, len(found))
-    except asyncio.CancelledError:  # Ctrl-C: what was tried until then took its time, and is reported
-        is_cut = True
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+    except asyncio.CancelledError:  # what was tried until then took its time, and is reported
+        if not cut.signal:
+            raise
     aside.unfoot()
     secrets = from_environment(os.environ)
-    made = facts.report(side, peer, subject.dialect, verdicts, time.monotonic() - began, secrets=secrets)
+    seconds, whole = time.monotonic() - began, not cut.signal
+    made = facts.report(side, peer, subject.dialect, verdicts, seconds, secrets=secrets, complete=whole)
     write(options, made)
     sheet = aside if options.json == "-" else Sheet(sys.stdout, os.environ)
     show(sheet, made)
-    if is_cut:
-        sheet.line(f"ended by Ctrl-C: {len(found) - len(verdicts)} of {len(found)} were not tried", "yellow")
-        return exits.INTERRUPTED
+    if cut.signal:
+        sheet.line(cut.told(len(found) - len(verdicts), len(found)), "yellow")
+        return cut.code
     if before is None:
         return exits.FAILED if made.is_broken else exits.OK
+    return _compared(sheet, before, made, options.baseline)
+
+
+def _compared(sheet: Sheet, before: Report, made: Report, path: str) -> int:
+    """Say what changed since the baseline; gives the exit code."""
+    from dragoman.conformance.report import baseline as comparison
+
     worse, better = comparison.worse(before, made), comparison.better(before, made)
-    for row in worse:
+    strange = comparison.strange(before, made)
+    if before.peer != made.peer:
+        sheet.line(f"the baseline is of another command: {' '.join(before.peer)}", "dim")
+    for row in (*worse, *strange):
         sheet.line(f"worse   {row.id:20} {row.outcome.value}: {row.why or row.sentence}", "red")
     for row in better:
         sheet.line(f"better  {row.id:20} {row.outcome.value}", "green")
-    sheet.line(f"compared with {options.baseline}: {len(worse)} worse, {len(better)} better", "bold")
-    return exits.FAILED if worse else exits.OK
+    new = f" ({len(strange)} not in the baseline)" if strange else ""
+    sheet.line(f"compared with {path}: {len(worse) + len(strange)} worse{new}, {len(better)} better", "bold")
+    return exits.FAILED if worse or strange else exits.OK
 
 
 def _progress(sheet: Sheet, verdicts: list[Verdict], total: int) -> None:
@@ -141,17 +217,23 @@ def write(options: argparse.Namespace, made: object) -> None:
     from dragoman.conformance.report import facts, junit
 
     assert isinstance(made, facts.Report)
-    if options.json == "-":
-        sys.stdout.buffer.write(facts.encoded(made))
-        sys.stdout.flush()
-    elif options.json:
-        _put(options.json, facts.encoded(made))
+    if options.json:
+        _deliver(options.json, facts.encoded(made))
     if options.junit:
         _put(options.junit, junit.encoded(made))
     if options.html:
         from dragoman.conformance.report.page import page
 
         _put(options.html, page(made).encode())
+
+
+def _deliver(path: str, data: bytes) -> None:
+    """To a file, or to standard output for `-`."""
+    if path != "-":
+        _put(path, data)
+        return
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()
 
 
 def _put(path: str, data: bytes) -> None:

@@ -39,7 +39,7 @@ SLOWER = 4.0
 PROOF = 3
 
 # So much that is no message is read of one peer: debug output is less, and who floods us has nothing to say. Bytes.
-NOISE = 16 * 1024 * 1024
+NOISE = 8 * 1024 * 1024
 
 # So many frames are kept as evidence; a flood is told by its beginning, and by what was marked.
 MOST = 400
@@ -67,6 +67,10 @@ class Line(Protocol):
     async def hang_up(self) -> None:
         """End our half of the conversation."""
         ...
+
+
+class Flooded(TransportClosed):
+    """The peer writes without end what is no message."""
 
 
 class Heard(msgspec.Struct, eq=False):
@@ -188,7 +192,7 @@ class Stage:
                     frames = await self.transport.receive()
                 self._unread.extend(self._read(frame) for frame in frames)
                 if self._noise > NOISE:
-                    self.gone = TransportClosed(f"it wrote more than {NOISE >> 20} MiB of what is no message")
+                    self.gone = Flooded(f"it wrote more than {NOISE >> 20} MiB of what is no message")
                     self.note(f"nothing more is read: {self.gone}")
             except TimeoutError:
                 pass

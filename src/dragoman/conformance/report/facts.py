@@ -56,10 +56,17 @@ class Report(msgspec.Struct, kw_only=True):
     began: str
     seconds: float
     rows: list[Row]
+    complete: bool = True
+    """Whether the check came to its end; one that was ended early knows nothing of the rest."""
 
     def counts(self) -> dict[str, int]:
         """How many requirements had which outcome."""
         return {outcome: sum(row.outcome is outcome for row in self.rows) for outcome in Outcome}
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether anything passed or failed."""
+        return any(row.outcome in (Outcome.PASS, Outcome.FAIL) for row in self.rows)
 
     @property
     def is_broken(self) -> bool:
@@ -75,6 +82,7 @@ def report(
     seconds: float,
     *,
     secrets: Iterable[str] = (),
+    complete: bool = True,
 ) -> Report:
     """The report of these verdicts, without secrets: these, those of the command line, and what looks like one."""
     rules = Redaction([*secrets, *in_command(peer)])
@@ -103,6 +111,7 @@ def report(
         began=began,
         seconds=round(seconds, 1),
         rows=rows,
+        complete=complete,
     )
 
 

@@ -19,7 +19,8 @@ _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def encoded(report: Report) -> bytes:
     """The XML."""
-    suites = Xml.Element("testsuites", name=f"dragoman check {report.side}", time=f"{report.seconds:.1f}")
+    cut = "" if report.complete else " (ended early)"
+    suites = Xml.Element("testsuites", name=f"dragoman check {report.side}{cut}", time=f"{report.seconds:.1f}")
     named = titles()
     for chapter in dict.fromkeys(row.chapter for row in report.rows):
         rows = [row for row in report.rows if row.chapter == chapter]

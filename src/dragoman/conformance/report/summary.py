@@ -34,11 +34,11 @@ def lines(report: Report) -> Iterator[Line]:
             yield Line(title, f"bold {style}")
             for row in rows:
                 yield from _failure(row, style)
-    unsure = [row for row in report.rows if row.outcome is Outcome.INCONCLUSIVE]
-    if unsure:
+    doubtful = [row for row in report.rows if row.outcome is Outcome.INCONCLUSIVE]
+    if doubtful:
         yield Line("")
         yield Line("Inconclusive: the peer did not come to the point where it shows", "bold")
-        yield from (Line(f"  {row.id:20} {row.why}", "dim") for row in unsure)
+        yield from (Line(f"  {row.id:20} {' '.join(row.why.split())}", "dim") for row in doubtful)
     yield Line("")
     yield total(report)
 
@@ -49,7 +49,11 @@ def _failed(report: Report) -> Iterable[Row]:
 
 def _failure(row: Row, style: str) -> Iterator[Line]:
     yield Line(f"  {row.id:20} {row.sentence}", style)
-    yield Line(f"  {'':20} {row.why} ({row.source})")
+    first, *rest = row.why.splitlines() or [""]
+    yield Line(f"  {'':20} {first}" if rest else f"  {'':20} {first} ({row.source})")
+    yield from (Line(f"  {'':20}   {line}", "dim") for line in rest if line.strip())
+    if rest:
+        yield Line(f"  {'':20} ({row.source})")
     for each in [each for each in row.evidence if each.marked][:3]:
         arrow = {"in": "<-", "out": "->"}.get(each.dir, "--")
         flat = " ".join(each.text.split("\n"))
@@ -58,12 +62,12 @@ def _failure(row: Row, style: str) -> Iterator[Line]:
 
 
 def _table(report: Report) -> Iterator[Line]:
-    yield Line(f"{'':28}{'pass':>6}{'fail':>6}{'unsure':>8}{'n/a':>6}", "dim")
+    yield Line(f"{'':28}{'pass':>6}{'fail':>6}{'inconclusive':>14}{'n/a':>6}", "dim")
     for chapter in dict.fromkeys(row.chapter for row in report.rows):
         rows = [row for row in report.rows if row.chapter == chapter]
         many = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
         style = "red" if any(row.is_broken for row in rows) else "yellow" if many[Outcome.FAIL] else ""
-        counted = f"{many[Outcome.PASS]:6}{many[Outcome.FAIL]:6}{many[Outcome.INCONCLUSIVE]:8}"
+        counted = f"{many[Outcome.PASS]:6}{many[Outcome.FAIL]:6}{many[Outcome.INCONCLUSIVE]:14}"
         yield Line(f"{titles().get(chapter, chapter):28}{counted}{many[Outcome.NOT_APPLICABLE]:6}", style)
 
 
@@ -73,5 +77,10 @@ def total(report: Report) -> Line:
     broken = sum(row.is_broken for row in report.rows)
     words = f"{many[Outcome.PASS]} passed, {many[Outcome.FAIL]} failed"
     words += f", {many[Outcome.INCONCLUSIVE]} inconclusive, {many[Outcome.NOT_APPLICABLE]} not applicable"
-    verdict = f"{broken} MUST broken" if broken else "every MUST that could be tried is kept"
-    return Line(f"{verdict}: {words} ({report.dialect}, {report.seconds:g} s)", "bold red" if broken else "bold green")
+    so_far = "" if report.complete else " so far"
+    verdict, style = f"{broken} MUST broken{so_far}", "bold red"
+    if not report.is_telling:
+        verdict, style = "nothing is known: no requirement came to a pass or a fail", "bold yellow"
+    elif not broken:
+        verdict, style = f"every MUST that could be tried is kept{so_far}", "bold green"
+    return Line(f"{verdict}: {words} ({report.dialect}, {report.seconds:g} s)", style)

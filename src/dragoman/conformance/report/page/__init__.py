@@ -17,7 +17,12 @@ from dragoman.conformance.verdict import Evidence, Outcome
 # What the page shows of one requirement that passed: enough to believe it. Failures are shown whole.
 PASSED = 40
 
-_WORDS = {Outcome.PASS: "pass", Outcome.FAIL: "fail", Outcome.NOT_APPLICABLE: "n/a", Outcome.INCONCLUSIVE: "unsure"}
+_WORDS = {
+    Outcome.PASS: "pass",
+    Outcome.FAIL: "fail",
+    Outcome.NOT_APPLICABLE: "n/a",
+    Outcome.INCONCLUSIVE: "inconclusive",
+}
 _ARROWS = {"out": "→", "in": "←", "note": "·"}
 
 
@@ -25,13 +30,14 @@ def page(report: Report) -> str:
     """The page."""
     style, script = _part("style.css"), _part("script.js")
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
+    cut = "" if report.complete else ", ended early"
     parts = {
         "POLICY": policy,
         "STYLE": style,
         "SCRIPT": script,
         "TITLE": _safe(f"dragoman check {report.side}: {' '.join(report.peer)}"),
         "PEER": _safe(" ".join(report.peer)),
-        "ABOUT": _safe(f"{report.side}, dialect {report.dialect}, {report.began}, {report.seconds:g} s"),
+        "ABOUT": _safe(f"{report.side}, dialect {report.dialect}, {report.began}, {report.seconds:g} s{cut}"),
         "COUNTS": "".join(_count(report, outcome) for outcome in Outcome),
         "BODY": "".join(_chapter(report, name) for name in dict.fromkeys(row.chapter for row in report.rows)),
     }
