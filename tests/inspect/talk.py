@@ -11,7 +11,7 @@ from typing import Any
 from dragoman.inspect.event import Event
 from dragoman.inspect.observer import Observer
 from dragoman.inspect.reading import Reader
-from dragoman.inspect.recording import Header, Recorded, frame_line, header_line
+from dragoman.inspect.recording import Header, Recorded, end_line, frame_line, header_line
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 PATIENCE = 60.0
@@ -58,7 +58,8 @@ def lines(talk: list[tuple[str, Any]] = TALK, step: int = 1000) -> list[bytes]:
 
 
 def write(path: Path, talk: list[tuple[str, Any]] = TALK) -> Path:
-    path.write_bytes(b"".join(lines(talk)))
+    ending = end_line((len(talk) + 1) * 1000, "the agent exited with status 0", 0, len(talk))
+    path.write_bytes(b"".join([*lines(talk), ending]))
     return path
 
 

@@ -11,8 +11,8 @@ from dragoman.cli.inspect_file import DIALECTS, tell
 from dragoman.inspect.event import Event
 from dragoman.inspect.observer import Observer
 from dragoman.inspect.opening import lines_of, opened
-from dragoman.inspect.reading import Reader
-from dragoman.inspect.recording import Header, frame_line, header_line
+from dragoman.inspect.reading import Ending, Reader
+from dragoman.inspect.recording import Header, end_line, frame_line, gap_line, header_line
 from dragoman.inspect.redaction import Cleaner
 from dragoman.inspect.writing import replacing, spare
 
@@ -75,31 +75,46 @@ def learned(paths: list[str]) -> Cleaner:
 def copied(path: str, cleaner: Cleaner | None) -> Iterator[bytes]:
     """The lines of the copy."""
     reader = Reader()
-    has_header = False
+    part, lost, count, t = -1, 0, 0, 0
     with opened(path) as file:
         for recorded in reader.read(lines_of(file, reader)):
-            if not has_header:
-                has_header = True
-                yield header_line(_header(reader, cleaner))
+            yield from _between(reader, part, recorded.part, cleaner)
+            part, count, t = recorded.part, count + 1, recorded.t or t
+            if reader.lost > lost:
+                yield gap_line(t, reader.lost - lost)
+                lost = reader.lost
             clean = cleaner.redact(recorded) if cleaner is not None else recorded
             yield frame_line(clean.t or 0, clean.way, clean.data, clean.eol, clean.cut)
-    if not has_header:
-        yield header_line(_header(reader, cleaner))
+    yield from _between(reader, part, reader.part, cleaner)
+    if not reader.is_unended:
+        ending = reader.ending or Ending("the recording of another recorder ended", None, count, t)
+        yield end_line(ending.t or 0, ending.why, ending.status, ending.frames)
     tell(path, reader)
+
+
+def _between(reader: Reader, part: int, until: int, cleaner: Cleaner | None) -> Iterator[bytes]:
+    """Ends and headers, from one part of a file that holds several recordings to another."""
+    for number in range(part, until):
+        if ending := reader.endings.get(number):
+            yield end_line(ending.t or 0, ending.why, ending.status, ending.frames)
+        yield header_line(_header(reader, number + 1, cleaner))
 
 
 def observed(path: str, cleaner: Cleaner | None, dialect: str) -> tuple[Header, list[Event]]:
-    """All events of a recording, without secrets."""
+    """All events of a recording, without secrets; of several in one file, with all times since the first began."""
     reader, observer = Reader(), Observer(dialect)
+    events: list[Event] = []
     with opened(path) as file:
-        lines = reader.read(lines_of(file, reader))
-        events = [observer.observe(cleaner.redact(each) if cleaner is not None else each) for each in lines]
+        for recorded in reader.read(lines_of(file, reader)):
+            if recorded.part and recorded.t is not None:
+                recorded.t += max(0, reader.headers[recorded.part].epoch - reader.headers[0].epoch)
+            events.append(observer.observe(cleaner.redact(recorded) if cleaner is not None else recorded))
     tell(path, reader)
-    return _header(reader, cleaner), events
+    return _header(reader, 0, cleaner), events
 
 
-def _header(reader: Reader, cleaner: Cleaner | None) -> Header:
-    header = reader.header
+def _header(reader: Reader, part: int, cleaner: Cleaner | None) -> Header:
+    header = reader.headers[part] if reader.headers else reader.header
     header.format = 1
     return header if cleaner is None else cleaner.header(header)
 

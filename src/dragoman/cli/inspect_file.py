@@ -22,8 +22,10 @@ def events(path: str, reader: Reader, observer: Observer, more: Callable[[], boo
             yield observer.observe(recorded)
 
 
-def tell(path: str, reader: Reader) -> None:
-    """Say on stderr what could not be read, where and why."""
+def tell(path: str, reader: Reader, is_live: bool = False) -> None:
+    """Say on stderr what could not be read, where and why, and that the end is missing."""
+    if not reader.is_understood:
+        return  # it is no recording, and whoever read it says so
     for trouble in reader.troubles:
         print(single(f"dragoman inspect: {path}, line {trouble.line}: {trouble.why}"), file=sys.stderr)
     unsaid = reader.troubled - len(reader.troubles)
@@ -31,6 +33,8 @@ def tell(path: str, reader: Reader) -> None:
         print(f"dragoman inspect: {path}: and {unsaid} more lines like these", file=sys.stderr)
     if reader.lost:
         print(f"dragoman inspect: {path}: {reader.lost} bytes passed unrecorded (a slow disk)", file=sys.stderr)
+    if reader.is_unended and not is_live:
+        print(single(f"dragoman inspect: {path} has no end: it was cut, or is still being written"), file=sys.stderr)
 
 
 def seconds(microseconds: int | None) -> str:

@@ -11,7 +11,7 @@ from dragoman.cli.terminal import visible
 from dragoman.engine.loop import run as run_loop
 from dragoman.inspect.opening import lines_of, opened
 from dragoman.inspect.player import PATIENCE, play
-from dragoman.inspect.reading import Reader
+from dragoman.inspect.reading import NotRecorded, Reader
 from dragoman.inspect.recording import TO_AGENT, TO_CLIENT, Recorded
 from dragoman.inspect.script import Script
 
@@ -54,6 +54,8 @@ def main(name: str, arguments: list[str]) -> int:
     reader = Reader()
     with opened(options.file) as file:
         frames = list(reader.read(lines_of(file, reader)))
+    if not any(frame.way in (TO_AGENT, TO_CLIENT) for frame in frames):
+        raise NotRecorded(f"{options.file}: no message was recorded, so there is nothing to play")
     tell(options.file, reader)
     we = TO_CLIENT if options.role == "agent" else TO_AGENT
     script = Script(frames, we, options.strict, frozenset(options.ignore))

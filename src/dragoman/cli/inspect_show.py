@@ -14,6 +14,7 @@ from dragoman.cli.inspect_file import DIALECTS, events, seconds, tell
 from dragoman.cli.terminal import Sheet, clip, single
 from dragoman.inspect.event import Event
 from dragoman.inspect.observer import Observer
+from dragoman.inspect.opening import appeared
 from dragoman.inspect.reading import Reader
 from dragoman.inspect.recording import STDERR, TO_AGENT
 
@@ -53,28 +54,49 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_argument("--tree", action="store_true", help="turns and tool calls only")
     parser.add_argument("--json", action="store_true", help="one JSON object a message")
     if name == "tail":
-        parser.add_argument("-f", "--follow", action="store_true", help="wait for more")
-        parser.add_argument("-n", metavar="N", type=int, default=LAST, help=f"so many lines first ({LAST})")
+        parser.add_argument("-f", "--follow", action="store_true", help="wait for more, also for the file itself")
+        parser.add_argument("-n", metavar="N", type=_lines, default=LAST, help=f"so many lines first ({LAST})")
     options, _ = parser.read(arguments)
     reader, observer = Reader(), Observer(options.dialect)
     follows = name == "tail" and options.follow
-    found = (
-        event for event in events(options.file, reader, observer, _always if follows else None) if fits(event, options)
-    )
     sheet = Sheet(sys.stdout)
+    view = View(options, sheet, reader)
+    held: deque[Event] = deque(maxlen=options.n if name == "tail" else None)
+
+    def caught_up() -> bool:
+        """At the end of what was written: show the last of it, and wait for more."""
+        view.show(held)
+        held.clear()
+        sys.stdout.flush()
+        view.is_live = True
+        return True
+
     try:
+        if follows:
+            appeared(options.file, lambda: _say(f"{options.file} is not there yet; waiting for it"))
+        found = (
+            event
+            for event in events(options.file, reader, observer, caught_up if follows else None)
+            if fits(event, options)
+        )
         if options.tree:
             deque(found, maxlen=0)
             for line in tree(observer):
                 sheet.line(line)
-        elif name == "tail" and not follows:
-            _show(deque(found, maxlen=options.n), options, sheet)
+        elif follows:
+            for event in found:
+                if view.is_live:
+                    view.show([event])
+                else:
+                    held.append(event)
         else:
-            _show(found, options, sheet, is_live=follows)
+            view.show(deque(found, maxlen=options.n) if name == "tail" else found)
     finally:
-        tell(options.file, reader)
-    if not options.json and not options.tree and observer.open and not follows:
-        sheet.line(f"{len(observer.open)} unanswered: " + ", ".join(_open(observer)), "yellow")
+        tell(options.file, reader, is_live=follows)
+    if not observer.lines:
+        _say(f"{options.file}: no message was recorded")
+    if not options.json and not options.tree and observer.unanswered:
+        sheet.line(f"{len(observer.unanswered)} unanswered: " + ", ".join(_open(observer)), "yellow")
     return 0
 
 
@@ -94,19 +116,40 @@ def fits(event: Event, options: argparse.Namespace) -> bool:
     return not wanted or wanted in event.recorded.data.decode("utf-8", "replace").lower()
 
 
-def _show(found: Iterable[Event], options: argparse.Namespace, sheet: Sheet, is_live: bool = False) -> None:
-    if options.json:
-        for event in found:
-            print(msgspec.json.encode(facts(event)).decode(), flush=is_live)
-        return
-    merged = found if options.all or options.full or is_live else _folded(found)
-    for event in merged:
-        line = told(event)
-        sheet.line(clip(line, sheet.width - 1) if sheet.is_tty else line, _style(event))
-        for flaw in event.flaws:
-            sheet.line(single(f"{'':>24}✗ {flaw}"), "red" if flaw.fatal else "yellow")
-        if options.full:
-            sheet.line(_pretty(event), "dim")
+class View:
+    """Shows events as lines, one after the other."""
+
+    def __init__(self, options: argparse.Namespace, sheet: Sheet, reader: Reader) -> None:
+        self.is_live = False  # each event comes at its own time
+        self._options = options
+        self._sheet = sheet
+        self._reader = reader
+        self._part = 0
+
+    def show(self, found: Iterable[Event]) -> None:
+        """These events."""
+        options, sheet = self._options, self._sheet
+        if options.json:
+            for event in found:
+                print(msgspec.json.encode(facts(event)).decode(), flush=self.is_live)
+            return
+        merged = found if options.all or options.full or self.is_live else _folded(found)
+        for event in merged:
+            if event.recorded.part != self._part:
+                self._begin(event.recorded.part)
+            line = told(event)
+            sheet.line(clip(line, sheet.width - 1) if sheet.is_tty else line, _style(event))
+            for flaw in event.flaws:
+                sheet.line(single(f"{'':>24}✗ {flaw}"), "red" if flaw.fatal else "yellow")
+            if options.full:
+                sheet.line(_pretty(event), "dim")
+
+    def _begin(self, part: int) -> None:
+        """Another recording in the same file: its times count anew."""
+        self._part = part
+        header = self._reader.headers[part]
+        said = f"another recording: {' '.join(header.command)} {header.start}"
+        self._sheet.line(single(f"── {said.rstrip()} ──"), "bold")
 
 
 def _folded(found: Iterable[Event]) -> Iterator[Event]:
@@ -114,7 +157,7 @@ def _folded(found: Iterable[Event]) -> Iterator[Event]:
     held: Event | None = None
     count = 0
     for event in found:
-        same = held is not None and (event.update, event.session) == (held.update, held.session) and not event.flaws
+        same = held is not None and _alike(event, held) and not event.flaws
         if held is not None and same:
             count += 1
             held.text += event.text if len(held.text) < 400 else ""
@@ -126,6 +169,11 @@ def _folded(found: Iterable[Event]) -> Iterator[Event]:
             yield event
     if held is not None:
         yield _counted(held, count)
+
+
+def _alike(event: Event, held: Event) -> bool:
+    parts = event.recorded.part, held.recorded.part
+    return (event.update, event.session) == (held.update, held.session) and parts[0] == parts[1]
 
 
 def _counted(event: Event, count: int) -> Event:
@@ -193,6 +241,7 @@ def facts(event: Event) -> dict[str, object]:
         "update": event.update, "session": event.session, "text": event.text, "latency": event.latency,
         "outcome": event.outcome, "size": event.size, "traceparent": event.trace, "tracestate": event.state,
         "asked": event.asked.line if event.asked else None, "turn": event.turn.number if event.turn else None,
+        "recording": event.recorded.part + 1 if event.recorded.part else None,
         "toolCall": event.call.id if event.call else None,
         "faults": [{"path": flaw.path, "message": flaw.message, "fatal": flaw.fatal} for flaw in event.flaws],
     }  # fmt: skip
@@ -200,8 +249,14 @@ def facts(event: Event) -> dict[str, object]:
 
 
 def _open(observer: Observer) -> list[str]:
-    return [single(f"{event.method} #{event.id} (line {event.line})") for event in observer.open.values()][:10]
+    return [single(f"{event.method} #{event.id} (line {event.line})") for event in observer.unanswered][:10]
 
 
-def _always() -> bool:
-    return True
+def _say(text: str) -> None:
+    print(single(f"dragoman inspect: {text}"), file=sys.stderr, flush=True)
+
+
+def _lines(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines; give 0 or more, as in -n {LAST}")
+    return int(text)

@@ -44,9 +44,10 @@ def main(name: str, arguments: list[str]) -> int:
 
 def table(figures: Figures) -> list[str]:
     """The figures for people."""
-    length = figures.last - figures.first if figures.last is not None and figures.first is not None else None
+    count = len(figures.reader.headers)
+    several = f" of {count} recordings, together" if count > 1 else ""
     rows = [
-        f"{sum(figures.frames.values())} lines in {seconds(length)}; "
+        f"{sum(figures.frames.values())} lines in {seconds(figures.length)}{several}; "
         f"{figures.noise} noise, {figures.strays} stray answers",
         *(f"{_ARROWS[way]} {figures.frames[way]} lines, {octets(figures.bytes[way])}" for way in figures.frames),
         "",
@@ -78,6 +79,9 @@ def facts(figures: Figures) -> dict[str, Any]:
         "strays": figures.strays,
         "first_us": figures.first,
         "last_us": figures.last,
+        "length_us": figures.length,
+        "recordings": max(1, len(figures.reader.headers)),
+        "complete": not figures.reader.is_unended,
         "methods": [
             {
                 "dir": way,

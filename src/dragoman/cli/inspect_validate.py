@@ -7,15 +7,16 @@ from dragoman.cli.inspect_file import DIALECTS, events, tell
 from dragoman.cli.inspect_show import facts
 from dragoman.cli.terminal import single
 from dragoman.inspect.observer import Observer
-from dragoman.inspect.reading import Reader
+from dragoman.inspect.reading import NotRecorded, Reader
 
 BROKEN = 3
 
 EPILOG = """\
 A fault (✗) breaks a message: a peer would have to refuse it. A slip (~) costs one optional part, or is read all the
-same. --strict counts slips too.
+same. --strict counts slips too, lines that could not be read, and a recording without its end.
 
-exit codes: 0 nothing is wrong, 1 the file cannot be read, 2 wrong usage, 3 something breaks the schema.
+exit codes: 0 nothing is wrong, 1 the file cannot be read, is no recording or has no message to check, 2 wrong usage,
+3 something breaks the schema.
 
 examples:
   dragoman inspect validate talk.ndjson
@@ -28,7 +29,9 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
     parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
     parser.add_argument("--direction", choices=("c2a", "a2c"), help="only what one side said")
-    parser.add_argument("--strict", action="store_true", help="slips count, too, and so does what could not be read")
+    parser.add_argument(
+        "--strict", action="store_true", help="slips count, too, and so does what is missing or unreadable"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object for each message with a fault")
     options, _ = parser.read(arguments)
     reader, observer = Reader(), Observer(options.dialect)
@@ -49,8 +52,12 @@ def main(name: str, arguments: list[str]) -> int:
             what = event.name or event.kind
             print(single(f"line {event.line}: {event.way} {what}: {'✗' if flaw.fatal else '~'} {flaw}"))
     tell(options.file, reader)
+    if not checked:
+        of = f" of {options.direction}" if options.direction else ""
+        raise NotRecorded(f"{options.file}: no message{of} was recorded, so there is nothing to check")
     if not options.json:
         client, agent = observer.hearing.names
         spoken = client if client == agent else f"{client} and {agent}"
         print(f"{checked} messages in {spoken}: {faults} faults, {slips} slips")
-    return BROKEN if faults or (options.strict and (slips or reader.troubled)) else 0
+    is_partial = bool(reader.troubled or reader.lost or reader.is_unended)
+    return BROKEN if faults or (options.strict and (slips or is_partial)) else 0

@@ -27,6 +27,9 @@ _BITS = 9
 _BACK = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 _PROMPT = "session/prompt"
 
+# How our headers begin.
+_HEADER = b'{"dragoman":"recording"'
+
 # Beside a message stand `"msg":`, the brace and the newline; the message is the last member of its line.
 _AROUND = 8
 
@@ -127,6 +130,9 @@ class Figures:
         self.strays = 0
         self.first: int | None = None
         self.last: int | None = None
+        self._length: int | None = None  # of the recordings before the one that is being counted
+        self._start: int | None = None
+        self._left: Counter[str] = Counter()  # what nobody answered in those
         self._spoken: dict[tuple[str, str | None, str], list[int]] = {}
         self._gathered: list[tuple[str, MethodFigures, list[int]]] = []
         self._open: dict[tuple[str, Any], tuple[int | None, str, MethodFigures]] = {}
@@ -134,15 +140,41 @@ class Figures:
     @property
     def unanswered(self) -> Counter[str]:
         """Requests that nobody answered, by method."""
-        return Counter(method for _, method, _ in self._open.values())
+        return self._left + Counter(method for _, method, _ in self._open.values())
+
+    @property
+    def length(self) -> int | None:
+        """Microseconds from the first line to the last; of several recordings, all of them together."""
+        if self._start is None or self.last is None:
+            return self._length
+        return (self._length or 0) + self.last - self._start
 
     def count(self, blocks: Iterable[list[bytes]]) -> None:
-        """Count all lines."""
+        """Count all lines; raises NotRecorded where nothing is of a recording."""
         for lines in blocks:
-            self._block(lines)
+            start = 0
+            for place in [place for place, line in enumerate(lines) if line.startswith(_HEADER)]:
+                self._block(lines[start:place])
+                self._begin()
+                start = place
+            self._block(lines[start:])
+        self._understand()
+        self.reader.finish()
+
+    def _understand(self) -> None:
+        """The reader has not seen the plain lines, which make a file a recording."""
+        self.reader.is_understood = self.reader.is_understood or bool(self.frames or self._gathered)
+
+    def _begin(self) -> None:
+        """A recording begins; what was open in one before it stays so."""
+        self._length, self._start, self.last = self.length, None, None
+        self._left = self.unanswered
+        self._open.clear()
 
     def _block(self, lines: list[bytes]) -> None:
         """One block: decoded at once when all of its lines are plain, else each for itself."""
+        if not lines:
+            return
         try:
             decoded: list[_Line | None] = list(_decode_lines(b"".join(lines)))
         except _NOT_PLAIN:
@@ -184,17 +216,18 @@ class Figures:
         self._gathered.clear()
         self._spoken.clear()
         for some in (decoded, reversed(decoded)):
-            t = next((said.t for said in some if said is not None and said.t is not None), None)
-            self._at(None if t is None else round(t * self.reader.unit))
+            first = next((said for said in some if said is not None and said.t is not None), None)
+            self._at(None if first is None else self.reader.time(first.t, first.dir))
 
     def _at(self, t: int | None) -> None:
         if t is not None:
-            self.first = t if self.first is None else min(self.first, t)
+            self.first = t if self.first is None else self.first
+            self._start = t if self._start is None else min(self._start, t)
             self.last = t if self.last is None else max(self.last, t)
 
     def _singly(self, said: _Line, line: bytes) -> None:
         """A request, an answer, or news that are no update."""
-        t = None if said.t is None else round(said.t * self.reader.unit)
+        t = self.reader.time(said.t, said.dir)
         size = len(line) - line.find(b'"msg":') - _AROUND
         self._message(WAYS[said.dir], said.msg, t, size, line)
 
@@ -242,6 +275,7 @@ class Figures:
 
     def _slowly(self, line: bytes) -> None:
         """A line that is no plain message of a recording: noise, a header, another form."""
+        self._understand()
         found = self.reader.take(line)
         if found is None:
             return

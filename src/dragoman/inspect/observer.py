@@ -42,7 +42,11 @@ class Observer:
     """Follows one recording."""
 
     def __init__(self, dialect: str = "auto") -> None:
+        self._dialect = dialect
+        self._part = 0
+        self._left: list[Event] = []  # what nobody answered in recordings before this one, in the same file
         self.hearing = Hearing(dialect)
+        self.lines = 0
         self.turns: list[Turn] = []
         self.open: dict[tuple[str, str], Event] = {}  # requests without an answer, by way and id
         self._answered: dict[tuple[str, str], int] = {}
@@ -52,6 +56,9 @@ class Observer:
 
     def observe(self, recorded: Recorded) -> Event:
         """One more line."""
+        self.lines += 1
+        if recorded.part != self._part:
+            self._begin(recorded.part)
         if recorded.way == STDERR:
             return Event(recorded, "stderr", text=recorded.data.decode("utf-8", "replace"))
         if not recorded.data.strip():
@@ -71,6 +78,20 @@ class Observer:
         event = self._call(recorded, wire) if isinstance(wire.method, str) else self._answer(recorded, wire)
         event.flaws = flaws + event.flaws
         return event
+
+    @property
+    def unanswered(self) -> list[Event]:
+        """All requests without an answer."""
+        return [*self._left, *self.open.values()]
+
+    def _begin(self, part: int) -> None:
+        """Another recording: nobody in it knows of the one before."""
+        self._part = part
+        self._left = self.unanswered
+        self.hearing = Hearing(self._dialect)
+        self._latest = ""
+        for known in (self.open, self._answered, self._running, self._between):
+            known.clear()
 
     def _wire(self, data: bytes, flaws: list[Flaw]) -> _Wire:
         try:

@@ -30,16 +30,35 @@ LOOK_AGAIN = 0.1
 def opened(path: str) -> Iterator[BinaryIO]:
     """The file to read; faults say what to do."""
     if path == "-":
-        yield sys.stdin.buffer
+        with _named("standard input"):
+            yield sys.stdin.buffer
         return
     try:
         file = open(path, "rb", buffering=0)  # noqa: SIM115  (closed below; errors of the caller are not ours)
     except OSError as error:
         raise NotRecorded(f"{path}: {(error.strerror or str(error)).lower()}; name a recording") from None
-    with file:
+    with file, _named(path):
         if os.path.isdir(path):
-            raise NotRecorded(f"{path} is a folder; name a recording")
+            raise NotRecorded("this is a folder; name a recording")
         yield file
+
+
+def appeared(path: str, say: Callable[[], None]) -> None:
+    """Wait for a file that somebody is about to write, which is said once; one without a folder never comes."""
+    if path == "-" or os.path.exists(path) or not os.path.isdir(os.path.dirname(path) or "."):
+        return
+    say()
+    while not os.path.exists(path):  # until Ctrl-C: whoever follows a file waits for what comes
+        time.sleep(LOOK_AGAIN)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Say which file is no recording: there may be two."""
+    try:
+        yield
+    except NotRecorded as error:
+        raise NotRecorded(f"{path}: {error}") from None
 
 
 def lines_of(file: BinaryIO, reader: Reader, more: Callable[[], bool] | None = None) -> Iterator[bytes]:

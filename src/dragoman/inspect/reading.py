@@ -1,8 +1,8 @@
 """Reading recordings: ours, and those of others, as far as they go.
 
 Takes the lines of a file and gives what was recorded; what it could not read it says, by line, and goes on where that
-makes sense. Understands our own format, lines of the same shape without a header (times in seconds), and bare messages
-one a line, whose direction is found out from the method table. Pure; files are opened in `opening`.
+makes sense. Understands our own format, also several recordings one after the other, lines of the same shape without a
+header, and bare messages one a line, whose direction is found out from the method table. Pure; `opening` has the files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from dragoman.errors import DragomanError
 from dragoman.inspect.direction import Guess
-from dragoman.inspect.recording import END, FORMAT, GAP, NOTE, STDERR, TO_AGENT, TO_CLIENT, Header, Recorded
+from dragoman.inspect.recording import END, FORMAT, GAP, NOTE, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Header, Recorded
 
 # Other recorders' words for who spoke.
 WAYS = {
@@ -32,6 +32,11 @@ ALL_NOISE = 1000
 TOLD = 20
 
 _SECOND = 1_000_000
+
+# How our own recorder calls directions; only its times are known to count microseconds where no header says so.
+_OURS = TRAFFIC | {GAP, END}
+
+_ADVICE = "give a file that `dragoman inspect run` wrote, or one with a message a line"
 
 
 class NotRecorded(DragomanError):
@@ -51,6 +56,7 @@ class Ending(msgspec.Struct):
     why: str = ""
     status: int | None = None
     frames: int = 0
+    t: int | None = None
 
 
 class _Line(msgspec.Struct):
@@ -85,14 +91,15 @@ class Reader:
     """Reads one recording, line by line; remembers its header and everything that could not be read."""
 
     def __init__(self) -> None:
-        self.header = Header(format=0)
-        self.ending: Ending | None = None
+        self.header = Header(format=0)  # of the recording that is being read
+        self.headers: list[Header] = []  # more than one, where several recordings were put into one file
+        self.endings: dict[int, Ending] = {}  # how each of them ended
         self.troubles: list[Trouble] = []
         self.troubled = 0  # all of them, also those that are not listed
         self.lost = 0  # bytes that passed unrecorded
         self.lines = 0
-        self._understood = False
-        self.unit: int = _SECOND  # microseconds in one of the file's times
+        self.is_understood = False  # whether anything was read that makes it a recording
+        self._unit: int | None = None  # microseconds in one of the file's times; 0 when nothing tells
         self._guess = Guess()
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Recorded]:
@@ -101,6 +108,48 @@ class Reader:
             found = self.take(line)
             if found is not None:
                 yield found
+        self.finish()
+
+    def finish(self) -> None:
+        """All lines were read; raises where nothing among them was of a recording."""
+        if not self.is_understood:
+            raise NotRecorded(
+                f"there is nothing of a recording in it; {_ADVICE}" if self.lines else f"empty; {_ADVICE}"
+            )
+
+    @property
+    def part(self) -> int:
+        """How many recordings stand before the one that is being read."""
+        return max(0, len(self.headers) - 1)
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the one that is being read ended; None when it has no end."""
+        return self.endings.get(self.part)
+
+    @property
+    def is_unended(self) -> bool:
+        """Whether one of our own recordings has no end: it was cut, or it is still being written."""
+        return self.ending is None and self._unit == 1
+
+    def time(self, t: float | None, way: str = TO_AGENT) -> int | None:
+        """Microseconds since the start, of a time as a line has it; None when nobody knows what it counts."""
+        if t is None:
+            return None
+        if self._unit is None and t:
+            self._unit = self._clock(t, way)
+        return None if self._unit == 0 else round(t * (self._unit or 1))  # the unit of nothing but 0 is all the same
+
+    def _clock(self, t: float, way: str) -> int:
+        """What times count where no header says it: others write seconds with a fraction, we whole microseconds."""
+        if not isinstance(t, int):
+            return _SECOND
+        why = "the header is missing: the beginning was cut off, or cannot be read"
+        if way not in _OURS:
+            self.trouble(1, f"{why}; nothing tells what the times count, so none are shown")
+            return 0
+        self.trouble(1, f"{why}; the times are taken for microseconds, and when it began is not known")
+        return 1
 
     def take(self, line: bytes) -> Recorded | None:
         """One line of the file; None when it is no traffic."""
@@ -119,12 +168,9 @@ class Reader:
             return None
         found = self._recorded(number, content, said)
         if found is not None:
-            self._understood = True
-        elif number >= ALL_NOISE and not self._understood:
-            raise NotRecorded(
-                f"the first {number} lines have nothing of a recording; give a file that `dragoman inspect run` wrote, "
-                "or one with a message a line"
-            )
+            self.is_understood = True
+        elif number >= ALL_NOISE and not self.is_understood:
+            raise NotRecorded(f"the first {number} lines have nothing of a recording; {_ADVICE}")
         return found
 
     def trouble(self, line: int, why: str) -> None:
@@ -134,8 +180,12 @@ class Reader:
             self.troubles.append(Trouble(line, why))
 
     def _open(self, number: int, content: bytes, said: _Line) -> None:
-        self.unit = 1
-        self._understood = True
+        if self.is_unended:
+            self.trouble(number, "another recording begins here, and the one before it has no end")
+        if self.is_understood and not self.headers:
+            self.headers.append(self.header)  # of the one before, whose header is missing
+        self._unit = 1
+        self.is_understood = True
         if said.format > FORMAT:
             self.trouble(
                 number,
@@ -146,24 +196,27 @@ class Reader:
             self.header = _decode_header(content)
         except msgspec.MsgspecError:
             self.header = Header(format=said.format, command=said.command)
+        self.headers.append(self.header)
 
     def _recorded(self, number: int, content: bytes, said: _Line) -> Recorded | None:
         word = said.dir or said.direction
         way = WAYS.get(word)
         if not word:
             if said.method is not None or said.result or said.error or said.jsonrpc is not None:
-                return Recorded(number, None, self._guess.way(content), content)
+                return Recorded(number, None, self._guess.way(content), content, part=self.part)
             self.trouble(number, "neither a message nor a line of a recording; skipped")
             return None
         if way is None:
             self.trouble(number, f"the direction {word[:40]!r} is not known here; skipped")
             return None
-        t = None if said.t is None else round(said.t * self.unit)
+        t = self.time(said.t, word)
         if way in (NOTE, GAP, END):
-            self._aside(way, said)
+            self._aside(way, said, t)
             return None
         data = self._data(number, said)
-        return None if data is None else Recorded(number, t, way, data, said.eol.encode("utf-8", "replace"), said.cut)
+        if data is None:
+            return None
+        return Recorded(number, t, way, data, said.eol.encode("utf-8", "replace"), said.cut, self.part)
 
     def _data(self, number: int, said: _Line) -> bytes | None:
         if said.msg:
@@ -179,11 +232,11 @@ class Reader:
         self.trouble(number, "the line has no msg, raw or b64 that this program knows; skipped")
         return None
 
-    def _aside(self, way: str, said: _Line) -> None:
+    def _aside(self, way: str, said: _Line, t: int | None) -> None:
         if way == GAP:
             self.lost += said.lost
         elif way == END:
-            self.ending = Ending(said.why, said.status, said.frames)
+            self.endings[self.part] = Ending(said.why, said.status, said.frames, t)
         elif said.cmd and not self.header.command:
             self.header.command, self.header.cwd = said.cmd, said.cwd
 
@@ -192,5 +245,5 @@ class Reader:
             self.trouble(number, "the recording is cut in the middle of this line; all before it was read")
         else:
             self.trouble(number, f"no JSON of a recording ({error}); skipped")
-        if number >= ALL_NOISE and not self._understood:
+        if number >= ALL_NOISE and not self.is_understood:
             raise NotRecorded(f"the first {number} lines are no JSON; this is no recording")

@@ -50,6 +50,7 @@ class Recorded(msgspec.Struct, gc=False):
     data: bytes
     eol: bytes = b"\n"
     cut: int = 0  # the size the line really had, when only its beginning was kept
+    part: int = 0  # how many recordings stand before its own, in a file that several were put into
 
 
 _encode = msgspec.json.Encoder().encode
