@@ -172,6 +172,8 @@ class Company(Keeping):
         member.is_live = True
         self.members[desk.id] = member
         self._changed()
+        if before is None:
+            self.say(f"{desk.visitor.user} came, as {role}{f' ({desk.client})' if desk.client else ''}")
         desk.rooms[self.id] = self  # type: ignore[assignment]
         if after is None and self.standing.commands:
             update = AvailableCommandsUpdate(available_commands=self.standing.commands)
@@ -228,6 +230,7 @@ class Company(Keeping):
         if member is not None:
             member.is_live = False
             self._changed()
+            self.say(f"{desk.visitor.user} went")
         return member
 
     def _changed(self) -> None:

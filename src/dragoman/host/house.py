@@ -113,10 +113,13 @@ class House:
             return
         desk = Desk(self, transport, visitor)
         self.desks.add(desk)
+        who = visitor.user + (f" at {visitor.address}" if visitor.address else "")
+        self.report(f"{who} is connected")
         try:
             await desk.serve()
         finally:
             self.desks.discard(desk)
+            self.report(f"{who} is not connected any more")
 
     def place_of(self, visitor: Visitor) -> str:
         """The folder of sessions whose client names none."""

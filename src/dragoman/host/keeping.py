@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
+from dragoman.errors import AgentExited, ConnectionFailed, DragomanError, Kind, ProtocolError
 from dragoman.host.consent import Consent
 from dragoman.host.directory import ADMIN
 from dragoman.host.engaged import RoomAgent, RoomConversation, engage
@@ -57,6 +57,10 @@ class Keeping(ABC):
         self._moving = asyncio.Lock()  # waking and going to sleep, one at a time
         self._alarm: asyncio.TimerHandle | None = None
         self._going: set[asyncio.Task[None]] = set()  # agents that are being ended
+
+    def say(self, what: str) -> None:
+        """Report something about this session, to whoever runs the host."""
+        self.house.report(f"session {self.id}: {what}")
 
     # --- waking -------------------------------------------------------------------------------------------------
 
@@ -137,14 +141,19 @@ class Keeping(ABC):
         try:
             await agent.start(introduction)
             house.tally.starts += 1
+            pid = getattr(agent.connection.transport, "pid", None)
+            again = " again" if self.crashes.count else ""
+            self.say(f"its agent {named.name} was started{again}{'' if pid is None else f' (process {pid})'}")
             if house.pool is not None and self.process != SHARES:
-                house.report(f"session {self.id}: the process of its agent is its {self.process}")
+                self.say(f"the process of its agent is its {self.process}")
             guard.attend(agent, named.name)
             house.roster.met(named.name, agent.introduction, agent.dialect)
             if (user := await self.whose()) is not None:
                 await house.accounts.replay(user, named.name, agent, house.bounds.opening)
-        except BaseException:
-            await self._let_go()
+        except BaseException as error:
+            if isinstance(error, DragomanError):
+                self.say(f"its agent {named.name} could not be started: {brief(error)}")
+            await self._let_go(is_told=True)
             raise
         return agent
 
@@ -169,7 +178,7 @@ class Keeping(ABC):
                 try:
                     await session.set_option(id, value, by="dragoman")
                 except ProtocolError as error:
-                    self.house.report(f"session {self.id}: {id} = {value!r} was not taken again: {error.message}")
+                    self.say(f"{id} = {value!r} was not taken again: {error.message}")
 
     # --- sleeping -----------------------------------------------------------------------------------------------
 
@@ -231,8 +240,10 @@ class Keeping(ABC):
         task.add_done_callback(self._going.discard)
         return task
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, *, is_told: bool = False) -> None:
         agent, guard = self._agent, self._guard
+        if self.is_awake and not is_told:
+            self.say("its agent is let go")
         self._agent = self._session = self._guard = None
         if agent is not None:
             await asyncio.shield(self._do(_ended(agent, guard)))
@@ -243,6 +254,7 @@ class Keeping(ABC):
     def lost(self, session: RoomConversation, error: ConnectionFailed) -> None:
         """The agent is gone, by itself."""
         if not session.is_closing:
+            self.say(f"its agent died: {brief(error)}")
             self._died()
             self._do(self._bury(session))
 
@@ -270,6 +282,12 @@ class Keeping(ABC):
         """Let the running turn end."""
         if self._session is not None and self.is_awake:
             self._session.cancel()
+
+
+def brief(error: Exception) -> str:
+    """The beginning of what is said of an error: the last words of an agent may be many."""
+    lines = str(error).splitlines() or [repr(error)]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} …"
 
 
 async def _ended(agent: RoomAgent, guard: Guard | None) -> None:

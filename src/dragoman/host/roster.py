@@ -91,6 +91,7 @@ class Roster:
         async with self._probing.setdefault(named.name, asyncio.Lock()):
             known = self._introductions.get(named.name)
             if known is None:
+                self._report(f"the agent {named.name} is started for a moment, to hear what it can do")
                 agent = await self.visit(named)
                 await agent.close()
                 known = self._introductions[named.name]
