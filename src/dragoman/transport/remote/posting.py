@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, TransportClosed
 from dragoman.transport.contract import CLOSE_PATIENCE
+from dragoman.transport.remote import page
 from dragoman.transport.remote.asgi import Request
 from dragoman.transport.remote.routing import WITHIN, Gist, NotOne, gist
 from dragoman.transport.remote.spool import Gone
@@ -41,11 +42,17 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
         if answering is None:
             raise Refused(405, "use POST, GET or DELETE", {"allow": "POST, GET, DELETE"})
         visitor = await endpoint.admitted(request)
+        if page.is_wanted(request):
+            await page.give(request, visitor)
+            return
         await answering(endpoint, request, visitor)
     except _Answered as answered:
         id = answered.id
         await request.refuse(answered.refused, id)
     except Refused as refused:
+        if page.is_wanted(request):
+            await page.refuse(request, refused)
+            return
         await request.refuse(refused, id)
 
 
