@@ -101,7 +101,8 @@ def test_a_message_that_does_not_fit_its_connection_says_why(
 
 
 GETS: list[tuple[str, str, dict[str, str], int]] = [
-    ("not an event stream", "GET", {"accept": "text/html"}, 406),
+    ("not an event stream", "GET", {"accept": "application/json"}, 406),
+    ("a page of a connection", "GET", {"accept": "text/html", "acp-connection-id": "x"}, 406),
     ("no connection", "GET", EVENTS, 400),
     ("another connection", "GET", {**EVENTS, "acp-connection-id": "x"}, 404),
     ("the end of none", "DELETE", {}, 400),
