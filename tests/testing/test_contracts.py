@@ -9,7 +9,8 @@ import pytest
 
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
-from dragoman.testing import check_store, check_transport
+from dragoman.testing import Drop, check_store, check_transport, contracts, faulty
+from dragoman.transport.contract import Transport
 from dragoman.transport.memory import MemoryTransport, pair
 
 
@@ -32,6 +33,32 @@ def test_a_transport_that_swaps_two_frames_is_found() -> None:
         return left, right
 
     with pytest.raises(AssertionError, match="out of order"):
+        asyncio.run(check_transport(make))
+
+
+def test_a_transport_that_loses_a_frame_is_found_and_the_frame_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def make() -> tuple[Transport, Transport]:
+        left, right = pair()
+        return faulty(left, sending=[Drop(at=3)]), right
+
+    monkeypatch.setattr(contracts, "BOUND", 0.3)
+    told = r"of 2000 that were sent, 1999 arrived within 0\.3 seconds; the first that is missing is number 3, .*\"n\":2"
+    with pytest.raises(AssertionError, match=told):
+        asyncio.run(check_transport(make))
+
+
+def test_a_transport_that_hangs_at_its_end_is_found_and_the_step_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(MemoryTransport):
+        async def close(self, reason: str = "") -> None:
+            await asyncio.Event().wait()
+
+    async def make() -> tuple[Transport, Transport]:
+        left, right = pair()
+        left.__class__ = Hanging
+        return left, right
+
+    monkeypatch.setattr(contracts, "BOUND", 0.3)
+    with pytest.raises(AssertionError, match=r"close, twice, did not end within 0\.3 seconds"):
         asyncio.run(check_transport(make))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -196,3 +197,21 @@ def test_a_client_whose_line_breaks_says_so() -> None:
         await connection.close()
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("kind", "amounts", "told"),
+    [
+        (Split, {"pieces": 0}, "pieces=0: Split needs at least 1"),
+        (Drop, {"at": 0}, "at=0: frames are counted from 1"),
+        (Drop, {"at": (2, -1)}, r"at=\(2, -1\): frames are counted from 1"),
+        (Drop, {"chance": 2}, "chance=2: it is a share, from 0 to 1"),
+        (Junk, {"chance": -0.1}, r"chance=-0\.1: it is a share"),
+        (Delay, {"passes": -1}, "passes=-1: Delay needs at least 0"),
+        (Duplicate, {"times": 0}, "times=0: Duplicate needs at least 1"),
+        (Truncate, {"keep": -1}, "keep=-1: Truncate needs at least 0"),
+    ],
+)
+def test_a_fault_that_could_mean_nothing_is_refused(kind: type[Fault], amounts: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        kind(**amounts)

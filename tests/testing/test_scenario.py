@@ -42,6 +42,7 @@ from dragoman.testing import (
     updated,
     where,
 )
+from dragoman.testing import stage as stages
 from dragoman.testing.scenario import Step
 from dragoman.testing.stage import Target, filled_in
 
@@ -316,6 +317,26 @@ def test_a_client_that_never_comes_is_told() -> None:
 
     with pytest.raises(Departure, match="has not played its part"):
         asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("echo oh no >&2; exit 3", "the client exited with status 3 and never started its agent\nits stderr: oh no"),
+        ("kill -9 $$", "the client was ended by signal 9 and never started its agent\nit printed nothing"),
+    ],
+)
+def test_a_client_that_goes_without_starting_its_agent_is_told_at_once(
+    line: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with stand_in(ANSWERING) as agent:
+            await run_client(["sh", "-c", line], agent)
+
+    monkeypatch.setattr(stages, "GRACE", 0.01)
+    with pytest.raises(Departure) as raised:
+        asyncio.run(asyncio.wait_for(scene(), 20))
+    assert str(raised.value) == words
 
 
 def test_a_client_that_never_ends_is_ended() -> None:

@@ -7,7 +7,8 @@ broken. Our own transports and stores pass them; so should yours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -24,34 +25,61 @@ MakeStore = Callable[[], Awaitable[Store]]
 
 async def check_transport(make: MakePair) -> None:
     """A pair of joined transports keeps frames whole and in order, both ways, and ends cleanly."""
-    async with asyncio.timeout(BOUND):
+    async with _bounded("making a pair of transports"):
         left, right = await make()
-        for one, other in ((left, right), (right, left)):
-            sent = [b'{"n":%d}' % number for number in range(2000)]
-            for frame in sent:
-                one.send(frame)
-            assert await _receive(other, len(sent)) == sent, "frames were lost, changed or out of order"
-        large = b'"' + b"x" * 3_000_000 + b'"'
-        left.send(large)
-        assert await _receive(right, 1) == [large], "a large frame did not arrive whole"
-        left.send(b'"last"')
+    for one, other in ((left, right), (right, left)):
+        sent = [b'{"n":%d}' % number for number in range(2000)]
+        for frame in sent:
+            one.send(frame)
+        assert await _receive(other, sent) == sent, "frames were lost, changed or out of order"
+    large = b'"' + b"x" * 3_000_000 + b'"'
+    left.send(large)
+    assert await _receive(right, [large]) == [large], "a large frame did not arrive whole"
+    left.send(b'"last"')
+    async with _bounded("close, twice,"):
         await left.close("done")
         await left.close("again")
-        assert await _receive(right, 1) == [b'"last"'], "what was sent before close did not arrive"
+    assert await _receive(right, [b'"last"']) == [b'"last"'], "what was sent before close did not arrive"
+    async with _bounded("receive, after the other end was closed,"):
         assert str(await _failure(right.receive())), "the end has no reason"
-        try:
-            left.send(b"1")
-        except ConnectionFailed:
-            pass
-        else:
-            raise AssertionError("a closed transport took a frame")
+    try:
+        left.send(b"1")
+    except ConnectionFailed:
+        pass
+    else:
+        raise AssertionError("a closed transport took a frame")
+    async with _bounded("close of the other end"):
         await right.close()
 
 
-async def _receive(transport: Transport, count: int) -> list[object]:
+@asynccontextmanager
+async def _bounded(step: str) -> AsyncIterator[None]:
+    """One step of a check, which says which one it was that hangs."""
+    limit = asyncio.timeout(BOUND)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise AssertionError(f"{step} did not end within {BOUND:g} seconds") from None
+
+
+async def _receive(transport: Transport, sent: Sequence[bytes]) -> list[object]:
     frames: list[object] = []
-    while len(frames) < count:
-        frames.extend(await transport.receive())
+    limit = asyncio.timeout(BOUND)
+    try:
+        async with limit:
+            while len(frames) < len(sent):
+                frames.extend(await transport.receive())
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        missing = next(number for number, frame in enumerate(sent) if frames[number : number + 1] != [frame])
+        raise AssertionError(
+            f"frames were lost: of {len(sent)} that were sent, {len(frames)} arrived within {BOUND:g} seconds; "
+            f"the first that is missing is number {missing + 1}, {sent[missing][:80]!r}"
+        ) from None
     return frames
 
 
@@ -69,7 +97,7 @@ async def check_store(make: MakeStore) -> None:
     It lists and finds sessions, forks, searches, expires and forgets them, and keeps credentials out of logs.
     """
     for check in (_check_log, _check_names, _check_fork, _check_search, _check_expiry, _check_credentials):
-        async with asyncio.timeout(BOUND):
+        async with _bounded(f"the check of {check.__name__.removeprefix('_check_')}"):
             store = await make()
             await check(store)
             await store.close()

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+# The least that the amounts of faults can be.
+LEAST = {"pieces": 1, "passes": 0, "times": 1, "keep": 0, "bytes": 0}
+
 
 class Parcel(NamedTuple):
     """What becomes of a frame: its bytes, in which pieces they go, and what the line does before it."""
@@ -29,6 +32,18 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     at: int | tuple[int, ...] = ()
     chance: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what would never hit, or mean nothing: a test with it would pass for the wrong reason."""
+        numbers = (self.at,) if isinstance(self.at, int) else self.at
+        if any(number < 1 for number in numbers):
+            raise ValueError(f"at={self.at!r}: frames are counted from 1")
+        if not 0 <= self.chance <= 1:
+            raise ValueError(f"chance={self.chance!r}: it is a share, from 0 to 1")
+        for name, least in LEAST.items():
+            amount = getattr(self, name, None)
+            if isinstance(amount, int) and amount < least:
+                raise ValueError(f"{name}={amount!r}: {type(self).__name__} needs at least {least}")
 
     def hits(self, number: int, random: Random) -> bool:
         """Whether it hits this frame."""

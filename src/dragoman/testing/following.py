@@ -167,7 +167,7 @@ class Following:
             said = None
         if not isinstance(said, dict):
             why = "only messages belong on standard output; what a program prints there besides breaks the protocol"
-            raise self._departed(_all(expected), f"a line that is no message: {_cut(repr(data))}", why)
+            raise self._departed(_all(expected), f"a line that is no message: {readable(repr(data))}", why)
         peer.heard.append(said)
         return self._read(said)
 
@@ -189,7 +189,7 @@ class Following:
             f"  heard     {heard}",
             *([f"  because   {why}"] if why else []),
             f"the exchange (-> {peer.seat}, <- {peer.other}):",
-            *(f"  {_cut(line)}" for line in _ends(peer.exchange)),
+            *(f"  {readable(line)}" for line in _ends(peer.exchange)),
         ]
         return Departure("\n".join(lines), peer.exchange)
 
@@ -208,17 +208,17 @@ def _nearest(questions: list[_Question], method: str) -> _Question | None:
 
 
 def _all(expected: list[Expectation]) -> str:
-    return _cut(" and ".join(map(str, expected)), 4 * SHOWN)
+    return readable(" and ".join(map(str, expected)), 4 * SHOWN)
 
 
 def _shown(message: Message) -> str:
     if message.verb == "left":
         return f"it left: {message.body}"
     words = [message.verb, message.method, msgspec.json.encode(message.body).decode()]
-    return _cut(" ".join(words), 4 * SHOWN)
+    return readable(" ".join(words), 4 * SHOWN)
 
 
-def _cut(text: str, limit: int = SHOWN) -> str:
+def readable(text: str, limit: int = SHOWN) -> str:
     """A readable length of what a peer said, in which nothing can steer a terminal."""
     text = _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"

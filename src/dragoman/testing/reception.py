@@ -47,11 +47,11 @@ class Visitor:
 
 
 class Reception:
-    """The private socket at which a stand-in reports."""
+    """The private socket at which a stand-in reports: at this path, where nothing is, or in a folder of its own."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="dragoman-")
-        self.path = os.path.join(self._folder, "door")
+    def __init__(self, path: str = "") -> None:
+        self._folder = "" if path else tempfile.mkdtemp(prefix="dragoman-")
+        self.path = path or os.path.join(self._folder, "door")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen(8)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from dragoman.errors import ConnectionFailed
 from dragoman.roles.agent import Agent
-from dragoman.testing.following import Departure, Following
+from dragoman.testing.following import Departure, Following, readable
 from dragoman.testing.reception import Reception, Visitor, words
 from dragoman.testing.scenario import Expectation, Step
 from dragoman.testing.script import PATIENCE, ScriptedAgent, ScriptedClient
@@ -30,6 +30,12 @@ Wrap = Callable[[Transport], Transport]
 # Where the agent's command goes in that of a client under test, and where its folder.
 PLACE = "{agent}"
 FOLDER = "{cwd}"
+
+# After a client has ended, an agent that it started may still be on its way to us: an interpreter's start. Seconds.
+GRACE = 1.0
+
+# Of what a client printed, so much is told when it went without a word to us. Characters.
+LAST_WORDS = 2000
 
 
 @asynccontextmanager
@@ -103,6 +109,11 @@ class StandIn:
     async def visited(self) -> Transport:
         """Our end, as soon as a client is there."""
         return await self._met
+
+    async def was_visited(self, within: float) -> bool:
+        """Whether a client is there, or comes within so many seconds."""
+        await asyncio.wait([self._met], timeout=within)
+        return self._met.done()
 
     async def _accept(self, reception: Reception) -> None:
         self._visitor = await reception.visitor()
@@ -190,9 +201,20 @@ async def run_client(
 ) -> Finished:
     """Run the command of a client under test to its end; `{agent}` in it stands for the agent's command.
 
-    After `--` it becomes the words of that command, elsewhere one quoted word; without it they follow at the end.
+    After `--` it becomes the words of that command, elsewhere one quoted word; without it they follow at the end. A
+    client that ends without having started it is a Departure.
     """
-    return await run_command(command, agent.command, patience=agent.patience, cwd=cwd, env=env)
+    done = await run_command(command, agent.command, patience=agent.patience, cwd=cwd, env=env)
+    if not await agent.was_visited(min(GRACE, agent.patience)):
+        raise Departure(_unmet(done), [])
+    return done
+
+
+def _unmet(done: Finished) -> str:
+    printed = (("stderr", done.stderr), ("stdout", done.stdout))
+    said = [f"its {name}: {readable(text.strip()[-LAST_WORDS:], LAST_WORDS)}" for name, text in printed if text.strip()]
+    how = f"exited with status {done.status}" if done.status >= 0 else f"was ended by signal {-done.status}"
+    return "\n".join([f"the client {how} and never started its agent", *(said or ["it printed nothing"])])
 
 
 async def run_command(
