@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from argparse import Namespace
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 
+from dragoman import ConnectionFailed, ProtocolError, connect
 from dragoman.cli.main import main
 from dragoman.cli.serve import told
 from dragoman.config.agents import NamedAgent
@@ -327,6 +330,37 @@ def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path
     assert not (tmp_path / "state" / "dragoman" / "sessions.db").exists()
     with Register(str(tmp_path / "state" / "dragoman" / "host.db")) as register:
         assert register.rows("SELECT * FROM members") == []
+
+
+def test_the_second_signal_ends_a_host_at_once_and_its_agents_with_it(tmp_path: Path) -> None:
+    host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:", "--verbose")
+
+    async def scene() -> None:
+        async with connect(f"{host.url}/acp", reconnect=0.0) as remote:
+            session = await remote.open(str(tmp_path))
+            heard = asyncio.Event()
+            session.on_update = lambda _: heard.set()
+            asked = asyncio.ensure_future(session.ask("/slow 60"))
+            await heard.wait()  # it runs
+            host.process.send_signal(signal.SIGINT)
+            host.process.send_signal(signal.SIGTERM)  # two of one kind at once may be one to the system
+            with pytest.raises((ProtocolError, ConnectionFailed)):
+                await asked
+
+    try:
+        asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+        code = host.process.wait(PATIENCE)
+    finally:
+        host.process.kill()
+    words = host.process.communicate()[1]
+    assert "Traceback" not in words
+    assert code == 130, words
+    [agent] = re.findall(r"was started \(process (\d+)\)", words)
+    assert re.search(r"session \S+: \S+ came, as admin", words)
+    limit = time.monotonic() + PATIENCE
+    while Path(f"/proc/{agent}").exists() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{agent}").exists()
 
 
 def test_a_command_that_is_not_there_is_said_when_the_host_starts(capsys: pytest.CaptureFixture[str]) -> None:

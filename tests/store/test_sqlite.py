@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.errors import StoreFault
+from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Draft
+from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
+from dragoman.store.sqlite import store as sqlite_store
 from dragoman.testing import check_store
 
 
@@ -144,6 +148,43 @@ def test_the_loop_goes_on_while_a_long_log_is_read(tmp_path: Path) -> None:
             passes += 1
         assert len(await reading) == 20_000
         assert passes > 10
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(tmp_path / "s.db"))
+        await store.append("one", [draft(1)])
+        before, files = (tmp_path / "s.db-wal").stat().st_size, sorted(os.listdir(tmp_path))
+        await store.probe()
+        assert (tmp_path / "s.db-wal").stat().st_size > before
+        assert sorted(os.listdir(tmp_path)) == files
+        assert len(await store.read("one")) == 1
+        monkeypatch.setattr(sqlite_store, "TemporaryFile", full)
+        with pytest.raises(StoreFault, match="no room"):
+            await store.probe()
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
+def test_no_session_is_called_by_what_means_another(tmp_path: Path, make: Any) -> None:
+    async def main() -> None:
+        store = make() if make is MemoryStore else await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+        await store.append("one", [draft(1)])
+        await store.append("two", [draft(1)])
+        for name in ("two", "5a0d3c1e-94b1-4d5f-9a2b-0123456789ab", "5A0D3C1E-94B1-4D5F-9A"):
+            with pytest.raises(ProtocolError) as refused:
+                await store.rename("one", name)
+            assert refused.value.kind == Kind.INVALID_PARAMS
+        for name in ("one", "20261116-1030", "deadbeef"):
+            assert (await store.rename("one", name)).name == name
         await store.close()
 
     asyncio.run(main())
