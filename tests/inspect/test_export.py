@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from dragoman.cli import inspect_export
+from dragoman.cli.main import main
 from dragoman.inspect.page import page
 from dragoman.inspect.reading import Reader
-from dragoman.inspect.recording import Header
+from dragoman.inspect.recording import Header, Recorded
+from dragoman.inspect.redaction import Cleaner
 from dragoman.inspect.writing import replacing
 from tests.inspect.talk import TALK, call, chunk, inspect, observed, write
 
@@ -149,3 +152,29 @@ def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Pa
         file.write(b"today")
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("copy", b"today")]
     assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_page_that_a_browser_takes_long_to_open_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(inspect_export, "LARGE", 1000)
+    words = ["inspect", "export", str(write(tmp_path / "r")), "--html", "--out", str(tmp_path / "r.html")]
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("dragoman inspect: the page has 12 messages and ")
+    assert said.endswith("KiB: a browser takes a while to open it\n")
+
+
+def test_names_that_tell_of_a_secret_and_repeated_words_are_looked_at_alike() -> None:
+    cleaner = Cleaner(["repeated-secret"])
+    said = b'{"a":["repeated-secret","plain"],"b":"plain","n":1,"none":null,"apiKey":"plain","x":"repeated-secret"}'
+    for _ in range(2):
+        clean = json.loads(cleaner.redact(Recorded(1, 0, "a2c", said)).data)
+        assert clean == {
+            "a": ["[redacted]", "plain"],
+            "b": "plain",
+            "n": 1,
+            "none": None,
+            "apiKey": "[redacted]",
+            "x": "[redacted]",
+        }

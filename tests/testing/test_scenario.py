@@ -339,6 +339,17 @@ def test_a_client_that_goes_without_starting_its_agent_is_told_at_once(
     assert str(raised.value) == words
 
 
+def test_a_client_that_is_not_there_is_told() -> None:
+    async def scene() -> None:
+        async with stand_in(ANSWERING) as agent:
+            await run_client(["no-such-client-anywhere"], agent)
+
+    with pytest.raises(
+        AssertionError, match="could not be started: No such file or directory: no-such-client-anywhere"
+    ):
+        asyncio.run(scene())
+
+
 def test_a_client_that_never_ends_is_ended() -> None:
     async def scene() -> None:
         async with stand_in([], patience=0.3) as agent:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from dragoman.cli.arguments import Parser
-from dragoman.cli.inspect_file import DIALECTS, tell
+from dragoman.cli.inspect_file import DIALECTS, octets, tell
 from dragoman.inspect.event import Event
 from dragoman.inspect.observer import Observer
 from dragoman.inspect.opening import lines_of, opened
@@ -30,6 +30,13 @@ examples:
   dragoman inspect export talk.ndjson > share.ndjson
   dragoman inspect export talk.ndjson --html --out talk.html
   dragoman inspect export client-side.ndjson --with agent-side.ndjson --html --out both.html"""
+
+
+# A page beyond this is said to be large: browsers need seconds, and a lot of memory, to open it. Bytes.
+LARGE = 20 * 1024 * 1024
+
+# On a terminal it is said how far we are, every so many lines: about a second.
+SAID_EVERY = 10_000
 
 
 def main(name: str, arguments: list[str]) -> int:
@@ -55,7 +62,12 @@ def main(name: str, arguments: list[str]) -> int:
         from dragoman.inspect.page import page
 
         hops = [observed(path, cleaner, options.dialect) for path in paths]
-        _write(options.out, [page(hops, options.title or os.path.basename(options.file)).encode()])
+        made = page(hops, options.title or os.path.basename(options.file)).encode()
+        _write(options.out, [made])
+        if len(made) > LARGE:
+            count = sum(len(events) for _, events in hops)
+            text = f"the page has {count} messages and {octets(len(made))}: a browser takes a while to open it"
+            print(f"dragoman inspect: {text}", file=sys.stderr)
     else:
         _write(options.out, copied(options.file, cleaner))
     return 0
@@ -109,6 +121,9 @@ def observed(path: str, cleaner: Cleaner | None, dialect: str) -> tuple[Header, 
             if recorded.part and recorded.t is not None:
                 recorded.t += max(0, reader.headers[recorded.part].epoch - reader.headers[0].epoch)
             events.append(observer.observe(cleaner.redact(recorded) if cleaner is not None else recorded))
+            if not len(events) % SAID_EVERY:
+                _progress(f"{len(events)} messages read")
+    _progress("")
     tell(path, reader)
     return _header(reader, 0, cleaner), events
 
@@ -117,6 +132,12 @@ def _header(reader: Reader, part: int, cleaner: Cleaner | None) -> Header:
     header = reader.headers[part] if reader.headers else reader.header
     header.format = 1
     return header if cleaner is None else cleaner.header(header)
+
+
+def _progress(text: str) -> None:
+    """How far we are, on one line of a terminal; nothing where nobody watches."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _write(path: str | None, parts: Iterator[bytes] | list[bytes]) -> None:

@@ -13,11 +13,15 @@ from typing import Any
 import msgspec
 
 from dragoman.inspect.recording import Header, Recorded
-from dragoman.policy.secrets import MARK, Redaction
+from dragoman.policy.secrets import MARK, Redaction, is_secret_name
 
 _GIVEN = frozenset({"env", "headers"})
 _SIGN_IN = frozenset({"authenticate", "providers/set"})
 _NO_SECRET = frozenset({"methodId", "method", "id", "type", "name", "protocol", "baseUrl", "_meta"})
+
+# What became of so many short texts is remembered, for looking is most of the work. Characters; texts.
+_SHORT = 64
+_REMEMBERED = 10_000
 
 
 class Cleaner:
@@ -26,6 +30,8 @@ class Cleaner:
     def __init__(self, values: list[str] | None = None) -> None:
         self._known: set[str] = set(values or ())
         self._redaction: Redaction | None = None
+        self._words: dict[str, str] = {}  # short texts, and what became of them
+        self._names: dict[str, bool] = {}  # whether members of that name are secrets
 
     def learn(self, recorded: Recorded) -> None:
         """Look for secrets that a message gives away by where they stand."""
@@ -66,15 +72,34 @@ class Cleaner:
         if name in _GIVEN:
             return _emptied(value)
         if isinstance(value, dict):
-            return {self._rules.text(key): self._member(key, item) for key, item in value.items()}
+            return {self._text(key): self._member(key, item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._hidden(item) for item in value]
-        return self._rules.json(value)
+        return self._text(value) if isinstance(value, str) else value
 
     def _member(self, name: str, item: Any) -> Any:
         if isinstance(item, dict | list):
             return self._hidden(item, name)
-        return next(iter(self._rules.json({name: item}).values()))  # by its name, too
+        if not isinstance(item, str):
+            return item
+        return MARK if item and self._is_secret(name) else self._text(item)
+
+    def _text(self, text: str) -> str:
+        """A text without secrets; of a recording's names and short words most come again and again."""
+        if len(text) > _SHORT:
+            return self._rules.text(text)
+        if text not in self._words:
+            if len(self._words) >= _REMEMBERED:
+                self._words.clear()
+            self._words[text] = self._rules.text(text)
+        return self._words[text]
+
+    def _is_secret(self, name: str) -> bool:
+        if name not in self._names:
+            if len(self._names) >= _REMEMBERED:
+                self._names.clear()
+            self._names[name] = is_secret_name(name)
+        return self._names[name]
 
 
 def _values(data: bytes) -> Any:

@@ -227,14 +227,17 @@ async def run_command(
 ) -> Finished:
     """The same for any agent by its words; a client that does not end in time is ended."""
     line = filled_in(shlex.split(command) if isinstance(command, str) else command, agent)
-    process = await asyncio.create_subprocess_exec(
-        *line,
-        cwd=cwd,
-        env=None if env is None else {**os.environ, **env},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *line,
+            cwd=cwd,
+            env=None if env is None else {**os.environ, **env},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise AssertionError(f"the client could not be started: {error.strerror}: {error.filename}") from None
     try:
         async with asyncio.timeout(patience):
             out, err = await process.communicate()
