@@ -113,6 +113,12 @@ class OnTerminal:
         """Type something, such as a line and Enter (\\n) or Ctrl-C (\\x03)."""
         os.write(self._master, text.encode())
 
+    def hang_up(self) -> None:
+        """Close the window, and wait until the command has noticed."""
+        os.close(self._master)
+        self._process.wait(PATIENCE)
+        self._master = os.open(os.devnull, os.O_RDWR)  # closed in the end
+
     def end(self) -> int:
         """Wait for the end; the exit code."""
         self._read_until(lambda: self._process.poll() is not None and not self._more(), "the end")

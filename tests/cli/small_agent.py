@@ -76,6 +76,7 @@ def work(session: str, cwd: str, text: str) -> str:
         tell(session, "waiting")
         while not os.path.exists(path):
             time.sleep(0.02)
+        tell(session, " no more")
     elif word == "crash":
         tell(session, "Goodbye.")
         print("crashing, as I was told", file=sys.stderr, flush=True)

@@ -94,3 +94,34 @@ def test_who_comes_while_a_question_stands_is_said_above_its_last_line() -> None
         assert shown.count("ben came") == 1
 
     asyncio.run(scene())
+
+
+def test_a_turn_that_its_host_could_not_finish_is_told_also_to_who_asked() -> None:
+    others, told = company()
+    hear(others, "_dragoman/turn", state="started", turn="t", by="ann")
+    hear(others, "_dragoman/turn", state="yours", turn="t")
+    hear(others, "_dragoman/turn", state="ended", turn="t", error={"kind": "interrupted", "message": "its host ended"})
+    assert (told, others.cut_off) == (["the turn failed: its host ended"], "t")
+
+
+DIED = "agent x exited with status 3; last words: it was\nthe \x1bend"
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        (("started", "ended"), ["the turn failed: agent x exited with status 3; it said:\nit was\nthe ␛end"]),
+        (("started", "yours", "ended"), []),  # the answer to the prompt says it
+        ((), ["the agent ended: agent x exited with status 3; it said:\nit was\nthe ␛end"]),
+    ],
+    ids=["in another's turn", "in one's own", "between turns"],
+)
+def test_the_death_of_an_agent_is_told_once_and_its_last_words_line_by_line(
+    turns: tuple[str, ...], said: list[str]
+) -> None:
+    others, told = company()
+    for state in turns:
+        error = {"error": {"kind": "internal_error", "message": DIED}} if state == "ended" else {}
+        hear(others, "_dragoman/turn", state=state, turn="t", by="ann", **error)
+    hear(others, "_dragoman/agent", state="exited", message=DIED, status=3)
+    assert told == said

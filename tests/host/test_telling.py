@@ -87,6 +87,12 @@ def test_what_only_those_hear_who_want_it(kind: str, body: Any, method: str, tol
     assert retold("s", line(kind, body)) == []
 
 
+def test_who_was_not_there_hears_that_a_turn_failed() -> None:
+    failed = {"error": {"kind": "interrupted", "message": "its host ended"}}
+    (news,) = retold("s", line("turn_ended", failed))
+    assert (news.method, news.params["error"]) == ("_dragoman/turn", failed["error"])
+
+
 @pytest.mark.parametrize("kind", ["file", "terminal", "asked", "opened", "member", "lost", "from the future"])
 def test_what_nobody_hears(kind: str) -> None:
     assert told("s", line(kind, {})) == []
