@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from dragoman.conformance.client_process import CommandClient
+from dragoman.conformance.client_serving import received
 from dragoman.conformance.pace import PROCESS
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.run import try_one
@@ -166,5 +167,17 @@ def test_an_editor_is_served_and_sees_verdicts_as_they_come() -> None:
         assert next(lines).startswith("pass            client.update.01")
         assert "client.process.01: open a new thread" in next(lines)
         serving.send_signal(signal.SIGINT)
-        assert "2 passed" in serving.stdout.read()
+        rest = serving.stdout.read()
+        assert "2 passed" in rest
+        assert "ended by Ctrl-C: 1 of 3 were not tried" in rest
         assert serving.wait(PATIENCE) == 0
+
+
+def test_the_door_for_an_editor_is_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it is configured once; two checks at a time do not meet."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with received() as first, received() as second:
+        assert first.path != second.path
+    assert not Path(first.path).exists()
+    with received() as again:
+        assert again.path == first.path

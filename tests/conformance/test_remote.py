@@ -182,7 +182,7 @@ def test_an_address_is_checked_by_the_command(address: str) -> None:
 def test_nobody_at_the_address_is_said_in_one_line() -> None:
     ran = check("agent", "ws://127.0.0.1:9/acp")
     assert ran.returncode == 7
-    assert re.fullmatch(r"dragoman check agent: the agent could not be reached: .*\n", ran.stderr)
+    assert re.fullmatch(r"dragoman check agent: the agent cannot be checked: .* cannot be reached: .*\n", ran.stderr)
 
 
 def test_what_is_about_addresses_is_not_asked_of_a_command() -> None:

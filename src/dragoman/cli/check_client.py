@@ -104,11 +104,8 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
 async def _serve(parser: Parser, options: argparse.Namespace, cut: Cut) -> int:
     from dragoman.cli.check_live import served
     from dragoman.cli.checking import chosen
-    from dragoman.testing.reception import Reception
+    from dragoman.conformance.client_serving import received
 
-    reception = Reception()
-    try:
-        dialect = "v1" if options.dialect == "auto" else options.dialect
+    dialect = "v1" if options.dialect == "auto" else options.dialect
+    with received() as reception:
         return await served(reception, dialect, chosen(parser, options, "client", dialect), options, cut)
-    finally:
-        reception.close()

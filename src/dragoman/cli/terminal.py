@@ -107,7 +107,7 @@ class Sheet:
     def width(self) -> int:
         """The columns of the terminal."""
         try:
-            return max(20, os.get_terminal_size(self._stream.fileno()).columns)
+            return max(20, os.get_terminal_size(self._stream.fileno()).columns or 80)  # 0: nobody said how many
         except (OSError, ValueError):
             return 80
 

@@ -25,6 +25,10 @@ _IGNORED = re.compile(r"Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t]+.*\n)
 WRAPPED = frozenset({"client.process.04"})
 
 
+# So much of what a client said last tells why it failed: a stack trace ends with it. Characters.
+WORDS = 500
+
+
 class Ending(msgspec.Struct, frozen=True):
     """How the client ended: `status` is None while it still runs; what it printed on stdout and stderr."""
 
@@ -41,6 +45,14 @@ class Ending(msgspec.Struct, frozen=True):
     def traced(self) -> bool:
         """Whether a stack trace stands on its stderr."""
         return bool(_TRACES.search(_IGNORED.sub("", self.said)))
+
+    def words(self) -> str:
+        """The end of what it said on stderr, from the beginning of a line; several lines begin on a new one."""
+        said = self.said.strip()
+        kept = said[-WORDS:]
+        if len(said) > WORDS and "\n" in kept:
+            kept = kept.partition("\n")[2]
+        return f"\n{kept}" if "\n" in kept else kept or "nothing on its stderr"
 
 
 class Grounds(Protocol):

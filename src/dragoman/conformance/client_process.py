@@ -178,5 +178,4 @@ class CommandClient:
         ending = await run.over(0.0)
         if ending.status is None:
             raise Unsure(f"the client did not start its agent within {self.pace.start:g} seconds")
-        words = ending.said.strip()[-500:]
-        raise Unsure(f"the client ended with status {ending.status} without starting its agent: {words}")
+        raise Unsure(f"the client ended with status {ending.status} without starting its agent: {ending.words()}")

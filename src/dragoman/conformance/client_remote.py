@@ -163,8 +163,7 @@ class _Visiting:
         ending = await grounds.over(0.0)
         if ending.status is None:
             raise Unsure(f"the client did not come within {self.pace.start:g} seconds")
-        said = ending.said.strip()[-500:]
-        raise Unsure(f"the client ended with status {ending.status} without having come: {said}")
+        raise Unsure(f"the client ended with status {ending.status} without having come: {ending.words()}")
 
 
 async def _let_go(ended: asyncio.Future[Any], transport: Any) -> None:

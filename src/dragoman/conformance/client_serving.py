@@ -7,8 +7,12 @@ applicable here. Above is `dragoman check client --serve`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 from dragoman.conformance.client_stage import ClientStage
 from dragoman.conformance.client_visit import Visited
@@ -73,6 +77,38 @@ class ServedClient:
         if self._around is not None:
             await self._around.let_go()
         self._last = self._around = None
+
+
+@contextmanager
+def received() -> Iterator[Reception]:
+    """A reception whose door is where it was the last time, so that an editor is configured once.
+
+    A second check at the same time gets a door of its own.
+    """
+    with ExitStack() as held:
+        path = ""
+        with suppress(OSError):
+            folder = _private()
+            lock = held.enter_context(open(os.path.join(folder, "check-door.lock"), "wb"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path = os.path.join(folder, "check-door")
+            with suppress(FileNotFoundError):  # of one that was killed
+                os.unlink(path)
+        reception = Reception(path)
+        held.callback(reception.close)
+        yield reception
+
+
+def _private() -> str:
+    """A folder of this user's that nobody else may enter, the same each time; raises OSError where there is none."""
+    above = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    folder = os.path.join(above, f"dragoman-{os.getuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not for this user alone")
+    return folder
 
 
 def command(reception: Reception) -> list[str]:

@@ -120,7 +120,7 @@ class ClientStage(Stage):
         found = await self.until(lambda heard: heard.method == method, seconds)
         if found is None:
             ending = self.grounds.ending()
-            told = f" (exit status {ending.status}: {ending.said.strip()[-200:]})" if ending.status is not None else ""
+            told = f" (exit status {ending.status}: {ending.words()})" if ending.status is not None else ""
             self.unsure(f"the client never sent {method}{told}")
         assert found is not None
         return found
@@ -228,7 +228,7 @@ class ClientStage(Stage):
         self.chunk(f"{mark}\n")
         self.end(prompt)
         ending = await self.over()
-        self.require(not ending.crashed, f"the client broke down after {what}: {ending.said.strip()[-300:]}")
+        self.require(not ending.crashed, f"the client broke down after {what}: {ending.words()}")
         self.require(
             self.gone is not None or not self.leaves, f"the client no longer sees the end of its turn after {what}"
         )
@@ -239,7 +239,7 @@ class ClientStage(Stage):
     async def concluded(self, what: str) -> Ending:
         """The client comes to an end after `what`: it neither breaks down nor waits on."""
         ending = await self.over()
-        self.require(not ending.crashed, f"the client broke down after {what}: {ending.said.strip()[-300:]}")
+        self.require(not ending.crashed, f"the client broke down after {what}: {ending.words()}")
         if self.gone is None and self.grounds.is_watched:
             if self.leaves is None:
                 self.unsure(f"the client stays, so it cannot be told whether it waits on after {what}")

@@ -44,7 +44,7 @@ async def tried(client: CommandClient, dialect: str = "") -> Trial:
         except Found:
             return await _turn(client, offer_choices, offer_sessions)
     except Found as found:
-        raise StartFailed(f"{found}; {ADVICE}") from None
+        raise StartFailed(f"{' '.join(str(found).split())}; {ADVICE}") from None
 
 
 async def _spoken(client: CommandClient) -> str:

@@ -33,7 +33,7 @@ async def finished(stage: ClientStage, what: str) -> None:
     if prompt is not None:
         stage.end(prompt)
     ending = await stage.over()
-    stage.require(not ending.crashed, f"the client broke down after {what}: {ending.said.strip()[-300:]}")
+    stage.require(not ending.crashed, f"the client broke down after {what}: {ending.words()}")
 
 
 @probe("client.choice.01")

@@ -140,11 +140,11 @@ async def told(stage: RemoteClientStage, prompt: object, what: str, count: int) 
             await stage.flush()
     stage.end(prompt)  # type: ignore[arg-type]
     ending = await stage.over()
-    stage.require(not ending.crashed, f"the client broke down: {what}: {ending.said.strip()[-300:]}")
+    stage.require(not ending.crashed, f"the client broke down: {what}: {ending.words()}")
     stage.require(stage.gone is not None or not stage.leaves, f"the client does not see the end of its turn: {what}")
     found = [int(digits) for digits in re.findall(r"number (\d+)", ending.shown)]
     if not found and "check-begin" not in ending.shown:
-        stage.require(ending.status in (0, None), f"the client failed: {what}: {ending.said.strip()[-300:]}")
+        stage.require(ending.status in (0, None), f"the client failed: {what}: {ending.words()}")
         stage.unsure("the client shows no text on its standard output")
     missing = sorted(set(range(count)) - set(found))
     stage.require(not missing, f"{len(missing)} of {count} updates are not shown: {what}")

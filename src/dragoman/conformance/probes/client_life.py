@@ -31,7 +31,7 @@ async def met(stage: ClientStage, answer: Json, what: str) -> None:
     stage.answers["initialize"] = answer
     prompt = await stage.until(lambda heard: heard.method == "session/prompt", stage.pace.start)
     ending = stage.grounds.ending()
-    stage.require(prompt is not None, f"the client gave up an agent {what}: {ending.said.strip()[-300:]}")
+    stage.require(prompt is not None, f"the client gave up an agent {what}: {ending.words()}")
     assert prompt is not None
     await stage.survived(prompt, f"an agent {what}")
 

@@ -37,7 +37,7 @@ async def opening(stage: ClientStage) -> Heard:
 async def prompted_after(stage: ClientStage, what: str) -> Heard:
     """The client's prompt, which must still come."""
     prompt = await stage.until(lambda heard: heard.method == "session/prompt", stage.pace.start)
-    said = stage.grounds.ending().said.strip()[-300:]
+    said = stage.grounds.ending().words()
     stage.require(prompt is not None, f"the client gave up after {what}: {said}")
     assert prompt is not None
     stage.chunk("check-begin\n")
@@ -74,7 +74,7 @@ async def updates_may_come_after_the_turn(stage: ClientStage) -> None:
     stage.update("usage_update", used=10, size=1000)
     stage.update("session_info_update", title="A session")
     ending = await stage.over()
-    stage.require(not ending.crashed, f"an update after the turn broke the client: {ending.said.strip()[-300:]}")
+    stage.require(not ending.crashed, f"an update after the turn broke the client: {ending.words()}")
 
 
 def _seen(stage: ClientStage, ending: Ending, mark: str) -> list[int]:
@@ -221,7 +221,7 @@ async def text_may_come_after_a_cancelled_answer(stage: ClientStage) -> None:
     stage.end(prompt, "cancelled")
     stage.chunk("one more thing\n")
     ending = await stage.over()
-    stage.require(not ending.crashed, f"text after a cancelled answer broke the client: {ending.said.strip()[-300:]}")
+    stage.require(not ending.crashed, f"text after a cancelled answer broke the client: {ending.words()}")
 
 
 @probe("client.order.16")

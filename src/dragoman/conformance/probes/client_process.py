@@ -162,9 +162,7 @@ async def last_words_count(stage: ClientStage) -> None:
     await stage.flush()
     await stage.grounds.die(0)
     ending = await stage.grounds.over(2 * stage.pace.leave)
-    stage.require(
-        not ending.crashed, f"the client broke down when its agent went after its answer: {ending.said[-300:]}"
-    )
+    stage.require(not ending.crashed, f"the client broke down when its agent went after its answer: {ending.words()}")
     seen = "check-begin" in ending.shown
     stage.require(not seen or "last-words" in ending.shown, "the last words of the agent were not shown")
 

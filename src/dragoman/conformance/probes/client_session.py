@@ -22,7 +22,7 @@ async def opened_with(stage: ClientStage, what: str, **members: Json) -> None:
     """A client must go on to a prompt after this answer to session/new."""
     stage.answers["session/new"] = {"sessionId": SESSION, **members}
     prompt = await stage.until(lambda heard: heard.method == "session/prompt", stage.pace.start)
-    said = stage.grounds.ending().said.strip()[-300:]
+    said = stage.grounds.ending().words()
     stage.require(prompt is not None, f"the client gave up a session with {what}: {said}")
     assert prompt is not None
     await stage.survived(prompt, f"a session with {what}")

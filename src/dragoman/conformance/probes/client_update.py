@@ -152,7 +152,7 @@ async def unknown_kinds_leave_no_trace(stage: ClientStage) -> None:
     await stage.fence()
     await stage.silence()
     ending = stage.grounds.ending()  # before the end: whatever is printed then has other reasons
-    stage.require(not ending.traced, f"an unknown kind of update left a stack trace: {ending.said.strip()[-400:]}")
+    stage.require(not ending.traced, f"an unknown kind of update left a stack trace: {ending.words()}")
     stage.end(prompt)
 
 

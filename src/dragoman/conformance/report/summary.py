@@ -50,7 +50,7 @@ def _failed(report: Report) -> Iterable[Row]:
 def _failure(row: Row, style: str) -> Iterator[Line]:
     yield Line(f"  {row.id:20} {row.sentence}", style)
     first, *rest = row.why.splitlines() or [""]
-    yield Line(f"  {'':20} {first}" if rest else f"  {'':20} {first} ({row.source})")
+    yield Line(f"  {'':20} {first.rstrip()}" if rest else f"  {'':20} {first} ({row.source})")
     yield from (Line(f"  {'':20}   {line}", "dim") for line in rest if line.strip())
     if rest:
         yield Line(f"  {'':20} ({row.source})")
