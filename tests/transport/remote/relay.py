@@ -40,6 +40,10 @@ class Relay:
                 writer.transport.abort()
         self.cut += 1
 
+    def bite(self, most: int, cuts: int) -> None:
+        """Cut so many more connections from now on, each within that many bytes."""
+        self._most, self.left = most, cuts
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_down:
             writer.transport.abort()

@@ -16,6 +16,7 @@ from dragoman.transport.remote.dialling import dial_remote
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.spool import Spool
 from tests.transport.remote.meeting import EAGER, INITIALIZE, ending, meeting, take
+from tests.transport.remote.relay import relaying
 
 # Far less than anybody would say; the tests are quicker so.
 LARGEST = 100_000
@@ -88,6 +89,26 @@ def test_who_asked_for_something_that_is_too_large_is_told_so(over: str) -> None
     asyncio.run(main())
     assert len(heard) == 2, "an answer and a notice that did not go have nobody to answer to, so it is said"
     assert all(f"at most {LARGEST}" in line for line in heard)
+
+
+def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_for_ever() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
+            ours, theirs = await there.meet("ws", relay.port)
+            relay.bite(50_000, 100)  # somebody on the way hangs up within so many bytes, each time
+            relay.drop()
+            ours.send(frame(8, "_large", LARGEST))
+            said = await answered(ours)
+            assert (said["id"], said["error"]["data"]["kind"]) == (8, "too_large")
+            assert "was cut 8 times" in said["error"]["message"]
+            ours.send(frame(9, "_after"))
+            after: list[bytes] = []
+            while not any(b"_after" in each for each in after):
+                after += await take(theirs, 1)
+            assert not any(b"_large" in each for each in after)
+            await ours.close()
+
+    asyncio.run(main())
 
 
 def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_understood() -> None:

@@ -29,6 +29,10 @@ MOST_KEPT = 16 * 1024 * 1024
 # Smaller messages are too large for nobody, and are not looked at. Bytes.
 NOTED = 32 * 1024
 
+# A large message at which the connection was cut so often in a row is too large for somebody on the way who hangs up
+# without a word; without an end it would be sent for ever.
+CUTS = 8
+
 # How an acknowledgement begins: a glance at each frame must do.
 _ACK = say_ack(0).partition(b',"params"')[0]
 
@@ -73,6 +77,7 @@ class WebSocketTransport:
         self._ack_timer: asyncio.TimerHandle | None = None
         self._spool = Spool(None)  # our frames, until they are acknowledged
         self._largest = sys.maxsize  # bytes of a message that the server takes, where it says so
+        self._stuck = (0, 0)  # how many messages the server had after the last cut, and how often it has been as many
         self._heaviest = (NOTED, Gist())  # the largest message that went to a server which cannot resume
 
     # --- dialling ---------------------------------------------------------------------------------------------
@@ -248,14 +253,20 @@ class WebSocketTransport:
         except ConnectionFailed as error:
             self._end(TransportClosed(str(error)) if _is_gone(error) else error)
             return
+        cursor = int(_only(said, names.CURSOR))
         try:
-            self._spool.rewind(int(_only(said, names.CURSOR)))
+            self._spool.rewind(cursor)
         except Gone as error:
             link.abort()
             self._end(TransportClosed(f"{self.peer} lost count of what it was told: {error}"))
             return
-        if is_outsized and (first := self._spool.first()):  # the one that the server did not take: it would never
-            outsized = letters.outsized(_gist(first), len(first), f"on the way it was said: {reason or 'too large'}")
+        first = self._spool.first()  # what the server did not take
+        self._stuck = (cursor, self._stuck[1] + 1 if self._stuck[0] == cursor and len(first) > NOTED else 0)
+        if first and (is_outsized or self._stuck[1] >= CUTS):
+            why = f"the connection was cut {CUTS} times while it was sent"
+            if is_outsized:
+                why = f"on the way it was said: {reason or 'too large'}"
+            outsized = letters.outsized(_gist(first), len(first), why)
             self._spool.swap(outsized.sent or letters.NOTHING)
             self._tell(outsized)
         for frame in self._spool.take():
