@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from dragoman import connect
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.bounds import Bounds
+from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.memory import MemoryStore
 from tests.host.houses import ANNOUNCING, hosting, opened, said, until
@@ -140,6 +142,38 @@ def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its_own_t
             ]
             log = await hosted.house.store.read(one.id)
             assert [entry.actor for entry in log if entry.kind == "prompt"] == ["ann", "ben", "cem"]
+
+    asyncio.run(scene())
+
+
+def test_who_comes_by_an_url_asks_whose_turn_it_is_and_whatever_else_they_like() -> None:
+    def announced(target: str, **options: Any) -> Any:
+        capabilities = connect(target, **options)._introduction.client_capabilities
+        return capabilities.meta["dragoman"] if capabilities and capabilities.meta else None
+
+    assert announced("wss://host.example/acp") == {"host": {"turns": True}}
+    more = {"host": {"queue": True}, "mine": 1}
+    assert announced("https://host.example/acp", announce=more) == {"host": {"turns": True, "queue": True}, "mine": 1}
+    assert announced("agent --acp") is None  # what an agent on this machine is told stays as it is
+
+
+def test_a_turn_that_waits_behind_others_is_not_given_up_as_silent(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting() as hosted, hosted.client("ann", announce={"host": {"turns": True}}) as ann:
+            one = await opened(ann, tmp_path)
+            async with one.prompt("wait gate", idle_timeout=30.0) as turn:
+                await until(lambda: turn._heard)
+                before = turn._heard + turn._elsewhere
+                one.turn_told("started", "another")
+                one.receive(AgentMessageChunk(content=TextContent(text="theirs")))
+                assert turn._heard + turn._elsewhere == before + 1
+                one.turn_told("ended", "another")
+                hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
+                said = [getattr(update, "content", None) async for update in turn]
+            assert TextContent(text="theirs") not in said
+            assert TextContent(text="theirs") in [
+                update.content for update in one.between if hasattr(update, "content")
+            ]
 
     asyncio.run(scene())
 
