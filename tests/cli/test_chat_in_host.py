@@ -94,7 +94,7 @@ def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_path: P
             history = History(str(tmp_path / "history"))
             editor = Editor(history, lambda _: (), lambda: "", input=keys, output=DummyOutput())
             reading = asyncio.create_task(editor.read())
-            while not editor._session.app.is_running:
+            while not editor._session.app.is_running:  # noqa: ASYNC110  (it begins within a few steps of the loop)
                 await asyncio.sleep(0)
 
             async def wait_for_the_line() -> None:

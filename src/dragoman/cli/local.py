@@ -85,7 +85,7 @@ KEYS = f"""\
 Keys:
   Enter sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line.
   Tab completes commands and files; Up and Ctrl-R look into the history.
-  Ctrl-C stops the agent, a second one ends all. Ctrl-D leaves.
+  Ctrl-C stops the agent, a second one ends all. Ctrl-D leaves; what a host does goes on.
   While the agent works, what you type waits for the next line; it is not sent.
   @path sends a file along. {MARK}{MARK} begins a text with a colon.
 Commands of the conversation:"""
