@@ -136,6 +136,7 @@ def test_a_clients_dialect_is_found_out() -> None:
         (["--", "no-such-client"], 7, "cannot start 'no-such-client'"),
         ([], 2, "name the client to check after --"),
         (["--serve", "--", "x"], 2, "--serve waits for an editor"),
+        (["--serve", "--baseline", "x"], 2, "--baseline compares whole checks"),
         (["--only", "client.nothing", "--", "x"], 2, "no requirement is called"),
     ],
 )

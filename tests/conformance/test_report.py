@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from argparse import Namespace
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import msgspec
 import pytest
 
+from dragoman.cli.checking import Cut, checked
 from dragoman.conformance.report import baseline, facts, junit
 from dragoman.conformance.report.facts import Report
 from dragoman.conformance.report.page import page
 from dragoman.conformance.report.summary import lines
+from dragoman.conformance.requirement import requirements
+from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.errors import ConfigFault
+from tests.conformance.tried import twin
 
 HOSTILE = 'an error </pre><script>alert(1)</script> \x1b[31m ‮ "quoted" & more'
 
@@ -99,6 +105,18 @@ def test_a_report_of_something_else_is_no_baseline(tmp_path: Path) -> None:
     file.write_bytes(facts.encoded(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
     with pytest.raises(ConfigFault, match="ended early"):
         baseline.known(str(file), "agent")
+
+
+def test_what_fails_and_is_not_in_the_baseline_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    before = made(rpc_01=Outcome.PASS)
+    options = Namespace(jobs=1, json=None, junit=None, html=None, baseline="known.json")
+    agent, wanted = twin("v1", faults()["agent.rpc.03"]), [requirements()["agent.rpc.03"]]
+
+    async def work() -> int:
+        return await checked(agent, wanted, options, ["an-agent"], "agent", Cut(), before)
+
+    assert asyncio.run(work()) == 1
+    assert "1 worse (1 not in the baseline), 0 better" in capsys.readouterr().out
 
 
 def test_where_nothing_passed_nothing_is_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ def main(name: str, arguments: list[str]) -> int:
         return listed(found, options)
     if options.serve and command:
         parser.error("--serve waits for an editor: leave the command away")
+    if options.serve and options.baseline:
+        parser.error("--baseline compares whole checks, and --serve has as many as you typed: leave one of them away")
     if not options.serve and not command:
         parser.error("name the client to check after --, as in: -- my-client --agent {agent}; or use --serve")
 
@@ -81,6 +84,7 @@ def main(name: str, arguments: list[str]) -> int:
 
 async def _check(parser: Parser, options: argparse.Namespace, command: list[str], cut: Cut) -> int:
     from dragoman.cli.checking import checked, chosen
+    from dragoman.cli.terminal import Sheet
     from dragoman.conformance.client_process import CommandClient
     from dragoman.conformance.client_trial import tried
     from dragoman.conformance.report.baseline import known
@@ -91,7 +95,12 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
         from dragoman.conformance.client_remote import UrlClient
 
         client = UrlClient(command, "v1", options.over)
-    trial = await tried(client, "" if options.dialect == "auto" else options.dialect)
+    aside = Sheet(sys.stderr, os.environ)
+    aside.footer("a first look at the client: does it start its agent, and prompt it?")
+    try:
+        trial = await tried(client, "" if options.dialect == "auto" else options.dialect)
+    finally:
+        aside.unfoot()
     client.leaves = trial.leaves
     if not trial.leaves:
         print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)

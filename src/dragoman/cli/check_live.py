@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from dragoman.cli import exits
 from dragoman.cli.checking import Cut, show, write
-from dragoman.cli.terminal import Sheet, visible
+from dragoman.cli.terminal import Sheet, single, visible
 from dragoman.conformance.client_serving import ServedClient, command
 from dragoman.conformance.report import facts
 from dragoman.conformance.requirement import Requirement, requirements
@@ -75,5 +75,5 @@ async def _try(client: ServedClient, found: Sequence[Requirement], verdicts: lis
         verdict = await try_one(client, requirement)
         verdicts.append(verdict)
         sentence = requirements()[verdict.requirement].sentence
-        why = f" ({visible(verdict.why)})" if verdict.why else ""
+        why = f" ({visible(single(verdict.why))})" if verdict.why else ""
         sheet.line(f"{verdict.outcome.value:15} {verdict.requirement:20} {sentence}{why}", STYLES[verdict.outcome])

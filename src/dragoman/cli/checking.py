@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman.cli import exits
 from dragoman.cli.arguments import Parser
-from dragoman.cli.terminal import Sheet
+from dragoman.cli.terminal import Sheet, single
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.run import check
 from dragoman.conformance.subject import Subject
@@ -188,7 +188,7 @@ def _compared(sheet: Sheet, before: Report, made: Report, path: str) -> int:
     if before.peer != made.peer:
         sheet.line(f"the baseline is of another command: {' '.join(before.peer)}", "dim")
     for row in (*worse, *strange):
-        sheet.line(f"worse   {row.id:20} {row.outcome.value}: {row.why or row.sentence}", "red")
+        sheet.line(f"worse   {row.id:20} {row.outcome.value}: {single(row.why or row.sentence)}", "red")
     for row in better:
         sheet.line(f"better  {row.id:20} {row.outcome.value}", "green")
     new = f" ({len(strange)} not in the baseline)" if strange else ""
