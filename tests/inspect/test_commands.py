@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.inspect import ACTIONS
+from dragoman.cli.main import main
 from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, answer, chunk, inspect, lines, news, write
 
 
@@ -48,8 +49,11 @@ def test_the_tree_has_turns_and_tool_calls(talk: Path) -> None:
         (["--faults"], []),
     ],
 )
-def test_filters_choose_messages(filter: list[str], found: list[int], talk: Path) -> None:
-    rows = [json.loads(line) for line in shown("show", talk, "--json", *filter).splitlines()]
+def test_filters_choose_messages(
+    filter: list[str], found: list[int], talk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "show", str(talk), "--json", *filter]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["line"] for row in rows] == found
 
 
@@ -132,8 +136,8 @@ def test_every_action_teaches_by_example_and_refuses_in_one_line(action: str) ->
     assert wrong.stderr.count(b"\n") == 1
 
 
-def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for action in ("show", "stats", "validate", "export"):
-        done = inspect(action, tmp_path / "gone")
-        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-        assert inspect(action, tmp_path).returncode == 1
+        for path in (tmp_path / "gone", tmp_path):
+            assert main(["inspect", action, str(path)]) == 1
+            assert capsys.readouterr().err.count("\n") == 1

@@ -39,6 +39,8 @@ class Recording:
         if not self.frames:
             raise NotRecorded(f"{self.path} has no message; record one with `dragoman inspect run --out FILE -- CMD`")
         self.troubles = [f"line {line}: {why}" for line, why in reader.troubles]
+        if reader.is_unended:
+            self.troubles.append("it has no end: it was cut, or is still being written")
 
     def command(self, *, strict: bool = False, ignoring: Collection[str] = ()) -> list[str]:
         """The command of an agent that plays this recording, for a client that starts its agent itself."""
