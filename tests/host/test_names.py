@@ -81,6 +81,13 @@ def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_oth
             assert {info.title for info in (await remote.sessions()).sessions} == {"secret", "ann/secret"}
             owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
             assert (await owner("GET", "/api/sessions")).json == {"sessions": []}
+            copied = [
+                await at.ben("POST", f"/api/sessions/{theirs}/fork", {"name": name})
+                for name in ("a/b", "secret", "copy")
+            ]
+            assert [answer.status for answer in copied] == [400, 400, 200]
+            assert copied[2].json["name"] == "copy"
+            assert len((await at.ben("GET", "/api/sessions")).json["sessions"]) == 3
             # Even what the owner put in the way is not told of.
             await at.hosted.house.store.rename(at.session, "ben/attic")
             await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})

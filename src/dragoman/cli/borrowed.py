@@ -82,11 +82,10 @@ class Borrowed:
             await ask(self.host, "POST", f"/api/sessions/{_quoted(session_id)}/name", {"name": name}), Summary
         )
 
-    async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
-        """A copy; the host chooses its id."""
-        return msgspec.convert(
-            await ask(self.host, "POST", f"/api/sessions/{_quoted(session_id)}/fork", {"upto": upto}), Summary
-        )
+    async def fork(self, session_id: str, new_id: str, upto: int | None = None, name: str | None = None) -> Summary:
+        """A copy, with its name at once; the host chooses its id."""
+        body = {"upto": upto, "name": name}
+        return msgspec.convert(await ask(self.host, "POST", f"/api/sessions/{_quoted(session_id)}/fork", body), Summary)
 
     async def delete(self, session_id: str) -> bool:
         """Forget a session."""

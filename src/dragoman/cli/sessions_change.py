@@ -79,13 +79,12 @@ def forking(arguments: list[str]) -> int:
 async def _fork(options: argparse.Namespace, store: Store) -> int:
     origin = await shelf.meant(store, options.session)
     await _free(store, options.name)
-    copy = await store.fork(origin.session_id, str(uuid4()), options.upto)
-    if options.name is not None:
-        try:
+    if isinstance(store, Borrowed):
+        copy = await store.fork(origin.session_id, "", options.upto, options.name)
+    else:
+        copy = await store.fork(origin.session_id, str(uuid4()), options.upto)
+        if options.name is not None:
             copy = await store.rename(copy.session_id, options.name)
-        except ProtocolError:
-            await store.delete(copy.session_id)
-            raise
     if options.json:
         put(msgspec.to_builtins(copy))
     else:

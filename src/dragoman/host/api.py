@@ -6,7 +6,7 @@
     GET    /api/sessions/ID/log?after=&limit=   entries of its log, a line each
     GET    /api/search?q=&limit=&session=       passages that have all words
     POST   /api/sessions/ID/name {name}         give it a name, or (null) take it away
-    POST   /api/sessions/ID/fork {upto}         a copy of the caller's own
+    POST   /api/sessions/ID/fork {upto, name}   a copy of the caller's own
     POST   /api/sessions/ID/members {user, role}   make somebody something in it, or (null) nothing
     POST   /api/sessions/ID/shares {role, seconds, name}   a token for it alone
     GET    /api/sessions/ID/shares              its tokens, without their secrets
@@ -145,7 +145,14 @@ class Api:
         if room is not None:
             await room.chronicle.flush()
         copy = await self._house.copy(summary.session_id, call.visitor.user, upto)
-        return Answer(msgspec.to_builtins(copy))
+        if (wanted := call.body.get("name")) is not None:
+            try:
+                await self._house.rename(call.visitor, copy.session_id, str(wanted))
+            except ProtocolError:  # who cannot have it as they want it has nothing
+                await self._house.store.delete(copy.session_id)
+                await self._house.directory.remove(copy.session_id)
+                raise
+        return Answer(msgspec.to_builtins(await self._found(call.visitor, copy.session_id)))
 
     async def delete(self, call: Call, name: str) -> Answer:
         """Forget it, whoever is in it."""
