@@ -12,9 +12,8 @@ import os
 import select
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 from dragoman import ConnectionFailed, Conversation, ProtocolError
 from dragoman.cli import attachments, completing, editing, exits, local, meeting
@@ -26,6 +25,7 @@ from dragoman.cli.editing import PROMPT
 from dragoman.cli.history import History
 from dragoman.cli.interjections import Interjections
 from dragoman.cli.meeting import Met
+from dragoman.cli.parting import Parting
 from dragoman.cli.play import Interrupts, play
 from dragoman.cli.questions import END, Choice, key_by_key
 from dragoman.cli.run import code_of, died, ended, explained
@@ -38,9 +38,6 @@ from dragoman.errors import ConfigFault, Kind
 
 # A turn that takes longer than this says that it is still there, and how long it has been, as often. Seconds.
 PULSE = 1.0
-
-# A host has heard by then that somebody leaves; who closes the terminal is not kept any longer. Seconds.
-DETACH = 2.0
 
 EPILOG = f"""\
 Enter sends, Alt-Enter begins another line, Tab completes the agent's /commands and @files, Up and Ctrl-R look into the
@@ -114,15 +111,13 @@ class Chat:
         self.session: Conversation
         self._between = Interjections(self._sheet, self._person)
         self._log: str | None = None  # where the session is kept
-        self._main: asyncio.Task[Any] | None = None
-        self._parting: asyncio.Task[None] | None = None  # leaves a session that goes on
-        self._left = "you left; the session stays"
+        self._parting: Parting
         self._is_told = False  # whether the person knows what was said before
 
     async def talk(self) -> int:
         """Greet, then one turn after the other; an agent that dies is started again if the person wants that."""
         interrupts = Interrupts()
-        self._main = asyncio.current_task()
+        self._parting = Parting(asyncio.current_task())
         while True:
             try:
                 await self._meet(interrupts)
@@ -130,7 +125,7 @@ class Chat:
                 return exits.OK
             except asyncio.CancelledError:
                 self._sheet.fresh()
-                if self._parting is not None:
+                if self._parting.is_begun:
                     self._say_way_back()
                     return exits.OK
                 return exits.INTERRUPTED if self._between.is_playing else exits.OK
@@ -349,29 +344,18 @@ class Chat:
 
     def _part(self) -> None:
         """The person leaves, perhaps in the middle of a turn or at a question: both go on in the host."""
-        if self._parting is None:
-            if self.leave.is_asking:
-                self._left = "you left; the question stays open"
-            elif self._between.is_playing:
-                self._left = "you left; the agent goes on"
-            self._parting = asyncio.create_task(self._detach())
+        turn = "the agent goes on" if self._between.is_playing else ""
+        self._parting.begin(self._detach, "the question stays open" if self.leave.is_asking else turn)
 
     async def _detach(self) -> None:
-        try:
-            # From then on nothing that ends here is taken for an answer or a cancel there.
-            with suppress(ProtocolError, ConnectionFailed, TimeoutError):
-                async with asyncio.timeout(DETACH):
-                    await self._met.agent.request("session/detach", {"sessionId": self.session.id})
-        finally:
-            if self._main is not None:
-                self._main.cancel()
+        await self._met.agent.request("session/detach", {"sessionId": self.session.id})
 
     def _say_way_back(self) -> None:
         """How to go on with a session in a host."""
         host = self._options.afar
         if host is not None:
             name = self._met.log if self.session is self._met.session else self.session.id
-            self._sheet.line(f"{self._left}; come back with:", "dim")
+            self._sheet.line(f"{self._parting.words}; come back with:", "dim")
             self._sheet.line(f"  dragoman chat {host.flag}--session {single(name)}")
 
     # --- the others, in a host --------------------------------------------------------------------------------
