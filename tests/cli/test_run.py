@@ -51,7 +51,7 @@ def test_the_prompt_can_come_on_standard_input(tmp_path: Path) -> None:
         ("/error refusal", 3, "the turn ended: refusal"),
         ("/error max_tokens", 4, "the turn ended: max tokens"),
         ("/error max_turn_requests", 4, "the turn ended: max turn requests"),
-        ("/error rate_limited", 1, "the agent answered with an error (rate_limited)"),
+        ("/error rate_limited", 1, "this was refused (rate_limited)"),
         ("/error error", 1, "the agent answered with an error (internal_error)"),
         ("/error auth_required", 1, "log in with the agent's own command first"),
         ("/crash", 7, "exited with status 3; it said:\neverything: crashing, as I was told"),
