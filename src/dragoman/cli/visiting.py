@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -103,18 +103,6 @@ async def meet(
             stack.push_async_callback(following.finish)
             company.stirred = following.stir
 
-        async def permission(params: RequestPermissionParams) -> str | None:
-            company.asked(params)
-            company.stirred()
-            # Where nobody can be asked here, those are left to decide who can; in their own turns in any case.
-            if tell is None and (company.is_theirs or (leave.is_mute and await company.can_answer())):
-                if not quiet:
-                    say(f"left to the others: {single(params.tool_call.title or 'a question')}", "dim")
-                return None
-            answer = await leave.permission(params)
-            company.answered(params)
-            return answer
-
         def report(words: str) -> None:  # a connection that is cut or mended, or a file that is not there
             if options.verbose or not words.startswith("the handler of "):
                 say(leave.clean(words), "dim")
@@ -123,7 +111,7 @@ async def meet(
             connect(
                 host.agent(options.agent or ""),
                 cwd=options.cwd,
-                permission=permission,
+                permission=_permission(company, leave, hush if quiet else say, is_shown=tell is not None),
                 lend=None if options.lend is None else leave.lending,
                 elicit=None if person is None else Facts(leave, person, aside),
                 on=company.handlers(),
@@ -148,14 +136,42 @@ async def meet(
             called = single(record.before.name or record.before.session_id)
             aside.line(f"joined {called}, in {single(there)}", "dim")
 
-        def printed(id: str) -> str:
-            mine = leave.lending.terminal(id)
-            return mine.output().text if mine is not None else company.printed.get(id, "")
-
         who = (lambda: company.asker) if tell is not None else None
-        show = partial(Screen, terminal, output_of=printed, known=leave.shown, verbose=options.verbose, who=who)
+        show = partial(
+            Screen,
+            terminal,
+            output_of=partial(_printed, leave, company),
+            known=leave.shown,
+            verbose=options.verbose,
+            who=who,
+        )
         ours = _ours(session, company) if tell is None else None
         yield Met(remote, session, leave, partial(show, **screening), record, company, ours)
+
+
+def _permission(
+    company: Company, leave: Leave, say: Callable[[str, str], None], *, is_shown: bool
+) -> Callable[[RequestPermissionParams], Awaitable[str | None]]:
+    """Who answers questions here; `is_shown` where a person sees those of everybody."""
+
+    async def permission(params: RequestPermissionParams) -> str | None:
+        company.asked(params)
+        company.stirred()
+        # Where nobody can be asked here, those are left to decide who can; in their own turns in any case.
+        if not is_shown and (company.is_theirs or (leave.is_mute and await company.can_answer())):
+            say(f"left to the others: {single(params.tool_call.title or 'a question')}", "dim")
+            return None
+        answer = await leave.permission(params)
+        company.answered(params)
+        return answer
+
+    return permission
+
+
+def _printed(leave: Leave, company: Company, id: str) -> str:
+    """What a command has printed, here or in the host."""
+    mine = leave.lending.terminal(id)
+    return mine.output().text if mine is not None else company.printed.get(id, "")
 
 
 async def _before(store: Borrowed, options: argparse.Namespace, about: dict[str, Any]) -> Any:

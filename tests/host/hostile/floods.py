@@ -172,15 +172,12 @@ async def _crumbs(door: Door) -> str:
     return read(await door.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
 
 
-async def _unread_answers(door: Door) -> str:
-    """Asks without end and reads nothing."""
-    _, writer = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
-    writer.transport.pause_reading()  # type: ignore[attr-defined]
-    one = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000
+async def _poured(writer: asyncio.StreamWriter, piece: bytes, within: float) -> str:
+    """Write this again and again until the server has enough of it."""
     try:
-        async with asyncio.timeout(4 * WITHIN):
+        async with asyncio.timeout(within):
             while True:
-                writer.write(one)
+                writer.write(piece)
                 await writer.drain()
     except OSError:
         return "cut"
@@ -188,6 +185,13 @@ async def _unread_answers(door: Door) -> str:
         return "hangs"
     finally:
         writer.transport.abort()
+
+
+async def _unread_answers(door: Door) -> str:
+    """Asks without end and reads nothing."""
+    _, writer = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    return await _poured(writer, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000, 4 * WITHIN)
 
 
 # --- WebSocket ----------------------------------------------------------------------------------------------------
@@ -221,20 +225,11 @@ async def _unread_pongs(door: Door) -> str:
     key = base64.b64encode(os.urandom(16)).decode()
     head = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {door.good}\r\nConnection: Upgrade\r\n"
     head += f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
-    try:
-        async with asyncio.timeout(WITHIN):
-            writer.write(head.encode())
-            await reader.readuntil(b"\r\n\r\n")
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            while True:
-                writer.write(_masked(9, b"x" * 125) * 500)
-                await writer.drain()
-    except OSError:
-        return "cut"
-    except TimeoutError:
-        return "hangs"
-    finally:
-        writer.transport.abort()
+    async with asyncio.timeout(WITHIN):
+        writer.write(head.encode())
+        await reader.readuntil(b"\r\n\r\n")
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    return await _poured(writer, _masked(9, b"x" * 125) * 500, WITHIN)
 
 
 async def _compression(door: Door) -> str:

@@ -108,3 +108,14 @@ def standing(**options: Any) -> Iterator[Standing]:
         yield there
     finally:
         there.close()
+
+
+def rest(end: socket.socket) -> bytes:
+    """What the server still says before it hangs up; a hang is a failure by timeout."""
+    said = b""
+    try:
+        while piece := end.recv(65536):
+            said += piece
+    except ConnectionResetError:
+        pass
+    return said

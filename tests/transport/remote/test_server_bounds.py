@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import ssl
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,7 +18,7 @@ from dragoman.transport.remote.meter import PREFACE, WORTH, Meter
 from dragoman.transport.remote.serving import Served
 from tests.host.hostile import second as h2
 from tests.transport.remote.certificate import certificate
-from tests.transport.remote.standing import INITIALIZE, WITHIN, Standing, standing
+from tests.transport.remote.standing import INITIALIZE, WITHIN, Standing, rest, standing
 
 # Short, so that nobody has to wait long for what does not come.
 LIMITS = Limits(header_patience=0.4)
@@ -50,22 +49,11 @@ def is_served(there: Standing, keys: tuple[str, str]) -> bool:
     return (answer.status_code, answer.http_version) == (200, "HTTP/2")
 
 
-def ended(end: socket.socket) -> bytes:
-    """What is said until the server hangs up; hanging fails by timeout."""
-    said = b""
-    try:
-        while piece := end.recv(65536):
-            said += piece
-    except ConnectionResetError:
-        pass
-    return said
-
-
 @pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET /acp HTTP/1.1\r\n\r\n"])
 def test_a_handshake_that_does_not_come_is_given_up(secure: Standing, keys: tuple[str, str], hello: bytes) -> None:
     with secure.dial() as end:
         end.sendall(hello)
-        ended(end)
+        rest(end)
     assert is_served(secure, keys)
 
 
@@ -73,7 +61,7 @@ def test_sockets_count_before_they_have_agreed_on_tls(keys: tuple[str, str]) -> 
     with standing(limits=Limits(sockets=3), tls=keys) as there:
         silent = [there.dial() for _ in range(3)]
         with there.dial() as one_more:
-            assert ended(one_more) == b"", "it is hung up on long before the patience for a handshake ends"
+            assert rest(one_more) == b"", "it is hung up on long before the patience for a handshake ends"
         for end in silent:
             end.close()
         there.ask(_empty(there))

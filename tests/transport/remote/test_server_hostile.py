@@ -18,7 +18,7 @@ from dragoman.transport.contract import Transport
 from dragoman.transport.remote.endpoint import Endpoint
 from dragoman.transport.remote.limits import Limits
 from dragoman.transport.remote.visitor import Visitor
-from tests.transport.remote.standing import INITIALIZE, NEW, WITHIN, Standing, prompt, standing
+from tests.transport.remote.standing import INITIALIZE, NEW, WITHIN, Standing, prompt, rest, standing
 
 LIMITS = Limits(
     body=100_000, frame=100_000, headers=16_384, header_patience=0.4, body_patience=0.4, rate=200.0, burst=4000
@@ -63,17 +63,6 @@ def bystander(server: Standing) -> Iterator[None]:
     yield
     assert other.is_served(), "another client was disturbed"
     other.close()
-
-
-def rest(end: socket.socket) -> bytes:
-    """What the server still says before it hangs up; a hang is a failure by timeout."""
-    said = b""
-    try:
-        while piece := end.recv(65536):
-            said += piece
-    except ConnectionResetError:
-        pass
-    return said
 
 
 def dialled(server: Standing, headers: dict[str, str] | None = None) -> ClientConnection:

@@ -83,17 +83,15 @@ class _Tasks(TaskGroup):
             nonlocal is_over
             executor = partial(self._loop.run_in_executor, None)
             try:
-                await _handle(app, config, scope, queue.get, send, executor, _never)
+                await _handle(app, config, scope, queue.get, send, executor, _no_thread)
             finally:
                 is_over = True
                 while not queue.empty():  # whoever waits for room finds it
                     queue.get_nowait()
 
         async def put(event: Any) -> None:
-            if event["type"].endswith(
-                ".disconnect"
-            ):  # may come from the request itself, which must not wait for itself
-                while queue.full():
+            if event["type"].endswith(".disconnect"):
+                while queue.full():  # it may come from the request itself, which must not wait for itself
                     queue.get_nowait()
             if not is_over:
                 await queue.put(event)
@@ -102,8 +100,8 @@ class _Tasks(TaskGroup):
         return put
 
 
-def _never(*_: Any) -> None:
-    raise NotImplementedError("an ASGI app needs no thread")
+def _no_thread(*_: Any) -> None:
+    raise RuntimeError("only WSGI apps are called from a thread, and ours is none")
 
 
 class _Streams(H2Protocol):
