@@ -227,6 +227,12 @@ def test_bubblewrap_cuts_the_network_where_none_is_wanted() -> None:
     assert "--unshare-net" not in wrapped(has_network=True)
 
 
+@pytest.mark.parametrize("is_root", [True, False])
+def test_bubblewrap_lets_nobody_write_the_settings_of_the_kernel(is_root: bool) -> None:
+    line = " ".join(wrapped(is_root=is_root))
+    assert "--proc /proc --remount-ro /proc" in line
+
+
 def test_root_keeps_its_power_over_files_and_nothing_else() -> None:
     words = wrapped(is_root=True)
     assert words.index("--cap-drop") < words.index("--cap-add")

@@ -36,7 +36,7 @@ MECHANISMS = ("landlock", "bubblewrap")
 WAYS_OUT = [name for name in prober.ATTEMPTS if name != "connect_to_granted_port"]
 
 # Without a sandbox too these need root, or a kernel that has what they use.
-PRIVILEGED = {"make_device_inside", "make_disk_inside", "open_kernel_log"}
+PRIVILEGED = {"change_kernel_settings", "make_device_inside", "make_disk_inside", "open_kernel_log"}
 RAISING = {name for name in prober.ATTEMPTS if name.startswith("raise_")}
 SIGNALS = {"signal_parent", "signal_parent_by_descriptor"}
 

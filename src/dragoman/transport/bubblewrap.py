@@ -37,7 +37,8 @@ def arguments(
     words = [*_APART, *([] if has_network else ["--unshare-net"]), "--cap-drop", "ALL"]
     if is_root:
         words += [word for name in KEPT_BY_ROOT for word in ("--cap-add", name)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    # Root could write /proc/sys without any capability, and name a program there that runs outside (core_pattern).
+    words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (*system, *read):
         words += ["--symlink", links[path], path] if path in links else ["--ro-bind-try", path, path]
     for path in write:
