@@ -22,7 +22,7 @@ BWRAP = "/usr/bin/bwrap"
 
 def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwrap) is not installed") -> Machine:
     """A machine that has this much."""
-    return Machine(abi, lambda: (bwrap, "" if bwrap else why), "x86_64")
+    return Machine(abi, lambda _: (bwrap, "" if bwrap else why), "x86_64")
 
 
 # --- the words ------------------------------------------------------------------------------------------------
