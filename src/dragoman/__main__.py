@@ -1,6 +1,11 @@
 """`python -m dragoman` is the command `dragoman`."""
 
+import os
 import sys
+
+# -m puts the working directory before the standard library; an agent that writes there must not say what is imported.
+if sys.path[0] in ("", os.getcwd()):
+    del sys.path[0]
 
 from dragoman.cli.main import main
 

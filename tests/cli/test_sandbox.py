@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 
 import dragoman as door
 from dragoman.transport import bubblewrap, landlock
-from tests.cli.command import DRAGOMAN, EVERYTHING, dragoman, run
+from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, dragoman, run
 
 SOURCES = str(Path(door.__file__).parents[1])
 
@@ -26,6 +29,14 @@ def work(tmp_path: Path) -> Path:
     folder.mkdir()
     (tmp_path / "outside.txt").write_text("canary")
     return folder
+
+
+def environment(folder: Path) -> str:
+    """A virtual environment with Dragoman in it; its interpreter."""
+    venv.create(folder, symlinks=True)
+    packages = sysconfig.get_path("purelib", "venv", vars={"base": str(folder), "platbase": str(folder)})
+    Path(packages, "dragoman.pth").write_text(f"{SOURCES}\n{sysconfig.get_path('purelib')}\n")
+    return str(folder / "bin" / "python")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +70,42 @@ def test_where_the_sandbox_cannot_be_had_nothing_starts_and_the_exit_code_says_s
         assert "is Dragoman's own; work in a folder that has nothing to do with it" in ran.stderr
         assert len(ran.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "started").exists()
+
+
+def test_dragoman_in_the_projects_own_environment_is_told_to_be_installed_elsewhere(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    other.mkdir()
+    python = environment(project / ".venv")
+    for words in (["run", "--prompt", "hi"], ["translate"]):
+        line = [python, "-m", "dragoman", *words, "--sandbox", "--", "touch", "started"]
+        ran = subprocess.run(line, cwd=project, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert ran.returncode == 8, ran.stderr
+        assert f"for Dragoman itself runs from {project}/.venv" in ran.stderr
+        assert "install it outside of that folder (pipx install dragoman, or uv tool install dragoman)" in ran.stderr
+        assert len(ran.stderr.strip().splitlines()) == 1
+        assert not (project / "started").exists()
+
+
+@needs_landlock
+def test_dragoman_in_another_projects_environment_works(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    python = environment(tmp_path / "project" / ".venv")
+    line = [python, "-m", "dragoman", "run", "--prompt", "hello", "--sandbox", "--sandbox-read", SOURCES]
+    ran = subprocess.run(
+        [*line, "--", *EVERYTHING], cwd=other, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@needs_landlock
+def test_modules_in_the_working_directory_are_not_imported(work: Path) -> None:
+    for name in ("argparse", "json", "shutil", "tempfile"):
+        (work / f"{name}.py").write_text(f"open({str(work.parent / 'imported')!r}, 'w')\n")
+    agent = [sys.executable, "-P", "-m", "dragoman", "agent", "everything"]
+    ran = run("hello", "--sandbox", "--sandbox-read", SOURCES, cwd=work, agent=agent)
+    assert ran.returncode == 0, ran.stderr
+    assert not (work.parent / "imported").exists()
 
 
 def test_what_bubblewrap_cannot_do_is_said_and_not_left_out(work: Path) -> None:

@@ -22,7 +22,7 @@ BWRAP = "/usr/bin/bwrap"
 
 def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwrap) is not installed") -> Machine:
     """A machine that has this much."""
-    return Machine(abi, lambda: (bwrap, "" if bwrap else why), "x86_64")
+    return Machine(abi, lambda _: (bwrap, "" if bwrap else why), "x86_64")
 
 
 # --- the words ------------------------------------------------------------------------------------------------
@@ -225,6 +225,12 @@ def test_bubblewrap_gets_the_environment_only_for_the_command() -> None:
 def test_bubblewrap_cuts_the_network_where_none_is_wanted() -> None:
     assert "--unshare-net" in wrapped()
     assert "--unshare-net" not in wrapped(has_network=True)
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_bubblewrap_lets_nobody_write_the_settings_of_the_kernel(is_root: bool) -> None:
+    line = " ".join(wrapped(is_root=is_root))
+    assert "--proc /proc --remount-ro /proc" in line
 
 
 def test_root_keeps_its_power_over_files_and_nothing_else() -> None:

@@ -493,6 +493,16 @@ def reopen_path_descriptor(site: Site) -> object:
     return read(f"/proc/self/fd/{os.open(site.file, os.O_PATH)}")
 
 
+@attempt
+def change_kernel_settings(site: Site) -> object:
+    opened = []
+    for name in ("sys/kernel/core_pattern", "sys/kernel/modprobe", "sysrq-trigger", "mtrr", "irq/default_smp_affinity"):
+        with contextlib.suppress(OSError):
+            os.close(os.open(f"/proc/{name}", os.O_WRONLY))  # opened is enough: nothing is changed
+            opened.append(f"canary {name}")
+    return opened
+
+
 # --- pipes and devices -----------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dragoman.errors import SandboxUnavailable
-from dragoman.transport import bubblewrap, landlock, sieve, surroundings
+from dragoman.transport import bubblewrap, landlock, sieve, surroundings, unwritable
 from dragoman.transport.sandbox import AUTO, BUBBLEWRAP, LANDLOCK, Reach, Sandbox, holds, reach, scrubbed
 
 # Private folders are called so; those whose owner is gone are removed by the next one.
@@ -26,15 +26,18 @@ PREFIX = "dragoman-sandbox-"
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LAUNCH = "import sys; sys.path.append(sys.argv[2]); from dragoman.transport.enter import main; main(int(sys.argv[1]))"
 
-# What our own interpreter may need to start, in the launcher only.
-_FOR_PYTHON = ("LD_LIBRARY_PATH",)
+# Where our own interpreter may find its libraries, in the launcher only.
+_LIBRARIES = "LD_LIBRARY_PATH"
+
+# Where private folders are made if the usual place is not good for them.
+_OTHER_PLACES = ("/tmp", "/var/tmp")
 
 
 class Machine(NamedTuple):
     """What can be used here: the version of Landlock, bubblewrap or why not, and whose calls the filter knows."""
 
     abi: int
-    find_bubblewrap: Callable[[], tuple[str | None, str]]
+    find_bubblewrap: Callable[[Sequence[str]], tuple[str | None, str]]
     processor: str | None
 
 
@@ -65,28 +68,29 @@ def this_machine() -> Machine:
 def plan(sandbox: Sandbox, roots: Iterable[str], machine: Machine) -> Plan:
     """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error."""
     wanted = reach(sandbox.net)
-    write = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)))
-    closed = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in sandbox.closed))
+    named = [os.path.abspath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)]
+    real = tuple(dict.fromkeys(map(os.path.realpath, named)))
+    # A folder in another one needs no rule of its own, and could be replaced by a link before the next command starts.
+    write = tuple(path for path in real if not any(path != other and holds(other, path) for other in real))
+    for path in (*named, *(os.path.abspath(os.path.expanduser(path)) for path in sandbox.read)):
+        unwritable.check_links(path, write)
     for folder in write:
-        for ours in closed:
-            # Not even a mount over it would do: the folder above it could be moved away, and another be made.
-            if holds(folder, ours) or holds(ours, folder):
-                what = f"the sandbox cannot make {folder} writable, for {ours} is Dragoman's own"
-                raise SandboxUnavailable(f"{what}; work in a folder that has nothing to do with it")
+        unwritable.check_closed(folder, sandbox.closed)
+        unwritable.check_launcher(folder)
     reasons: list[str] = []
     tests = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
     for mechanism, why_not in tests:
         if sandbox.mechanism not in (AUTO, mechanism):
             continue
-        reason = why_not(wanted, machine)
+        reason = why_not(wanted, machine, write)
         if reason is None:
-            found = machine.find_bubblewrap()[0] if mechanism == BUBBLEWRAP else None
+            found = machine.find_bubblewrap(write)[0] if mechanism == BUBBLEWRAP else None
             return Plan(mechanism, wanted, write, _filter(wanted, machine), machine.abi, found)
         reasons.append(reason)
     raise SandboxUnavailable(f"no sandbox can be had: {'; '.join(reasons)}")
 
 
-def _why_not_landlock(wanted: Reach, machine: Machine) -> str | None:
+def _why_not_landlock(wanted: Reach, machine: Machine, _write: Sequence[str]) -> str | None:
     if machine.abi == 0:
         return "this kernel has no Landlock (Linux 5.13 and newer, enabled with lsm=landlock)"
     if machine.abi < landlock.FILES_SINCE:
@@ -98,10 +102,10 @@ def _why_not_landlock(wanted: Reach, machine: Machine) -> str | None:
     return None
 
 
-def _why_not_bubblewrap(wanted: Reach, machine: Machine) -> str | None:
+def _why_not_bubblewrap(wanted: Reach, machine: Machine, write: Sequence[str]) -> str | None:
     if wanted.ports:
         return "bubblewrap cannot limit TCP to ports; say all or none (--sandbox-net all)"
-    found, reason = machine.find_bubblewrap()
+    found, reason = machine.find_bubblewrap(write)
     return None if found else f"{reason}; install it, and allow user namespaces"
 
 
@@ -123,8 +127,10 @@ class Box:
         for path in self.plan.write:
             if not os.path.exists(path):
                 raise SandboxUnavailable(f"the sandbox cannot make {path} writable: it does not exist; make it first")
-        self._read = [os.path.realpath(os.path.expanduser(path)) for path in sandbox.read]
-        self.folder, self._lock = _private_folder()
+        read = (os.path.realpath(os.path.expanduser(path)) for path in sandbox.read)
+        # What lies in a writable folder can be read anyway, and could be replaced by a link before a command starts.
+        self._read = [path for path in read if not any(holds(folder, path) for folder in self.plan.write)]
+        self.folder, self._lock = _private_folder(self.plan.write)
         try:
             self.home, self.temporary = (os.path.join(self.folder, name) for name in ("home", "tmp"))
             for path in (self.home, self.temporary):
@@ -140,15 +146,31 @@ class Box:
         return {**scrubbed(environ, self.sandbox.env), **own, **(more or {})}
 
     def wrap(
-        self, words: Sequence[str], environ: Mapping[str, str], cwd: str, keep: Mapping[str, str] | None = None
+        self,
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: str,
+        keep: Mapping[str, str] | None = None,
+        *,
+        by_user: bool = False,
     ) -> Wrapped:
-        """What to start instead of these words; `keep` is set in the launcher too. Raises OSError as exec would."""
-        program = _program(words[0], environ, cwd)
-        needed = [*self._read, *surroundings.belongings(program, words[1:])]
+        """What to start instead of these words; `keep` is set in the launcher too. Raises OSError as exec would.
+
+        What a command that was typed `by_user` consists of can be read in the sandbox. Any other command was chosen by
+        an agent, and its words open nothing.
+        """
+        places = _programs(words[0], environ, cwd)
+        program = places[0] if by_user else next(filter(self._has, places), places[0])
+        needed = list(self._read)
+        if by_user:
+            needed += surroundings.belongings(program, words[1:], (*self.plan.write, self.folder))
+        if name := surroundings.other_name(program, self.plan.write):
+            needed.append(name)
         granted = self._bubblewrapped(needed, environ, cwd) if self.plan.bubblewrap else self._landlocked(needed)
         told = {
             "words": list(words),
             "program": program,
+            "outside": not by_user and not self._has(program),
             "env": dict(environ),
             "limits": self.sandbox.limits.table(),
             "filter": base64.b64encode(self.plan.filter or b"").decode(),
@@ -158,9 +180,9 @@ class Box:
         fd = os.memfd_create("plan", os.MFD_CLOEXEC)
         os.write(fd, json.dumps(told).encode())
         os.lseek(fd, 0, os.SEEK_SET)
+        # -I: neither the working directory nor a variable says what is imported. -S: nor a file among packages.
         launcher = [sys.executable, "-I", "-S", "-B", "-c", _LAUNCH, str(fd), _SOURCES]
-        ours = {name: os.environ[name] for name in _FOR_PYTHON if name in os.environ}
-        return Wrapped(launcher, {**ours, **(keep or {})}, fd)
+        return Wrapped(launcher, {**self._libraries(), **(keep or {})}, fd)
 
     def close(self) -> None:
         """Remove the private folder; everything in the sandbox must have ended."""
@@ -168,6 +190,18 @@ class Box:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _has(self, path: str) -> bool:
+        """Whether a file can be read in this sandbox without a grant of its own."""
+        system = (*map(os.path.realpath, surroundings.SYSTEM), surroundings.SETTINGS)
+        real = os.path.realpath(path)
+        return any(holds(folder, real) for folder in (*self.plan.write, *self._read, self.folder, *system))
+
+    def _libraries(self) -> dict[str, str]:
+        """Where the launcher finds libraries: not in the working directory, nor where an agent can put some."""
+        given = os.environ.get(_LIBRARIES, "").split(os.pathsep)
+        kept = [path for path in given if os.path.isabs(path) and not surroundings.way_through(path, self.plan.write)]
+        return {_LIBRARIES: os.pathsep.join(kept)} if kept else {}
 
     def _landlocked(self, needed: Sequence[str]) -> dict[str, Any]:
         system = [*surroundings.SYSTEM, *surroundings.settings(), surroundings.PROCESSES]
@@ -193,7 +227,7 @@ class Box:
             has_network=not self.plan.reach.is_nothing,
             is_root=os.geteuid() == 0,
         )
-        return {"options": options}
+        return {"options": options, "folders": write}
 
     def _furnish_home(self) -> None:
         """What was named in the user's home is found in the empty one too, under its name."""
@@ -220,8 +254,8 @@ def _in_root(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path.count(os.sep) == 1]
 
 
-def _program(name: str, environ: Mapping[str, str], cwd: str) -> str:
-    """The file that a command names, as exec looks it up; raises OSError."""
+def _programs(name: str, environ: Mapping[str, str], cwd: str) -> list[str]:
+    """The files that a command can mean, in the order in which exec looks them up; raises OSError if there is none."""
     if os.sep in name:
         places = [os.path.join(cwd, name)]
     else:
@@ -230,19 +264,28 @@ def _program(name: str, environ: Mapping[str, str], cwd: str) -> str:
     there = [place for place in places if os.path.exists(place)]
     if not there:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    for place in there:
-        if os.path.isfile(place) and os.access(place, os.X_OK):
-            return os.path.normpath(place) if os.path.isabs(place) else place
-    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    found = [place for place in there if os.path.isfile(place) and os.access(place, os.X_OK)]
+    if not found:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    return [os.path.normpath(place) if os.path.isabs(place) else place for place in found]
 
 
-def _private_folder() -> tuple[str, int]:
-    """A new folder that is locked for as long as we live; folders that nobody holds any more are removed."""
+def _private_folder(write: Sequence[str]) -> tuple[str, int]:
+    """A new folder that is locked for as long as we live; folders that nobody holds any more are removed.
+
+    Not in a folder that is writable in the sandbox: there it could be replaced by a link to another one.
+    """
     import tempfile  # only who confines pays for it
 
-    _sweep(tempfile.gettempdir())
+    usual = tempfile.gettempdir()
+    places = [path for path in (usual, *_OTHER_PLACES) if os.path.isdir(path) and os.access(path, os.W_OK)]
+    where = next((path for path in places if not surroundings.way_through(path, write)), None)
+    if where is None:
+        what = f"the sandbox cannot have a private folder in {usual}, for it is writable in the sandbox"
+        raise SandboxUnavailable(f"{what}; set TMPDIR to a folder that is not")
+    _sweep(where)
     while True:
-        path = tempfile.mkdtemp(prefix=PREFIX)
+        path = tempfile.mkdtemp(prefix=PREFIX, dir=where)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         fcntl.flock(fd, fcntl.LOCK_EX)
         if os.path.isdir(path):  # else somebody swept it between the two lines

@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from dragoman.transport.surroundings import way_through
+
 PROGRAM = "bwrap"
 
 # Setting up namespaces takes milliseconds; a machine that needs longer has other troubles. Seconds.
@@ -37,7 +39,8 @@ def arguments(
     words = [*_APART, *([] if has_network else ["--unshare-net"]), "--cap-drop", "ALL"]
     if is_root:
         words += [word for name in KEPT_BY_ROOT for word in ("--cap-add", name)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    # Root could write /proc/sys without any capability, and name a program there that runs outside (core_pattern).
+    words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (*system, *read):
         words += ["--symlink", links[path], path] if path in links else ["--ro-bind-try", path, path]
     for path in write:
@@ -48,16 +51,20 @@ def arguments(
     return [*words, "--chdir", cwd]
 
 
+def find(write: Sequence[str] = ()) -> tuple[str | None, str]:
+    """Where bubblewrap is, and if it is of no use here: why. Not in folders that agents write: it starts outside."""
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, PROGRAM)
+        if os.path.isabs(folder) and os.access(path, os.X_OK) and not way_through(path, write):
+            return _tried(path)
+    return None, "bubblewrap (bwrap) is not installed"
+
+
 @cache
-def find() -> tuple[str | None, str]:
-    """Where bubblewrap is, and if it is of no use here: why."""
+def _tried(path: str) -> tuple[str | None, str]:
+    """The same path if it works, or why it does not."""
     import subprocess
 
-    path = next(
-        (where for folder in os.get_exec_path() if os.access(where := os.path.join(folder, PROGRAM), os.X_OK)), None
-    )
-    if path is None:
-        return None, "bubblewrap (bwrap) is not installed"
     trial = [path, *_APART, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":"]
     try:
         ended = subprocess.run(

@@ -21,6 +21,8 @@ from dragoman.transport import landlock, sieve
 
 CANNOT, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
+_ADVICE = "; if it is installed in a folder of yours, name that with --sandbox-read DIR"
+
 # prctl and capset(2), and what root keeps: the use of files of other users. Not among them: raising limits, making
 # devices, mounting, tracing, opening files by handle.
 _DROP_FROM_BOUND, _AMBIENT, _CLEAR_ALL = 24, 47, 4
@@ -34,6 +36,8 @@ def main(fd: int) -> None:
     with open(fd, "rb") as file:
         plan: dict[str, Any] = json.loads(file.read())
     name = plan["words"][0]
+    if plan["outside"]:
+        fail(NOT_EXECUTABLE, f"{name} cannot be executed: it is outside of the sandbox{_ADVICE}")
     try:
         limit(plan["limits"])
         if plan["bubblewrap"] is not None:
@@ -49,10 +53,8 @@ def main(fd: int) -> None:
     except FileNotFoundError:
         fail(NOT_FOUND, f"{name} or the interpreter in its first line was not found")
     except OSError as error:
-        hint = "; if it is installed in a folder of yours, name that with --sandbox-read DIR"
-        fail(
-            NOT_EXECUTABLE, f"{name} cannot be executed: {error.strerror}{hint if error.errno == errno.EACCES else ''}"
-        )
+        advice = _ADVICE if error.errno == errno.EACCES else ""
+        fail(NOT_EXECUTABLE, f"{name} cannot be executed: {error.strerror}{advice}")
 
 
 def limit(limits: list[tuple[str, int]]) -> None:
@@ -68,6 +70,9 @@ def limit(limits: list[tuple[str, int]]) -> None:
 
 def wrap(plan: dict[str, Any]) -> None:
     """Become bubblewrap; its arguments go through a descriptor, for everybody can see a command line."""
+    for path in plan["folders"]:
+        if os.path.realpath(path) != path:  # somebody put a link in its place
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     words = [plan["bubblewrap"]]
     options = list(plan["options"])
     if plan["filter"]:

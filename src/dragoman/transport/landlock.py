@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 # The same numbers on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_OPENAT2, _HERE, _NO_LINKS = 437, -100, 0x04
 _VERSION = 1
 _PATH_BENEATH, _NET_PORT = 1, 2
 _NO_NEW_PRIVILEGES = 38  # prctl
@@ -115,10 +116,12 @@ def restrict(abi: int, rules: Iterable[tuple[str, int]], ports: Sequence[int] | 
 
 
 def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> None:
+    # A folder to be written has its real name here: a link on the way was put there meanwhile, and not by the user.
+    by_real_name = bool(rights & MAKE_REG)
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = _opened(libc, path) if by_real_name else os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in _NOTHING_THERE:
+        if error.errno in _NOTHING_THERE and not (by_real_name and error.errno == errno.ELOOP):
             return
         raise
     try:
@@ -128,6 +131,12 @@ def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> Non
             _checked(libc.syscall(_ADD_RULE, rules_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
     finally:
         os.close(fd)
+
+
+def _opened(libc: ctypes.CDLL, path: str) -> int:
+    """Open a path that has no links in it; raises OSError (ELOOP) if it has one."""
+    how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
+    return _checked(libc.syscall(_OPENAT2, _HERE, os.fsencode(path), how, ctypes.c_size_t(len(how))))
 
 
 def _libc() -> ctypes.CDLL:

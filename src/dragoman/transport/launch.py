@@ -71,7 +71,7 @@ def launch(
             _widen(fd)
         if box is not None:
             marker = {tree.MARKER: environ[tree.MARKER]}
-            words, environ, plan = box.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker)
+            words, environ, plan = box.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker, by_user=True)
             handed = (plan,)
         child = subprocess.Popen(
             words,

@@ -1,7 +1,8 @@
 """What every program needs of the system: where programs, libraries and settings are, and a few devices.
 
 And what one program needs of its own: its file, its interpreter, its virtual environment, its packages. Takes paths and
-looks at the disk, gives paths that may be read and executed in a sandbox. Knows no mechanism.
+looks at the disk, gives paths that may be read and executed in a sandbox, and tells which paths somebody in a sandbox
+could make lead elsewhere. Knows no mechanism.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ _FIRST_LINE = 512
 
 # A script's interpreter may be a script whose interpreter is one; Linux follows as many.
 _INTERPRETERS = 5
+
+# As many links as Linux follows on the way to one file.
+_LINKS = 40
+
+# How the interpreters of Python are called.
+_PYTHONS = ("python", "pypy")
 
 
 @cache
@@ -66,14 +73,69 @@ def _open_to_all(folder: str) -> list[str] | None:
     return None if is_whole and folder != SETTINGS else found
 
 
-def belongings(program: str, words: Sequence[str]) -> list[str]:
-    """What a command needs to start: the program, its interpreters and their libraries, and files it is given."""
+def belongings(program: str, words: Sequence[str], write: Sequence[str] = ()) -> list[str]:
+    """What the user's command needs to start: the program, its interpreters and their libraries, and files it is given.
+
+    Files in the folders of `write` can be read anyway, and an agent may have changed them: what a link or a first line
+    there leads to was not named by the user. Of that only an installed Python is given, for virtual environments.
+    """
     needed: list[str] = []
+    is_users = True
     for path in _interpreters(program):
         for name in _names(path):
-            needed += [name, *_installation(name)]
-    needed += [word for word in words if os.path.isabs(word) and os.path.isfile(word)]
+            if way_through(name, write):
+                is_users = False
+            elif is_users:
+                needed += [name, *_installation(name)]
+            elif os.path.basename(name).startswith(_PYTHONS):
+                above = os.path.dirname(os.path.dirname(name))
+                needed += [folder for folder in _installation(name) if folder == above and _is_python(above)]
+    needed += [word for word in words if os.path.isabs(word) and os.path.isfile(word) and not way_through(word, write)]
     return list(dict.fromkeys(needed))
+
+
+def other_name(path: str, write: Sequence[str]) -> str | None:
+    """The folder of `write` that a path leads through, as the path calls it, where that is not its real name."""
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        if path not in write and os.path.realpath(path) in write:
+            return None if any(way_through(path, (folder,), inside=True) for folder in write) else path
+    return None
+
+
+def way_through(path: str, folders: Sequence[str], *, inside: bool = False) -> str | None:
+    """The first folder that the way to a path goes through, links followed; with `inside`, not if it ends there.
+
+    Whoever can write in that folder decides where the path leads.
+    """
+    for entry in _entries(path):
+        for folder in folders:
+            if holds(folder, entry) and not (inside and entry == folder):
+                return folder
+    return None
+
+
+def _entries(path: str) -> Iterator[str]:
+    """Every name that the system looks up on the way to a file, in its real folder."""
+    place, links = os.sep, 0
+    rest = path.split(os.sep)[::-1]
+    while rest:
+        part = rest.pop()
+        if part == os.pardir:
+            place = os.path.dirname(place)
+        elif part not in ("", os.curdir):
+            entry = os.path.join(place, part)
+            yield entry
+            try:
+                target = os.readlink(entry)
+            except OSError:
+                place = entry
+                continue
+            links += 1
+            if links > _LINKS:
+                return
+            place = os.sep if os.path.isabs(target) else place
+            rest += target.split(os.sep)[::-1]
 
 
 def _interpreters(program: str) -> Iterator[str]:
@@ -94,7 +156,7 @@ def _interpreters(program: str) -> Iterator[str]:
 def _names(path: str) -> Iterator[str]:
     """A file under all its names: each link on the way to it, and where the last one leads."""
     seen: set[str] = set()
-    while path not in seen and len(seen) < 40:  # as many as the kernel follows
+    while path not in seen and len(seen) < _LINKS:
         seen.add(path)
         yield path
         if not os.path.islink(path):

@@ -6,6 +6,7 @@ so the name it used (Host) and the place it comes from (Origin) must be ours. To
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import ipaddress
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragoman.errors import StartFailed
+from dragoman.transport.remote.confinement import may_be_confined
 from dragoman.transport.remote.visitor import Knock, Refused, Visitor
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -61,10 +63,15 @@ async def local_only(knock: Knock) -> Visitor:
         if name in knock.headers:
             raise Refused(403, f"a proxy passed this on ({name}), so nobody knows who asks; set up tokens first")
     if "uid" not in knock.socket:  # a socket stays its owner's, and the kernel's table takes a while to read
-        knock.socket["uid"] = owner_of((knock.address, knock.port), knock.here)
+        knock.socket["uid"], knock.socket["inode"] = _owner((knock.address, knock.port), knock.here)
     uid = knock.socket["uid"]
     if uid is not None and uid != os.getuid():
         raise Refused(403, "another user of this machine runs this server; start one of your own")
+    if "confined" not in knock.socket:
+        is_known = uid is not None
+        knock.socket["confined"] = is_known and await asyncio.to_thread(may_be_confined, knock.socket["inode"], uid)
+    if knock.socket["confined"]:
+        raise Refused(403, "a sandboxed program of yours may be asking, and it must not act as you; it needs a token")
     return Visitor(user=own_name(), local=True, address=knock.address)
 
 
@@ -78,8 +85,13 @@ def own_name() -> str:
 
 def owner_of(there: tuple[str, int], here: tuple[str, int]) -> int | None:
     """The user id behind a TCP socket of this machine; None where that cannot be found out, -1 where nobody is."""
+    return _owner(there, here)[0]
+
+
+def _owner(there: tuple[str, int], here: tuple[str, int]) -> tuple[int | None, str]:
+    """The same, and the inode of the socket."""
     if sys.platform != "linux":
-        return None
+        return None, ""
     try:
         local, remote = ipaddress.ip_address(there[0]), ipaddress.ip_address(here[0])
         tables = ("/proc/net/tcp6", "/proc/net/tcp")
@@ -88,10 +100,11 @@ def owner_of(there: tuple[str, int], here: tuple[str, int]) -> int | None:
             for line in Path(table).read_text().splitlines()[1:]:
                 fields = line.split()
                 if len(fields) > 9 and fields[1] in ends[0] and fields[2] in ends[1]:
-                    return int(fields[7]) if fields[9] != "0" else -1  # inode 0: the socket was left, nobody owns it
+                    # inode 0: the socket was left, nobody owns it
+                    return (int(fields[7]) if fields[9] != "0" else -1), fields[9]
     except (OSError, ValueError):
-        return None
-    return -1
+        return None, ""
+    return -1, ""
 
 
 def _spelled(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> set[str]:
