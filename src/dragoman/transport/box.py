@@ -63,8 +63,14 @@ def this_machine() -> Machine:
 
 
 def plan(sandbox: Sandbox, roots: Iterable[str], machine: Machine) -> Plan:
-    """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error."""
+    """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error.
+
+    Roots are resolved paths: one that is a link by now is not the folder that somebody checked.
+    """
     wanted = reach(sandbox.net)
+    roots = tuple(roots)
+    if moved := _moved(roots):
+        raise SandboxUnavailable(f"{moved} is a link or lies behind one; name the folder that it leads to")
     write = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)))
     closed = tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in sandbox.closed))
     for folder in write:
@@ -143,6 +149,8 @@ class Box:
         self, words: Sequence[str], environ: Mapping[str, str], cwd: str, keep: Mapping[str, str] | None = None
     ) -> Wrapped:
         """What to start instead of these words; `keep` is set in the launcher too. Raises OSError as exec would."""
+        if moved := _moved(self.plan.write):
+            raise OSError(errno.ELOOP, f"{moved}, where it may write, is a link now, or lies behind one")
         program = _program(words[0], environ, cwd)
         needed = [*self._read, *surroundings.belongings(program, words[1:])]
         granted = self._bubblewrapped(needed, environ, cwd) if self.plan.bubblewrap else self._landlocked(needed)
@@ -204,6 +212,11 @@ class Box:
                 os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
                 if not os.path.lexists(link):
                     os.symlink(path, link)
+
+
+def _moved(folders: Iterable[str]) -> str | None:
+    """The first of some resolved folders that is not where it was: a link stands in its way now."""
+    return next((folder for folder in folders if os.path.realpath(folder) != folder), None)
 
 
 def _outermost(paths: Iterable[str], known: Sequence[str]) -> list[str]:

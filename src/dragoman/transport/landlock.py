@@ -116,7 +116,7 @@ def restrict(abi: int, rules: Iterable[tuple[str, int]], ports: Sequence[int] | 
 
 def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> None:
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = _unlinked(path) if rights & MAKE_REG else os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in _NOTHING_THERE:
             return
@@ -128,6 +128,21 @@ def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> Non
             _checked(libc.syscall(_ADD_RULE, rules_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
     finally:
         os.close(fd)
+
+
+def _unlinked(path: str) -> int:
+    """Open a folder that may be written; a link on the way is not followed, for its path was resolved before."""
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for name in filter(None, path.split("/")):
+        try:
+            inner = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return fd
 
 
 def _libc() -> ctypes.CDLL:
