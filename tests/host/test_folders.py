@@ -19,7 +19,7 @@ from dragoman.host.house import House
 from dragoman.policy.guard import Policy
 from dragoman.roles.guard import Guard
 from dragoman.schema.config import SessionMode
-from dragoman.schema.mcp import McpServer
+from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.store.contract import Draft, Store
 from dragoman.store.memory import MemoryStore
 from dragoman.store.portable import export_session, import_session
@@ -353,6 +353,33 @@ def test_a_fork_is_not_woken_where_its_owner_may_not_work_any_more(tmp_path: Pat
                 await hosted.house.rooms[his.id].sleep()
                 allowed.remove(str(tmp_path / "ann"))
                 assert (await denied(his.ask("two"))).kind == Kind.PERMISSION_DENIED
+
+    asyncio.run(scene())
+
+
+def test_a_fork_starts_no_servers_that_its_maker_could_not_bring_and_has_no_credentials_of_others(
+    tmp_path: Path,
+) -> None:
+    roots, directory = own_folders(tmp_path), MemoryDirectory("owner")
+    known = McpServer(name="docs", command="/bin/docs", args=[], env=[])
+    secret = [NameValue(name="TOKEN", value="s3cret")]
+    private = McpServer(name="private", command="/bin/private", args=[], env=secret)
+
+    async def scene() -> None:
+        async with hosting(roots=roots, directory=directory, servers={"docs": known}) as hosted:
+            async with hosted.client("owner") as owner, hosted.client("ben", visitor=REMOTE) as ben:
+                hers = await opened(owner, tmp_path / "ben" / "x", mcp_servers=[known, private])
+                await directory.set_role(hers.id, "ben", "editor")
+                his, own = await ben.fork(hers.id, "/"), await owner.fork(hers.id, "/")
+                assert await his.ask("x") == "heard x"
+                assert last(hosted).mcp_servers == [known]
+                assert await own.ask("x") == "heard x"
+                assert last(hosted).mcp_servers == [known, private]
+                assert await hosted.house.store.credentials(his.id) == {}
+                await hosted.house.rooms[hers.id].sleep()
+                theirs = await ben.load(hers.id, "/")
+                await theirs.ask("x")  # it is the owner's, whoever wakes it
+                assert last(hosted).mcp_servers == [known, private]
 
     asyncio.run(scene())
 

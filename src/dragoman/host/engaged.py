@@ -135,7 +135,7 @@ class RoomAgent(LoggedAgent):
     async def _setting(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
         """The folders and servers it was opened with last; no folder but those that were checked."""
         directories, servers = await super()._setting(summary)
-        return [path for path in directories if path in self._room.folders], servers
+        return [path for path in directories if path in self._room.folders], await self._room.startable(servers)
 
     @property
     def told(self) -> dict[str, Any]:

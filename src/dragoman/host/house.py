@@ -18,16 +18,16 @@ from typing import Any, cast
 
 from dragoman.config.agents import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host import names
+from dragoman.host import names, premises
 from dragoman.host.access import not_found
 from dragoman.host.accounts import Accounts
 from dragoman.host.bounds import Bounds
 from dragoman.host.company import PAGE
 from dragoman.host.counterpart import forked, renounced
 from dragoman.host.desk import Desk
-from dragoman.host.directory import Directory, MemoryDirectory, lesser
+from dragoman.host.directory import ADMIN, Directory, MemoryDirectory, lesser
 from dragoman.host.pool import Pool
-from dragoman.host.premises import check_copy, own_roots
+from dragoman.host.premises import own_roots
 from dragoman.host.room import Room
 from dragoman.host.roster import Reach, Roster
 from dragoman.host.standing import Standing
@@ -128,10 +128,20 @@ class House:
         roots = self.roots(visitor)
         return roots[0] if roots else os.getcwd()
 
+    def is_local(self, user: str) -> bool:
+        """Whether a user is the owner of this process, from wherever they come now."""
+        return user in self._local or (user != "" and user == self.directory.owner)
+
     def roots_of(self, user: str) -> Sequence[str] | None:
         """Where sessions of a user may work, whoever wakes them. None: anywhere."""
-        is_local = user in self._local or (user != "" and user == self.directory.owner)
-        return self.roots(Visitor(user=user, local=is_local))
+        return self.roots(Visitor(user=user, local=self.is_local(user)))
+
+    async def responsible(self, session: str, opener: str) -> list[str]:
+        """Whose rights a session has: of who opened it and is still in it, else of its admins, else of the owner."""
+        members = await self.directory.members_of(session)
+        if opener in members:
+            return [opener]
+        return [user for user, role in members.items() if role == ADMIN] or [self.directory.owner]
 
     async def roles_changed(self, session: str) -> None:
         """Somebody may do more, less or nothing in a session: those who are there notice at once."""
@@ -166,6 +176,13 @@ class House:
         for desk in self.desks:
             if desk.visitor.user == user and self.roster.named(desk.visitor.agent).name == agent:
                 desk.hear(news)
+
+    async def startable(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer | None]:
+        """The servers as they are started for remote users; None for one that we do not know and policy refuses."""
+        known = [premises.known(server, self.servers) for server in servers]
+        unknown = [server for server, ours in zip(servers, known, strict=True) if ours is None]
+        allowed = await self.allowed(unknown, cwd) if unknown else []
+        return [ours or (server if server in allowed else None) for server, ours in zip(servers, known, strict=True)]
 
     async def allowed(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
         """Those of the servers that policy lets anybody start; nobody is asked."""
@@ -252,9 +269,12 @@ class House:
 
     async def copy(self, session: str, visitor: Visitor, upto: int | None) -> Summary:
         """Another log that begins as this one does, of this visitor, under whose roots its folders must be."""
-        user = visitor.user
-        check_copy(await self.standing(session, upto), self.roots(visitor) if visitor.local else self.roots_of(user))
+        user, standing = visitor.user, await self.standing(session, upto)
+        premises.check_copy(standing, self.roots(visitor) if visitor.local else self.roots_of(user))
+        is_theirs = user in await self.responsible(session, standing.owner)
         copy = await self.store.fork(session, new_id(), upto)
+        if not is_theirs:
+            await self.store.keep_credentials(copy.session_id, {})
         note = Draft(kind=EntryKind.MEMBER, actor=user, time=now(), body={"owner": user})
         await self.store.append(copy.session_id, [note])
         await self.directory.created(copy.session_id, user)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.host.house import House
     from dragoman.host.member import Member
     from dragoman.roles.guard import Guard
+    from dragoman.schema.mcp import McpServer
 
 # How long a room that is closed waits for whoever is waking it. Seconds; people wait for the host to stop.
 HURRY = 1.0
@@ -137,7 +138,7 @@ class Keeping(ABC):
         folders = {path: standing.resolved.get(path, path) for path in (standing.cwd, *standing.directories) if path}
         if not standing.cwd:
             folders = {os.path.abspath(here): os.path.realpath(here)} | folders
-        users = await self._responsible()
+        users = await house.responsible(self.id, self.opener)
         for roots in map(house.roots_of, users):
             if all(premises.is_under(real, roots) for real in folders.values()):
                 return folders
@@ -147,13 +148,16 @@ class Keeping(ABC):
         )
         raise ProtocolError(Kind.PERMISSION_DENIED, message, {"sessionId": self.id})
 
-    async def _responsible(self) -> list[str]:
-        """Whose roots count: of who opened it and is still in it, else of its admins, else of the owner of the host."""
-        directory = self.house.directory
-        members = await directory.members_of(self.id)
-        if self.opener in members:
-            return [self.opener]
-        return [user for user, role in members.items() if role == ADMIN] or [directory.owner]
+    async def startable(self, servers: Sequence[McpServer]) -> list[McpServer]:
+        """Those of the servers in its log that it may have started: the log of a fork names those of another user."""
+        house = self.house
+        if not servers or any(map(house.is_local, await house.responsible(self.id, self.opener))):
+            return list(servers)
+        found = await house.startable(servers, next(iter(self.folders)))
+        for server, ours in zip(servers, found, strict=True):
+            if ours is None:
+                self.say(f"its MCP server {server.name} is not started: it is not known here, and policy refuses it")
+        return [ours for ours in found if ours is not None]
 
     def check_folders(self) -> None:
         """Refuse to go on where a folder of the session is not the one that was admitted."""

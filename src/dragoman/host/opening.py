@@ -80,17 +80,15 @@ async def _servers(desk: Desk, servers: Any, cwd: str) -> list[McpServer]:
         raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, f"{message}; give a command or a url", {"servers": inside})
     if desk.visitor.local or not given:
         return given
-    known = [premises.known(server, house.servers) for server in given]
-    unknown = [server for server, ours in zip(given, known, strict=True) if ours is None]
-    allowed = await house.allowed(unknown, cwd) if unknown else []
-    refused = [server.name for server in unknown if server not in allowed]
+    found = await house.startable(given, cwd)
+    refused = [server.name for server, ours in zip(given, found, strict=True) if ours is None]
     if refused:
         message = (
             f"the host does not start the MCP servers {', '.join(refused)}: it does not know them by this name "
             "and command, and policy does not allow mcp_start"
         )
         raise ProtocolError(Kind.PERMISSION_DENIED, message, {"servers": refused})
-    return [ours or server for server, ours in zip(given, known, strict=True)]
+    return [ours for ours in found if ours is not None]
 
 
 def _settings(desk: Desk, room: Room) -> dict[str, Any]:
