@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
+from dragoman.store.portable import export_session, import_session
 from dragoman.store.retelling import as_text, minutes
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import joined
@@ -325,6 +327,33 @@ def test_secrets_of_mcp_servers_are_kept_apart_and_used_again() -> None:
             assert isinstance(remote, LoggedAgent)
             gone_on = await remote.go_on(session.id)
             assert gone_on.session.mcp_servers == [server]
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+def test_an_imported_session_names_no_servers_and_folders_until_it_was_opened_here(is_fork: bool) -> None:
+    async def main() -> None:
+        elsewhere, here = MemoryStore(), MemoryStore()
+        server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
+        async with joined(talker(), store=elsewhere) as remote:
+            session = await remote.open("/", mcp_servers=[server], directories=["/etc"])
+            await session.ask("hello")
+        file = io.BytesIO()
+        await export_session(elsewhere, session.id, file, "2026-01-02T00:00:00Z")
+        file.seek(0)
+        log = (await import_session(here, file)).session_id
+        if is_fork:
+            log = (await here.fork(log, "fork")).session_id
+        async with joined(talker(), store=here) as remote:
+            assert isinstance(remote, LoggedAgent)
+            went = (await remote.go_on(log)).session
+            assert (went.mcp_servers, went.directories) == ([], [])
+            ours = McpServer(name="ours", command="/bin/true", args=[], env=[])
+            await remote.go_on(log, mcp_servers=[ours])
+        async with joined(talker(), store=here) as remote:
+            assert isinstance(remote, LoggedAgent)
+            assert (await remote.go_on(log)).session.mcp_servers == [ours]
 
     run(main)
 

@@ -220,6 +220,30 @@ def test_a_file_without_its_first_page_is_rebuilt_too(tmp_path: Path) -> None:
     assert kind_of(path) == ""
 
 
+def test_a_rebuild_remembers_what_was_imported_and_trusts_nothing_that_it_cannot_name(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        await store.begin_import("one", 2)
+        for session in ("one", "two", "three"):
+            await store.append(session, [draft(n) for n in range(1, 4)])
+        await store.close()
+
+    asyncio.run(main())
+    change(path, "DELETE FROM sessions WHERE id = 'two'")
+    rebuild(str(path))
+
+    async def look() -> None:
+        store = await SqliteStore.open(str(path))
+        assert {each.session_id: each.imported for each in await store.sessions()} == {
+            "one": 2, "recovered-2": 3, "three": 0,
+        }  # fmt: skip
+        await store.close()
+
+    asyncio.run(look())
+
+
 def test_a_rebuild_wants_the_file_for_itself(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     write(path)

@@ -39,6 +39,7 @@ def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: Path) 
         assert [entry.seq for entry in await store.read("one")] == [1, 2]
         assert [hit.snippet for hit in await store.search("world")] == ["hello world"]
         assert (await store.find("mine")).session_id == "one"
+        assert (await store.find("mine")).imported == 0
         await store.close()
 
     asyncio.run(main())

@@ -40,6 +40,7 @@ def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> None:
         store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
         summary = await import_session(store, io.BytesIO(data))
         assert (summary.session_id, summary.name, summary.agent, summary.entries) == ("one", "mine", "echo", 2501)
+        assert summary.imported == 2501
         again = io.BytesIO()
         await export_session(store, "one", again, NOW)
         assert again.getvalue() == data
@@ -74,6 +75,66 @@ def test_a_file_that_was_changed_is_refused_and_nothing_of_it_kept(what: str) ->
         with pytest.raises(ProtocolError, match="cannot be imported") as caught:
             await import_session(store, io.BytesIO(data))
         assert caught.value.kind == Kind.INVALID_PARAMS
+        assert await store.sessions() == []
+
+    asyncio.run(main())
+
+
+def test_which_entries_were_imported_is_known_after_a_restart_and_in_forks(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.db")
+
+    async def write() -> None:
+        store = await SqliteStore.open(path)
+        await import_session(store, io.BytesIO(await exported()))
+        await store.append("one", drafts(0))
+        await store.fork("one", "fork")
+        await store.append("own", drafts(3))
+        await store.close()
+
+    async def read() -> None:
+        store = await SqliteStore.open(path)
+        assert {each.session_id: (each.entries, each.imported) for each in await store.sessions()} == {
+            "one": (5, 4), "fork": (5, 4), "own": (4, 0),
+        }  # fmt: skip
+        again = io.BytesIO()
+        await export_session(store, "fork", again, NOW)
+        again.seek(0)
+        assert (await import_session(store, again, session_id="back")).imported == 5
+        await store.close()
+
+    asyncio.run(write())
+    asyncio.run(read())
+
+
+def test_a_session_is_known_to_be_imported_before_its_first_entry_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        store, seen = MemoryStore(), []
+        keep = store.append
+
+        async def looking(session_id: str, some: list[Draft]) -> object:
+            seen.append((await store.find(session_id)).imported)
+            return await keep(session_id, some)
+
+        monkeypatch.setattr(store, "append", looking)
+        await import_session(store, io.BytesIO(await exported()))
+        assert seen == [4]
+
+    asyncio.run(main())
+
+
+def test_an_import_into_which_another_program_writes_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        keep = store.append
+
+        async def disturbed(session_id: str, some: list[Draft]) -> object:
+            await keep(session_id, drafts(0))
+            return await keep(session_id, some)
+
+        monkeypatch.setattr(store, "append", disturbed)
+        with pytest.raises(ProtocolError, match="another program wrote") as caught:
+            await import_session(store, io.BytesIO(await exported()))
+        assert caught.value.kind == Kind.INVALID_STATE
         assert await store.sessions() == []
 
     asyncio.run(main())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.store.contract import Draft, Entry
+from dragoman.store.contract import Draft, Entry, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.testing import Drop, check_store, check_transport, contracts, faulty
 from dragoman.transport.contract import Transport
@@ -75,4 +75,18 @@ def test_a_store_that_numbers_from_zero_is_found() -> None:
         return FromZero()
 
     with pytest.raises(AssertionError, match="numbers"):
+        asyncio.run(check_store(make))
+
+
+def test_a_store_whose_forks_forget_that_they_were_imported_is_found() -> None:
+    class Forgetful(MemoryStore):
+        async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
+            await super().fork(session_id, new_id, upto)
+            self._logs[new_id].head.imported = 0
+            return self._logs[new_id].head.summary
+
+    async def make() -> MemoryStore:
+        return Forgetful()
+
+    with pytest.raises(AssertionError, match="not listed as imported"):
         asyncio.run(check_store(make))

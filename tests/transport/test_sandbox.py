@@ -176,6 +176,16 @@ def test_a_folder_that_holds_the_users_policy_is_not_writable(tmp_path: Path) ->
     assert plan(sandbox, [str(tmp_path / "project")], machine(6)).write == (str(tmp_path / "project"),)
 
 
+def test_a_sandbox_is_made_for_the_folder_that_was_checked_and_not_for_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for folder in (tmp_path / "link", tmp_path / "link" / "deep"):
+        with pytest.raises(SandboxUnavailable, match="is a link or lies behind one"):
+            plan(Sandbox(), [str(folder)], machine(6))
+    named = Sandbox(write=(str(tmp_path / "link"),))  # the user's own
+    assert plan(named, [], machine(6)).write == (str(tmp_path / "real"),)
+
+
 def test_a_policy_that_is_a_link_is_closed_where_it_leads(tmp_path: Path) -> None:
     config, dotfiles = tmp_path / ".config" / "dragoman", tmp_path / "dotfiles"
     config.mkdir(parents=True)

@@ -182,7 +182,7 @@ def test_a_folder_that_is_called_by_another_name_is_found_by_it(work: Path, mech
     other = work.parent / "other"
     other.symlink_to(work.parent)
     _program(work / "agent", "#!/bin/sh\necho '[1]'\n")
-    assert first_words_of([str(other / "work" / "agent")], other / "work", sandbox(mechanism)) == "[1]"
+    assert first_words_of([str(other / "work" / "agent")], work, sandbox(mechanism)) == "[1]"
 
 
 def test_links_and_first_lines_in_a_writable_folder_bring_nothing_but_an_installed_python(tmp_path: Path) -> None:
@@ -231,9 +231,11 @@ def test_a_writable_folder_that_somebody_replaces_by_a_link_is_no_longer_one(wor
     outside = work.parent / "outside"
     box = Box(sandbox(mechanism), [str(work)])
     try:
+        wrapped = box.wrap(["/bin/sh", "-c", f"echo x > {outside}/made; cat {outside}/secret"], {}, str(work))
         work.rename(work.parent / "moved")
         work.symlink_to(outside)
-        wrapped = box.wrap(["/bin/sh", "-c", f"echo x > {outside}/made; cat {outside}/secret"], {}, str(work))
+        with pytest.raises(OSError, match="is a link now"):
+            box.wrap(["/bin/sh", "-c", "true"], {}, str(work))
         text, code = _ran(wrapped.words, wrapped.environ, wrapped.fd)
     finally:
         box.close()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import dragoman
+from dragoman import connect
 from dragoman.config.sandbox import closed
 from dragoman.errors import Kind, ProtocolError
 from dragoman.transport import bubblewrap, landlock
@@ -336,6 +339,55 @@ def test_limits_are_those_that_were_set(tmp_path: Path, mechanism: str) -> None:
     confined = sandbox(mechanism, limits=Limits(open_files=321, cpu_seconds=1234, memory=1 << 31))
     line = "ulimit -Hn; ulimit -Hc; ulimit -Ht; ulimit -Hv; ulimit -Sn"
     assert output_of(tmp_path, confined, line)[0].split() == ["321", "0", "1234", str(1 << 21), "321"]
+
+
+# --- links in the place of folders ----------------------------------------------------------------------------
+
+
+def test_no_command_is_started_where_a_folder_of_its_sandbox_became_a_link(tmp_path: Path, mechanism: str) -> None:
+    work, private = _made(tmp_path / "work"), _made(tmp_path / "private")
+    box = Box(sandbox(mechanism), [str(work)])
+    try:
+        work.rename(tmp_path / "aside")
+        work.symlink_to(private)
+        with pytest.raises(OSError, match="is a link now"):
+            box.wrap(["/bin/sh"], {"PATH": "/bin"}, str(work))
+    finally:
+        box.close()
+
+
+def test_a_folder_that_becomes_a_link_while_a_command_is_started_opens_nothing(tmp_path: Path) -> None:
+    need("landlock")
+    work, private = _made(tmp_path / "work"), _made(tmp_path / "private")
+    (private / "secret").write_text(CANARY)
+    box = Box(sandbox("landlock"), [str(work)])
+    try:
+        line = f"cat {private}/secret; echo x > {private}/left; echo done"
+        wrapped = box.wrap(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, str(work))
+        work.rename(tmp_path / "aside")
+        work.symlink_to(private)
+        ended = subprocess.run(
+            wrapped.words, env=wrapped.environ, pass_fds=(wrapped.fd,), capture_output=True, timeout=BOUND, check=False
+        )
+        os.close(wrapped.fd)
+        assert (ended.returncode, ended.stdout) == (125, b"")
+        assert not (private / "left").exists()
+    finally:
+        box.close()
+
+
+def test_who_names_a_link_as_the_folder_of_a_sandboxed_agent_means_where_it_leads(tmp_path: Path) -> None:
+    need("landlock")
+    work = _made(tmp_path / "work")
+    (tmp_path / "link").symlink_to(work)
+
+    async def main() -> str:
+        command, folder = [sys.executable, "-m", "dragoman", "agent", "everything"], str(tmp_path / "link")
+        confined = sandbox("landlock", read=(os.path.dirname(os.path.dirname(dragoman.__file__)),))
+        async with asyncio.timeout(BOUND), connect(command, cwd=folder, sandbox=confined) as agent:
+            return await (await agent.open(folder)).ask("/echo here")
+
+    assert asyncio.run(main()) == "here"
 
 
 # --- the private folder ---------------------------------------------------------------------------------------

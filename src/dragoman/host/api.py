@@ -144,7 +144,7 @@ class Api:
         room = self._house.rooms.get(summary.session_id)
         if room is not None:
             await room.chronicle.flush()
-        copy = await self._house.copy(summary.session_id, call.visitor.user, upto)
+        copy = await self._house.copy(summary.session_id, call.visitor, upto)
         if (wanted := call.body.get("name")) is not None:
             try:
                 await self._house.rename(call.visitor, copy.session_id, str(wanted))

@@ -34,6 +34,7 @@ async def forked(room: Room) -> dict[str, Any] | None:
     agent, session = able
     params = ForkSessionParams(session_id=session.id, cwd=session.cwd, mcp_servers=session.mcp_servers)
     try:
+        room.check_folders()
         result = await session.request("session/fork", params)
         if offers("agent.sessionCapabilities.close", agent.capabilities):  # the fork has an agent of its own
             await session.request("session/close", CloseSessionParams(session_id=result.session_id))
@@ -46,6 +47,7 @@ async def forked(room: Room) -> dict[str, Any] | None:
         "cwd": session.cwd,
         "agent": agent.told,
         "additionalDirectories": session.directories,
+        "resolved": session.resolved,
         "mcpServers": [to_json(server) for server in without_secrets(session.mcp_servers)[0]],
         "modes": to_json(result.modes) if result.modes else None,
         "configOptions": [to_json(option) for option in result.config_options or ()],

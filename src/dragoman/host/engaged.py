@@ -6,6 +6,7 @@ whoever comes later reads it from the store. Above is the room; below are the lo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from dragoman.roles.logged_agent import LoggedAgent
 from dragoman.roles.logged_conversation import LoggedConversation
 from dragoman.schema.base import encode
 from dragoman.schema.initialize import Implementation, InitializeParams
+from dragoman.schema.mcp import McpServer
 from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
@@ -34,7 +36,7 @@ from dragoman.schema.update import (
     ToolCallStart,
     UserMessageChunk,
 )
-from dragoman.store.contract import EntryKind
+from dragoman.store.contract import EntryKind, Summary
 from dragoman.transport.contract import Transport
 
 if TYPE_CHECKING:
@@ -105,6 +107,10 @@ class RoomConversation(LoggedConversation):
         """Who answered: a member, or nobody, and then the policy of the house."""
         return self._room.consent.decider(params)
 
+    def real_folder(self, path: str) -> str:
+        """Where a folder of the session was when it was admitted."""
+        return self._room.real_folder(path)
+
     def lost(self, error: ConnectionFailed) -> None:
         """The agent is gone: the room hears of it first."""
         self._room.lost(self, error)
@@ -125,6 +131,11 @@ class RoomAgent(LoggedAgent):
     def _told(self) -> dict[str, Any]:
         """What it says it is, and what the house calls it, by which it is found again."""
         return {**super()._told, "configured": self._named}
+
+    async def _setting(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
+        """The folders and servers it was opened with last; no folder but those that were checked."""
+        directories, servers = await super()._setting(summary)
+        return [path for path in directories if path in self._room.folders], await self._room.startable(servers)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -174,8 +185,9 @@ def reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
     why = unshared(named, dialect)
     if pool is None or why:
         room.process = f"own: {why}" if pool is not None else "own"
-        return dialling(named, cwd, room.house.roster.reach(named), **more)
-    return PooledDial(pool, room, named, dialect=dialect, cwd=cwd, env=dict(named.env), shows=SHOWN, **more)
+        return dialling(named, cwd, room.house.roster.reach(named), resolve=room.checked_folder, **more)
+    more |= {"dialect": dialect, "cwd": cwd, "env": dict(named.env), "shows": SHOWN, "resolve": room.checked_folder}
+    return PooledDial(pool, room, named, **more)
 
 
 def dialling(
@@ -185,6 +197,7 @@ def dialling(
     *,
     report: Callable[[str], None] | None,
     patience: float,
+    resolve: Callable[[str], str] = os.path.realpath,
 ) -> Dial:
     """How an agent of the house is reached."""
     return Dial(
@@ -196,6 +209,7 @@ def dialling(
         patience=patience,
         shows=SHOWN,
         sandbox=_sandbox() if named.sandbox else None,
+        resolve=resolve,
     )
 
 

@@ -14,24 +14,25 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from dragoman.config.agents import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host import names
+from dragoman.host import names, premises
 from dragoman.host.access import not_found
 from dragoman.host.accounts import Accounts
 from dragoman.host.bounds import Bounds
+from dragoman.host.company import PAGE
 from dragoman.host.counterpart import forked, renounced
 from dragoman.host.desk import Desk
-from dragoman.host.directory import Directory, MemoryDirectory, lesser
+from dragoman.host.directory import ADMIN, Directory, MemoryDirectory, lesser
 from dragoman.host.pool import Pool
 from dragoman.host.premises import own_roots
 from dragoman.host.room import Room
 from dragoman.host.roster import Reach, Roster
 from dragoman.host.standing import Standing
 from dragoman.host.tally import Tally
-from dragoman.host.telling import News, closed
+from dragoman.host.telling import News, closed, read_line
 from dragoman.host.upkeep import Upkeep
 from dragoman.policy.guard import Policy
 from dragoman.roles.asking import AskUser
@@ -41,9 +42,7 @@ from dragoman.roles.sessions import new_id
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, EntryKind, Store, Summary
 from dragoman.transport.contract import Transport
-
-if TYPE_CHECKING:
-    from dragoman.transport.remote.visitor import Visitor
+from dragoman.transport.remote.visitor import Visitor
 
 logger = logging.getLogger("dragoman")
 
@@ -93,6 +92,7 @@ class House:
         self.accounts = Accounts()
         self.rooms: dict[str, Room] = {}
         self.desks: set[Desk] = set()
+        self._local: set[str] = set()  # users who came as the owner of this process, on this machine
         self._opening: dict[str, asyncio.Future[Room]] = {}
         self._is_closing = False
 
@@ -111,6 +111,8 @@ class House:
         if self._is_closing:
             await transport.close("the host is stopping")
             return
+        if visitor.local:
+            self._local.add(visitor.user)
         desk = Desk(self, transport, visitor)
         self.desks.add(desk)
         who = visitor.user + (f" at {visitor.address}" if visitor.address else "")
@@ -125,6 +127,21 @@ class House:
         """The folder of sessions whose client names none."""
         roots = self.roots(visitor)
         return roots[0] if roots else os.getcwd()
+
+    def is_local(self, user: str) -> bool:
+        """Whether a user is the owner of this process, from wherever they come now."""
+        return user in self._local or (user != "" and user == self.directory.owner)
+
+    def roots_of(self, user: str) -> Sequence[str] | None:
+        """Where sessions of a user may work, whoever wakes them. None: anywhere."""
+        return self.roots(Visitor(user=user, local=self.is_local(user)))
+
+    async def responsible(self, session: str, opener: str) -> list[str]:
+        """Whose rights a session has: of who opened it and is still in it, else of its admins, else of the owner."""
+        members = await self.directory.members_of(session)
+        if opener in members:
+            return [opener]
+        return [user for user, role in members.items() if role == ADMIN] or [self.directory.owner]
 
     async def roles_changed(self, session: str) -> None:
         """Somebody may do more, less or nothing in a session: those who are there notice at once."""
@@ -159,6 +176,13 @@ class House:
         for desk in self.desks:
             if desk.visitor.user == user and self.roster.named(desk.visitor.agent).name == agent:
                 desk.hear(news)
+
+    async def startable(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer | None]:
+        """The servers as they are started for remote users; None for one that we do not know and policy refuses."""
+        known = [premises.known(server, self.servers) for server in servers]
+        unknown = [server for server, ours in zip(servers, known, strict=True) if ours is None]
+        allowed = await self.allowed(unknown, cwd) if unknown else []
+        return [ours or (server if server in allowed else None) for server, ours in zip(servers, known, strict=True)]
 
     async def allowed(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
         """Those of the servers that policy lets anybody start; nobody is asked."""
@@ -201,6 +225,18 @@ class House:
         self.tally.sessions += 1
         return self.rooms.setdefault(session, room)
 
+    async def standing(self, session: str, upto: int | None = None) -> Standing:
+        """A session as its log has it, up to a number."""
+        standing = Standing((await self.store.find(session)).imported)
+        while upto is None or standing.seq < upto:
+            limit = PAGE if upto is None else min(PAGE, upto - standing.seq)
+            lines = await self.store.lines(session, standing.seq, limit, intact=True)
+            if not lines:
+                break
+            for line in lines:
+                standing.note(read_line(line))
+        return standing
+
     async def new_room(self, visitor: Visitor) -> Room:
         """An empty room for a session that is about to be opened; being used until `done_with`."""
         if self._is_closing:
@@ -224,16 +260,21 @@ class House:
     async def fork(self, origin: Room, visitor: Visitor) -> Room:
         """A room whose log begins with that of another; an agent that cannot fork is told what was said."""
         await origin.chronicle.kept()
-        copy = await self.copy(origin.id, visitor.user, origin.seq)
+        copy = await self.copy(origin.id, visitor, origin.seq)
         room = await self.room(copy.session_id)
         body = await forked(origin)
         if body is not None:
             await room.chronicle.record(EntryKind.OPENED, body, actor=visitor.user)
         return room
 
-    async def copy(self, session: str, user: str, upto: int | None) -> Summary:
-        """Another log that begins as this one does, of this user: its next entry says so."""
+    async def copy(self, session: str, visitor: Visitor, upto: int | None) -> Summary:
+        """Another log that begins as this one does, of this visitor, under whose roots its folders must be."""
+        user, standing = visitor.user, await self.standing(session, upto)
+        premises.check_copy(standing, self.roots(visitor) if visitor.local else self.roots_of(user))
+        is_theirs = user in await self.responsible(session, standing.owner)
         copy = await self.store.fork(session, new_id(), upto)
+        if not is_theirs:
+            await self.store.keep_credentials(copy.session_id, {})
         note = Draft(kind=EntryKind.MEMBER, actor=user, time=now(), body={"owner": user})
         await self.store.append(copy.session_id, [note])
         await self.directory.created(copy.session_id, user)

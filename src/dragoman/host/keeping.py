@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import AgentExited, ConnectionFailed, DragomanError, Kind, ProtocolError
+from dragoman.host import premises
 from dragoman.host.consent import Consent
 from dragoman.host.directory import ADMIN
 from dragoman.host.engaged import RoomAgent, RoomConversation, engage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.host.house import House
     from dragoman.host.member import Member
     from dragoman.roles.guard import Guard
+    from dragoman.schema.mcp import McpServer
 
 # How long a room that is closed waits for whoever is waking it. Seconds; people wait for the host to stop.
 HURRY = 1.0
@@ -46,6 +48,7 @@ class Keeping(ABC):
         self.standing = standing
         self.opener = "user"  # who opens the session, for its log
         self.why_closing = "the host was stopped"
+        self.folders: dict[str, str] = {}  # admitted for its agent: as it is told them, and where they really are
         self.process = ""  # in which the agent is, once it was started: its own and why, or one that is shared
         self.is_over = False
         self.crashes = Crashes()
@@ -84,10 +87,14 @@ class Keeping(ABC):
         """The agent's session, while it is awake."""
         return self._session if self.is_awake else None
 
-    async def begin(self, cwd: str, **more: Any) -> RoomConversation:
-        """A new session: start the agent and open it; its log has begun when this returns."""
+    async def begin(self, folders: dict[str, str], **more: Any) -> RoomConversation:
+        """A new session in the first of these folders, which were admitted: start the agent and open it there.
+
+        Its log has begun when this returns.
+        """
         async with self._moving:
-            agent = await self._start(cwd)
+            cwd = next(iter(folders))
+            agent = await self._start(cwd, folders)
             try:
                 session = await agent.open(cwd, log=self.id, **more)
             except BaseException:
@@ -106,10 +113,14 @@ class Keeping(ABC):
             self.house.check_awake(self.opener)
             await self._let_go()
             mode = self.standing.modes.current_mode_id if self.standing.modes else ""
+            if self.standing.is_foreign:
+                mode = self.house.roster.of(self.standing).mode
             options = {option.id: value_of(option) for option in self.standing.options}
             try:
-                agent = await self._start(self.standing.cwd)
-                session = self._entered((await agent.go_on(self.id)).session)
+                folders = await self._admitted()
+                cwd = next(iter(folders))
+                agent = await self._start(cwd, folders)
+                session = self._entered((await agent.go_on(self.id, cwd)).session)
                 await self._set_again(session, mode, options)
             except ConnectionFailed:
                 self._died()
@@ -120,16 +131,65 @@ class Keeping(ABC):
                 raise
             return session
 
-    async def _start(self, cwd: str) -> RoomAgent:
+    async def _admitted(self) -> dict[str, str]:
+        """The folders of a session that was kept, which must be under the roots of whoever answers for it now."""
+        standing, house = self.standing, self.house
+        here = house.roster.of(standing).cwd or os.getcwd()
+        folders = {path: standing.resolved.get(path, path) for path in (standing.cwd, *standing.directories) if path}
+        if not standing.cwd:
+            folders = {os.path.abspath(here): os.path.realpath(here)} | folders
+        users = await house.responsible(self.id, self.opener)
+        for roots in map(house.roots_of, users):
+            if all(premises.is_under(real, roots) for real in folders.values()):
+                return folders
+        message = (
+            f"the agent of this session cannot be started in {next(iter(folders))}: its folders are not under those "
+            f"that {', '.join(users)} may use on this host; open a new session under a folder that you may use"
+        )
+        raise ProtocolError(Kind.PERMISSION_DENIED, message, {"sessionId": self.id})
+
+    async def startable(self, servers: Sequence[McpServer]) -> list[McpServer]:
+        """Those of the servers in its log that it may have started: the log of a fork names those of another user."""
+        house = self.house
+        if not servers or any(map(house.is_local, await house.responsible(self.id, self.opener))):
+            return list(servers)
+        found = await house.startable(servers, next(iter(self.folders)))
+        for server, ours in zip(servers, found, strict=True):
+            if ours is None:
+                self.say(f"its MCP server {server.name} is not started: it is not known here, and policy refuses it")
+        return [ours for ours in found if ours is not None]
+
+    def check_folders(self) -> None:
+        """Refuse to go on where a folder of the session is not the one that was admitted."""
+        for path in self.folders:
+            self.checked_folder(path)
+        cwd = next(iter(self.folders), "")
+        if cwd and not os.path.isdir(cwd):
+            message = f"the folder {cwd} of this session is not there; put it back, or open a new session"
+            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, {"sessionId": self.id})
+
+    def checked_folder(self, path: str) -> str:
+        """Where a folder of the session really is, which must be where it was admitted."""
+        real = self.real_folder(path)
+        premises.check_same(path, real)
+        return real
+
+    def real_folder(self, path: str) -> str:
+        """Where a folder of the session was when it was admitted; of any other path, where it leads now."""
+        return self.folders.get(path) or os.path.realpath(path)
+
+    async def _start(self, cwd: str, folders: dict[str, str]) -> RoomAgent:
         house = self.house
         named = house.roster.of(self.standing)
+        self.folders = folders
+        self.check_folders()
         self.chronicle.try_again()  # perhaps the store works now
         self._guard = guard = house.guard(self.consent.ask_members)
         lend = RoomLending(self, guard)  # type: ignore[arg-type]
         agent, introduction = engage(
             self,  # type: ignore[arg-type]
             named,
-            cwd or named.cwd or os.getcwd(),
+            cwd,
             lend=lend,
             permission=partial(self.consent.permission, guard),
             elicit=self.consent.elicit,

@@ -80,7 +80,7 @@ class RoomLending(GuardedLending):
         sessions: Callable[[], Sequence[str]] = lambda: (),
     ) -> Loan:
         """Lend to the room's agent."""
-        self._guard.know_roots(roots)
+        self._guard.know_roots(roots, self._room.real_folder)
         return _RoomLoan(self._room, self._guard, self, connection, roots, sessions)
 
 
@@ -89,6 +89,7 @@ class _RoomLoan(GuardedLoan):
 
     def __init__(self, room: Room, *args: Any) -> None:
         super().__init__(*args)
+        self.resolve = room.checked_folder
         self._room = room
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
         self._theirs: dict[tuple[str, str], str] = {}  # what their owners call them, where that is another name

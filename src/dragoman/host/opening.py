@@ -33,7 +33,8 @@ async def new(desk: Desk, incoming: Incoming, done: Done) -> None:
     """session/new: an agent is started for it; who opened it is its admin."""
     params, house = incoming.params, desk.house
     check_may_open(desk.visitor, "open new ones")
-    cwd, directories = _folders(desk, params)
+    folders = _folders(desk, params)
+    cwd, *directories = folders
     servers = await _servers(desk, params.mcp_servers or (), cwd)
     room = await house.new_room(desk.visitor)
     try:
@@ -45,7 +46,7 @@ async def new(desk: Desk, incoming: Incoming, done: Done) -> None:
             more["system_prompt"] = params.system_prompt
         room.consent.opener = Caller(desk, incoming.id)  # nobody else is there who could be asked
         try:
-            await room.begin(cwd, **more)
+            await room.begin(folders, **more)
             await house.directory.created(room.id, desk.visitor.user)
         except BaseException:
             await house.abandon(room)
@@ -58,11 +59,17 @@ async def new(desk: Desk, incoming: Incoming, done: Done) -> None:
         house.done_with(room)
 
 
-def _folders(desk: Desk, params: Any) -> tuple[str, list[str]]:
+def _folders(desk: Desk, params: Any) -> dict[str, str]:
+    """The working folder, then the additional ones: each as the agent is told it, and where it really is."""
     roots = desk.house.roots(desk.visitor)
-    cwd = premises.found(premises.admitted(params.cwd, roots, "cwd"), "cwd")
-    more = params.additional_directories or ()
-    return cwd, [premises.admitted(path, roots, f"additionalDirectories[{at}]") for at, path in enumerate(more)]
+    members = {"cwd": params.cwd}
+    members |= {f"additionalDirectories[{at}]": path for at, path in enumerate(params.additional_directories or ())}
+    folders: dict[str, str] = {}
+    for member, path in members.items():
+        told = premises.admitted(path, roots, member)
+        folders[told] = premises.real_path(told, member) if roots is None else told
+    premises.found(next(iter(folders)), "cwd")
+    return folders
 
 
 async def _servers(desk: Desk, servers: Any, cwd: str) -> list[McpServer]:
@@ -73,17 +80,15 @@ async def _servers(desk: Desk, servers: Any, cwd: str) -> list[McpServer]:
         raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, f"{message}; give a command or a url", {"servers": inside})
     if desk.visitor.local or not given:
         return given
-    known = [premises.known(server, house.servers) for server in given]
-    unknown = [server for server, ours in zip(given, known, strict=True) if ours is None]
-    allowed = await house.allowed(unknown, cwd) if unknown else []
-    refused = [server.name for server in unknown if server not in allowed]
+    found = await house.startable(given, cwd)
+    refused = [server.name for server, ours in zip(given, found, strict=True) if ours is None]
     if refused:
         message = (
             f"the host does not start the MCP servers {', '.join(refused)}: it does not know them by this name "
             "and command, and policy does not allow mcp_start"
         )
         raise ProtocolError(Kind.PERMISSION_DENIED, message, {"servers": refused})
-    return [ours or server for server, ours in zip(given, known, strict=True)]
+    return [ours for ours in found if ours is not None]
 
 
 def _settings(desk: Desk, room: Room) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class PooledDial(Dial):
             return target
         from dragoman.transport.process import spawn
 
-        return await spawn(target, cwd=cwd, env=self._env, inherit_env=self._inherit)
+        return await spawn(target, cwd=self._resolve(cwd), env=self._env, inherit_env=self._inherit)
 
 
 async def owner(room: Room) -> str | None:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.exchange import Done
 from dragoman.engine.message import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.company import PAGE, Company
+from dragoman.host.company import Company
 from dragoman.host.engaged import INTERRUPTED
 from dragoman.host.fates import is_extension
 from dragoman.host.lent import GATES, HOST, chosen
 from dragoman.host.member import Member
 from dragoman.host.queue import Queue, Waiting
 from dragoman.host.standing import Standing
-from dragoman.host.telling import FOR_CLIENTS, LOGIN, PRESENCE, QUEUE, TERMINALS, TURNS, News, closed, read_line
+from dragoman.host.telling import FOR_CLIENTS, LOGIN, PRESENCE, QUEUE, TERMINALS, TURNS, News, closed
 from dragoman.roles.sessions import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.store.contract import EntryKind
@@ -45,11 +45,7 @@ class Room(Company):
     @classmethod
     async def reopened(cls, house: House, id: str) -> Room:
         """The room of a session that was kept; a turn that was open when its host ended is over now."""
-        standing = Standing()
-        while lines := await house.store.lines(id, standing.seq, PAGE, intact=True):
-            for line in lines:
-                standing.note(read_line(line))
-        room = cls(house, id, standing)
+        room = cls(house, id, standing := await house.standing(id))
         room.opener = standing.owner or room.opener
         if standing.turn is not None:
             room._interrupted("this turn was not finished: its host ended, or was left")

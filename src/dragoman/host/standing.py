@@ -53,10 +53,14 @@ def person(shown: Mapping[str, Any]) -> Person:
 class Standing:
     """One session as it stands now."""
 
-    def __init__(self) -> None:
+    def __init__(self, imported: int = 0) -> None:
+        """The first `imported` entries came from a file: what they say is shown, and decides nothing."""
         self.seq = 0
+        self.imported = imported
+        self.opened = 0  # the number of the entry that opened it last
         self.cwd = ""
         self.directories: list[str] = []
+        self.resolved: dict[str, str] = {}  # where those of its folders led, when it was opened, that lie behind links
         self.agent = ""  # the name that the house has for it; "" when another program opened the session
         self.called = ""  # what the agent calls itself
         self.owner = ""  # who opened it
@@ -66,6 +70,11 @@ class Standing:
         self.title: str | None = None
         self.turn: str | None = None  # the turn that has begun and not ended
         self.people: set[Person] = set()  # who was there, as the log has it
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was imported, and not opened here since."""
+        return 0 < self.imported >= self.opened
 
     def note(self, line: Line) -> None:
         """One more entry."""
@@ -77,20 +86,27 @@ class Standing:
 
     def _opened(self, line: Line) -> None:
         body = msgspec.json.decode(line.body)
-        self.cwd = body.get("cwd") or self.cwd
-        self.directories = list(body.get("additionalDirectories") or ())
+        is_ours = line.seq > self.imported
+        self.opened = line.seq
+        self.cwd = _text(body.get("cwd")) or self.cwd
+        self.directories = list(body.get("additionalDirectories") or ()) if is_ours else []
+        self.resolved = dict(body.get("resolved") or {}) if is_ours else {}
         agent = body.get("agent")
         if isinstance(agent, dict):
-            self.agent = agent.get("configured") or self.agent
-            self.called = agent.get("title") or agent.get("name") or self.called
-        self.owner = self.owner or line.actor
-        self.modes = _read(SessionModeState, body.get("modes"))
-        self.options = [option for each in body.get("configOptions") or () if (option := _option(each)) is not None]
+            self.agent = _text(agent.get("configured")) or self.agent
+            self.called = _text(agent.get("title")) or _text(agent.get("name")) or self.called
+        if is_ours:
+            self.owner = self.owner or line.actor
+        self.modes = _read(SessionModeState, body.get("modes")) if is_ours else None
+        options = body.get("configOptions") if is_ours else None
+        self.options = [option for each in options or () if (option := _option(each)) is not None]
 
     def _update(self, line: Line) -> None:
         if not bytes(line.body).startswith(_TELLING):
             return
         update = typed(line.body)
+        if line.seq <= self.imported and not isinstance(update, SessionInfoUpdate):
+            return
         if isinstance(update, CurrentModeUpdate) and self.modes is not None:
             self.modes.current_mode_id = update.current_mode_id
         elif isinstance(update, ConfigOptionUpdate):
@@ -102,7 +118,8 @@ class Standing:
 
     def _member(self, line: Line) -> None:
         body = msgspec.json.decode(line.body)
-        if isinstance(body.get("owner"), str):  # of a copy, whose log begins with the words of others
+        # Of a copy, whose log begins with the words of others.
+        if isinstance(body.get("owner"), str) and line.seq > self.imported:
             self.owner = body["owner"]
         self.people |= {person(each) for each in body.get("came", ())}
         self.people -= {person(each) for each in body.get("went", ())}
@@ -121,6 +138,10 @@ _FOLDS = {
     EntryKind.TURN_STARTED: Standing._turn_started,
     EntryKind.TURN_ENDED: Standing._turn_ended,
 }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _option(value: Any) -> Any:

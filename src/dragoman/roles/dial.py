@@ -87,7 +87,9 @@ class Dial:
         sandbox: Sandbox | None = None,
         trace: Callable[[Transport], Transport] | None = None,
         remote: Remote | None = None,
+        resolve: Callable[[str], str] = os.path.realpath,
     ) -> None:
+        """`resolve` gives the folder in which a process is started, links resolved, or refuses."""
         if dialect != "auto" and dialect not in NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
         runs = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
@@ -109,6 +111,7 @@ class Dial:
         self._shows = shows  # what official agents may send us beyond what every client takes
         self._trace = trace
         self._remote = remote
+        self._resolve = resolve
         self._first: Dialled | None = None
         self._others: dict[str, Dialled] = {}
         self._moving = asyncio.Lock()
@@ -299,7 +302,7 @@ class Dial:
 
             transport = await spawn(
                 elsewhere(words(self._target), self._here, cwd),
-                cwd=cwd,
+                cwd=self._resolve(cwd),
                 env=self._env,
                 inherit_env=self._inherit,
                 stderr=self._stderr,

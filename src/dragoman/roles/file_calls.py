@@ -86,7 +86,8 @@ class FileCalls:
         lent = [*self._loan.roots(session_id), *lending.extra_roots(session_id)]
         known = self._files.get(session_id)
         if known is None or known[0] != lent:  # a session may come back with other folders, and policy may change
-            known = self._files[session_id] = (lent, Files(lent, protected=lending.protected(lent)))
+            files = Files(lent, protected=lending.protected(lent), resolve=self._loan.resolve)
+            known = self._files[session_id] = (lent, files)
         return known[1]
 
     async def _for(self, operation: str, params: Any, call: str, **more: Any) -> Files:

@@ -179,9 +179,12 @@ class Guard:
         except ConfigFault:
             return ()
 
-    def know_roots(self, roots: Callable[[str], Sequence[str]]) -> None:
-        """How the folders of a session are found."""
+    def know_roots(
+        self, roots: Callable[[str], Sequence[str]], resolve: Callable[[str], str] = os.path.realpath
+    ) -> None:
+        """How the folders of a session are found, and where each of them really is."""
         self._premises.roots = roots
+        self._premises.resolve = resolve
 
     def keep_secret(self, values: Iterable[str]) -> None:
         """Values that never reach the audit, the grants or what is shown: credentials that an agent is given, say."""

@@ -8,6 +8,7 @@ workspace, which confines. What a command does once started is not confined, unl
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,7 @@ class Loan:
         self.sandbox = lending.sandbox
         self.connection = connection
         self.roots = roots
+        self.resolve: Callable[[str], str] = os.path.realpath  # gives where a folder that is lent really is
         self._sessions = sessions
         self.files = FileCalls(self)
         self.terminals = TerminalCalls(self)

@@ -95,8 +95,8 @@ class LoggedAgent(RemoteAgent):
     ) -> GoneOn:
         """Go on with a logged session, by its name or id: resume or load it if the agent can, else tell it anew.
 
-        With the servers and folders it had before, unless others are given or `is_as_before` is false: a log that came
-        from elsewhere must not decide what is started and read here.
+        With the servers and folders it had before, unless others are given or `is_as_before` is false. Entries that
+        were imported from a file count for neither: they must not decide what is started and read here.
         """
         summary = await self.store.find(log)
         place = cwd or summary.cwd or "."
@@ -155,9 +155,9 @@ class LoggedAgent(RemoteAgent):
         return TextContent(text=f"This is what was said before:\n\n{said}\n\nNow:\n")
 
     async def _setting(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
-        """The folders and servers it was opened with last."""
+        """The folders and servers it was opened with last, here: an imported entry names none."""
         opened: Any = {}
-        for entry in await self.store.read(summary.session_id, intact=True):
+        for entry in await self.store.read(summary.session_id, summary.imported, intact=True):
             if entry.kind == EntryKind.OPENED:
                 opened = entry.body
         servers = [read(McpServer, server)[0] for server in opened.get("mcpServers", ())]

@@ -7,6 +7,7 @@ and passes it on after the commit; so a conversation without a store pays nothin
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -96,6 +97,16 @@ class LoggedConversation(Conversation):
             await store.fork(origin, key)
         return key
 
+    @property
+    def resolved(self) -> dict[str, str]:
+        """Where its folders really are, of those that lie behind links: who goes on with it can see if that changed."""
+        places = ((path, self.real_folder(path)) for path in self.roots)
+        return {path: real for path, real in places if real != path}
+
+    def real_folder(self, path: str) -> str:
+        """Where a folder of the session leads, links resolved."""
+        return os.path.realpath(path)
+
     def introduce(self, preamble: list[Any]) -> None:
         """Let this go before the first prompt: what was said before, to an agent that does not know."""
         self._preamble = preamble
@@ -125,6 +136,7 @@ class LoggedConversation(Conversation):
             "cwd": self.cwd,
             "agent": self._agent,
             "additionalDirectories": self.directories,
+            "resolved": self.resolved,
             "mcpServers": [to_json(server) for server in bare],
             "modes": to_json(result.modes) if result.modes else None,
             "configOptions": [to_json(option) for option in result.config_options or ()],

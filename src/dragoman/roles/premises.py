@@ -27,6 +27,7 @@ class Premises:
         self.agent = agent
         self.find: Callable[[str], Conversation | None] = lambda _: None
         self.roots: Callable[[str], Sequence[str]] = lambda _: ()
+        self.resolve: Callable[[str], str] = os.path.realpath  # gives where a folder of a session really is
 
     def attend(self, agent: RemoteAgent, otherwise: str = "") -> None:
         """Know an agent by the name it gives itself, `otherwise` by another, and its sessions."""
@@ -48,7 +49,7 @@ class Premises:
 
     def folders(self, session_id: str) -> tuple[str, ...]:
         """The folders of a session, resolved."""
-        return tuple(map(os.path.realpath, self._spelled(session_id)))
+        return tuple(map(self.resolve, self._spelled(session_id)))
 
     def absolute(self, session_id: str) -> Callable[[str], str]:
         """Paths as the agent spells them, but with the session's folders resolved."""
@@ -58,7 +59,7 @@ class Premises:
             full = os.path.normpath(os.path.join(spelled[0] if spelled else "/", path))
             for root in spelled:
                 if is_under(full, (root,)):
-                    return os.path.normpath(os.path.join(os.path.realpath(root), os.path.relpath(full, root)))
+                    return os.path.normpath(os.path.join(self.resolve(root), os.path.relpath(full, root)))
             return full
 
         return absolute

@@ -70,7 +70,9 @@ class TerminalCalls:
 
             roots = self._loan.roots(session_id)
             sandbox = closed(self._loan.sandbox)
-            self._terminals[session_id] = Terminals(roots, max_open=self._most, sandbox=sandbox)
+            self._terminals[session_id] = Terminals(
+                roots, max_open=self._most, sandbox=sandbox, resolve=self._loan.resolve
+            )
         return self._terminals[session_id]
 
     async def _create(self, params: Any) -> CreateTerminalResult:

@@ -73,6 +73,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     bytes: int = 0
     forked_from: str | None = None
     archived: bool = False  # put away by its user: not listed unless asked for
+    imported: int = 0  # how many of its first entries came from a file: they must not decide what is started here
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -150,6 +151,13 @@ class Store(Protocol):
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
         """Make a log that begins with the entries of another, up to a number; an id that is taken: invalid_params."""
+        ...
+
+    async def begin_import(self, session_id: str, entries: int) -> Summary:
+        """Make an empty log whose first `entries` will come from a file, and list it as such, also its forks.
+
+        They are appended afterwards. Raises invalid_params for an id that is taken, and session_expired.
+        """
         ...
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:

@@ -87,14 +87,26 @@ class MemoryStore:
         origin = self._log(session_id)
         if new_id in self._logs or new_id in self._expired:
             raise taken(new_id, new_id)
-        log = _Log(Head(session_id=new_id, forked_from=session_id), [])
+        head = Head(session_id=new_id, forked_from=session_id)
+        log = _Log(head, [])
         for line in origin.lines[: upto if upto is None else max(upto, 0)]:
             entry = _entry.decode(line)
             log.head.note(entry.kind, entry.time, line)
             log.lines.append(line)
+        head.imported = min(origin.head.imported, head.entries)
         self._logs[new_id] = log
         if session_id in self._credentials:
             self._credentials[new_id] = dict(self._credentials[session_id])
+        return log.head.summary
+
+    async def begin_import(self, session_id: str, entries: int) -> Summary:
+        """Make an empty log whose first entries will come from a file."""
+        self._check_open()
+        if session_id in self._expired:
+            raise expired(session_id)
+        if session_id in self._logs:
+            raise taken(session_id, session_id)
+        log = self._logs[session_id] = _Log(Head(session_id=session_id, imported=entries), [])
         return log.head.summary
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:

@@ -2,7 +2,7 @@
 
 Takes any store and a file. The first line says what this is and in which version, then comes each entry on a line of
 its own, as the log has it, and the last line counts them and has the SHA-256 of all before it. An import checks the
-whole file before anything of it is kept, and keeps all or nothing.
+whole file before anything of it is kept, and keeps all or nothing. The store notes how many entries came from the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
-from dragoman.store.summary import taken
 
 # The version of the file; an older one is read, a newer one refused.
 VERSION = 1
@@ -84,17 +83,18 @@ async def import_session(
     start = file.tell()
     header, count = _checked(file)
     id = session_id or header.session_id
-    known = await store.sessions()
-    if any(summary.session_id == id for summary in known):
-        raise taken(id, id)
+    await store.begin_import(id, count)  # before any entry: nobody sees one that is not known to be imported
     file.seek(start)
     file.readline(LONGEST)
     kept = 0
     try:
         while kept < count:
             entries = [_entry(file.readline(LONGEST)) for _ in range(min(AT_ONCE, count - kept))]
-            await store.append(id, [_draft(entry) for entry in entries])
+            appended = await store.append(id, [_draft(entry) for entry in entries])
             kept += len(entries)
+            if appended[-1].seq != kept:  # then the number of imported entries would be wrong
+                message = f"another program wrote to session {id!r} while it was imported; import it again"
+                raise ProtocolError(Kind.INVALID_STATE, message)
     except BaseException:
         await store.delete(id)
         raise

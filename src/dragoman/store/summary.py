@@ -40,6 +40,7 @@ class Head(msgspec.Struct, kw_only=True):
     cwd: str | None = None
     forked_from: str | None = None
     archived: bool = False
+    imported: int = 0
     is_news: bool = False  # more than the counts has changed since somebody wrote it down
 
     def note(self, kind: str, time: str, line: bytes) -> None:
@@ -94,6 +95,7 @@ class Head(msgspec.Struct, kw_only=True):
             bytes=self.size,
             forked_from=self.forked_from,
             archived=self.archived,
+            imported=self.imported,
         )
 
 

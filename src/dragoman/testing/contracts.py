@@ -94,9 +94,11 @@ async def _failure(work: Awaitable[object]) -> Exception:
 async def check_store(make: MakeStore) -> None:
     """A store numbers entries from 1 without gaps, keeps them as they were, all or none; what is missing is said.
 
-    It lists and finds sessions, forks, searches, expires and forgets them, and keeps credentials out of logs.
+    It lists and finds sessions, forks, searches, expires and forgets them, keeps credentials out of logs, and knows
+    which entries were imported.
     """
-    for check in (_check_log, _check_names, _check_fork, _check_search, _check_expiry, _check_credentials):
+    checks = (_check_log, _check_names, _check_fork, _check_import, _check_search, _check_expiry, _check_credentials)
+    for check in checks:
         async with _bounded(f"the check of {check.__name__.removeprefix('_check_')}"):
             store = await make()
             await check(store)
@@ -173,6 +175,28 @@ async def _check_fork(store: Store) -> None:
     await _refuses(store.fork("one", "fork"), Kind.INVALID_PARAMS)
     await _refuses(store.fork("none", "other"), Kind.SESSION_NOT_FOUND)
     assert (await store.fork("one", "whole")).entries == 5, "a fork without an end is not whole"
+
+
+async def _check_import(store: Store) -> None:
+    begun = await store.begin_import("one", 3)
+    assert (begun.session_id, begun.entries, begun.imported) == ("one", 0, 3), "an import does not begin empty"
+    entries = await store.append("one", [_draft(n) for n in range(1, 4)])
+    assert [entry.seq for entry in entries] == [1, 2, 3], "imported entries are not numbered from 1"
+    await store.append("one", [_draft(4)])
+    await store.rename("one", "roof")
+    await store.repair("one")
+    for summary in (await store.find("roof"), *await store.sessions()):
+        assert (summary.entries, summary.imported) == (4, 3), "it is forgotten which entries were imported"
+    assert (await store.fork("one", "whole")).imported == 3, "a fork of an imported session is not listed as imported"
+    assert (await store.fork("whole", "part", upto=2)).imported == 2, "a fork has more imported entries than entries"
+    assert (await store.find("part")).imported == 2, "it is forgotten that a fork was imported"
+    await _refuses(store.begin_import("one", 3), Kind.INVALID_PARAMS)
+    await store.append("own", [_draft(5)])
+    assert (await store.find("own")).imported == 0, "a session is listed as imported that was not"
+    await _refuses(store.begin_import("own", 1), Kind.INVALID_PARAMS)
+    await store.delete("one")
+    await store.append("one", [_draft(6)])
+    assert (await store.find("one")).imported == 0, "a deleted log left something"
 
 
 async def _check_search(store: Store) -> None:

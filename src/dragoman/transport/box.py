@@ -66,8 +66,14 @@ def this_machine() -> Machine:
 
 
 def plan(sandbox: Sandbox, roots: Iterable[str], machine: Machine) -> Plan:
-    """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error."""
+    """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error.
+
+    Roots are resolved paths: one that is a link by now is not the folder that somebody checked.
+    """
     wanted = reach(sandbox.net)
+    roots = tuple(roots)
+    if moved := _moved(roots):
+        raise SandboxUnavailable(f"{moved} is a link or lies behind one; name the folder that it leads to")
     named = [os.path.abspath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)]
     real = tuple(dict.fromkeys(map(os.path.realpath, named)))
     # A folder in another one needs no rule of its own, and could be replaced by a link before the next command starts.
@@ -159,6 +165,8 @@ class Box:
         What a command that was typed `by_user` consists of can be read in the sandbox. Any other command was chosen by
         an agent, and its words open nothing.
         """
+        if moved := _moved(self.plan.write):
+            raise OSError(errno.ELOOP, f"{moved}, where it may write, is a link now, or lies behind one")
         places = _programs(words[0], environ, cwd)
         program = places[0] if by_user else next(filter(self._has, places), places[0])
         needed = list(self._read)
@@ -238,6 +246,11 @@ class Box:
                 os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
                 if not os.path.lexists(link):
                     os.symlink(path, link)
+
+
+def _moved(folders: Iterable[str]) -> str | None:
+    """The first of some resolved folders that is not where it was: a link stands in its way now."""
+    return next((folder for folder in folders if os.path.realpath(folder) != folder), None)
 
 
 def _outermost(paths: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -55,8 +55,9 @@ class Files:
         base: str | None = None,
         max_bytes: int = MAX_BYTES,
         protected: Sequence[str] = (),
+        resolve: Callable[[str], str] = os.path.realpath,
     ) -> None:
-        self._roots = Roots(roots, protected)
+        self._roots = Roots(roots, protected, resolve)
         self._base = base
         self._max_bytes = max_bytes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -47,20 +47,22 @@ _FAULTS: dict[int, tuple[str, str]] = {
 
 
 class Roots:
-    """The folders that are lent; links in their own paths are resolved once, here.
+    """The folders that are lent; links in their own paths are resolved once, here, by `resolve`.
 
     What is `closed` is never written: paths, and names without a slash wherever they stand in a root, or are one's.
     """
 
     __slots__ = ("_alike", "_by_spelling", "_closed", "_closed_names", "real")
 
-    def __init__(self, paths: Sequence[str], closed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, paths: Sequence[str], closed: Sequence[str] = (), resolve: Callable[[str], str] = os.path.realpath
+    ) -> None:
         self._closed = tuple(_alike(os.path.realpath(path)) for path in closed if "/" in path)
         self._closed_names = frozenset(_alike(name) for name in closed if "/" not in name)
         spellings: dict[str, str] = {}
         for path in paths:
             checked(path)
-            real = os.path.realpath(path)
+            real = resolve(path)
             spellings.setdefault(real, real)
             # The path as given stays valid too: on macOS /tmp/x is really /private/tmp/x. Not with '..',
             # which means something else once the links before it are resolved.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
@@ -57,8 +57,9 @@ class Terminals:
         environ: Mapping[str, str] | None = None,
         grace: float = GRACE,
         sandbox: Sandbox | None = None,
+        resolve: Callable[[str], str] = os.path.realpath,
     ) -> None:
-        self._roots = Roots(roots)
+        self._roots = Roots(roots, resolve=resolve)
         self._max_open = max_open
         self._output_limit = output_limit
         self._environ = environ

@@ -16,7 +16,7 @@ from dragoman.store.sqlite import index, reading
 from dragoman.store.sqlite.log import make, row_of, save
 from dragoman.store.sqlite.reading import Kept
 from dragoman.store.sqlite.schema import SPAN
-from dragoman.store.summary import Head, outlived, taken
+from dragoman.store.summary import Head, expired, outlived, taken
 
 # Ids of sessions that expired are remembered so long, to be told apart from those that never were.
 _TOMBSTONES = 10_000
@@ -55,8 +55,22 @@ def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int
         ((number - origin.number) * SPAN, origin.number * SPAN + 1, origin.number * SPAN + len(lines)),
     )
     save(connection, number, head)
-    connection.execute("UPDATE sessions SET forked_from = ? WHERE number = ?", (session_id, number))
+    connection.execute(
+        "UPDATE sessions SET forked_from = ?, imported = ? WHERE number = ?",
+        (session_id, min(origin.head.imported, len(lines)), number),
+    )
     return reading.find(connection, new_id).head.summary
+
+
+def begin_import(connection: sqlite3.Connection, session_id: str, entries: int) -> Summary:
+    """Make an empty log whose first entries will come from a file."""
+    row = connection.execute("SELECT expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is not None:
+        raise taken(session_id, session_id) if row[0] is None else expired(session_id)
+    number = make(connection, session_id)
+    save(connection, number, Head(session_id=session_id))
+    connection.execute("UPDATE sessions SET imported = ? WHERE number = ?", (entries, number))
+    return reading.find(connection, session_id).head.summary
 
 
 def folded(session_id: str, lines: list[bytes]) -> Head:
@@ -92,7 +106,7 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
         _clear(connection, kept[session_id].number)
         connection.execute(
             "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, "
-            "agent_session = NULL, cwd = NULL, archived = 0, scanned = 0, indexed = 0 WHERE number = ?",
+            "agent_session = NULL, cwd = NULL, archived = 0, imported = 0, scanned = 0, indexed = 0 WHERE number = ?",
             (now, kept[session_id].number),
         )
     connection.execute(

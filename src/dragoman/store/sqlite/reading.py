@@ -25,7 +25,7 @@ _LARGE = 256 * 1024 * 1024
 # The columns of a Kept.
 HEAD = (
     "SELECT sessions.number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, "
-    "agent, agent_session, cwd, forked_from, archived, scanned, indexed FROM sessions "
+    "agent, agent_session, cwd, forked_from, archived, imported, scanned, indexed FROM sessions "
     "LEFT JOIN progress ON progress.number = sessions.number"
 )
 
@@ -71,7 +71,7 @@ def known(connection: sqlite3.Connection) -> list[Kept]:
 
 def kept_of(row: tuple[object, ...]) -> Kept:
     """A row of the list of sessions."""
-    number, expired_at, id, entries, size, turns, *texts, archived, scanned, indexed = row
+    number, expired_at, id, entries, size, turns, *texts, archived, imported, scanned, indexed = row
     created, updated, name, title, prompted, agent, peer, cwd, origin = map(_text, texts)
     head = Head(
         session_id=_text(id) or "",
@@ -88,6 +88,7 @@ def kept_of(row: tuple[object, ...]) -> Kept:
         cwd=cwd,
         forked_from=origin,
         archived=bool(archived),
+        imported=_number(imported),
     )
     return Kept(_number(number), head, expired_at is not None, _number(scanned), _number(indexed))
 

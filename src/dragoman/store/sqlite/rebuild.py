@@ -28,7 +28,7 @@ _COUNT_AT = 28
 _BESIDE = ("-wal", "-shm")
 
 # Columns that the first version of the file did not have.
-_LATER = {"archived", "scanned", "indexed"}
+_LATER = {"archived", "imported", "scanned", "indexed"}
 
 
 class Rebuilt(NamedTuple):
@@ -116,8 +116,14 @@ def _save(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Report]:
         )
         save(new, number, folded(id, lines))
         new.execute(
-            "UPDATE sessions SET name = ?, forked_from = ?, expired_at = ? WHERE number = ?",
-            (kept.head.name, kept.head.forked_from, "" if kept.is_expired else None, number),
+            "UPDATE sessions SET name = ?, forked_from = ?, imported = ?, expired_at = ? WHERE number = ?",
+            (
+                kept.head.name,
+                kept.head.forked_from,
+                min(kept.head.imported, len(lines)),
+                "" if kept.is_expired else None,
+                number,
+            ),
         )
         if not kept.is_expired:
             reports.append(report(id, kept.head.entries, found.lost))
@@ -140,7 +146,8 @@ def _sessions(old: sqlite3.Connection) -> list[Kept]:
     ends = _ends(old)
     for number, last in ends.items():
         if number not in listed:
-            head = Head(session_id=f"recovered-{number}", entries=last)
+            # Whether it was imported is lost with its row: it counts as imported.
+            head = Head(session_id=f"recovered-{number}", entries=last, imported=last)
             listed[number] = Kept(number, head, False, 0, 0)
         elif last > listed[number].head.entries:
             listed[number].head.entries = last

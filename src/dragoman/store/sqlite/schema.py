@@ -85,6 +85,7 @@ STEPS: tuple[str, ...] = (
         AND json_type(entry, '$.body._meta.dragoman.archived') IN ('true', 'false')
       ORDER BY place DESC LIMIT 1), 0);
     """,
+    "ALTER TABLE sessions ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;",
 )
 
 VERSION = len(STEPS)

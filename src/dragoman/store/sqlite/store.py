@@ -123,6 +123,10 @@ class SqliteStore:
         await asyncio.to_thread(self._vault.copy, session_id, new_id)
         return summary
 
+    async def begin_import(self, session_id: str, entries: int) -> Summary:
+        """Make an empty log whose first entries will come from a file."""
+        return await self._write(lambda connection: changes.begin_import(connection, session_id, entries))
+
     async def delete(self, session_id: str) -> bool:
         """Forget a log, its name and its credentials."""
         self._check_open()
