@@ -137,6 +137,25 @@ def test_a_line_too_involved_to_read_is_asked_about_where_a_command_is_forbidden
     assert verdict(question("terminal_execute", "a && sudo rm x"), rules) == "deny"
 
 
+def test_a_line_too_long_to_read_is_asked_about_where_a_command_is_forbidden() -> None:
+    rules = file(rule("deny", command=["rm"]) + rule("allow", command=["echo"]))
+    assert verdict(question("terminal_execute", f"echo {'x' * 200_000}"), rules) == "ask"
+    assert verdict(question("terminal_execute", f"echo {'x' * 100_000}"), rules) == "allow"
+
+
+def test_a_command_of_very_many_words_is_looked_through() -> None:
+    rules = file(rule("deny", command=["rm", "-rf"]))
+    assert verdict(question("terminal_execute", "sudo " + "a " * 60_000 + "rm -rf x"), rules) == "deny"
+    assert verdict(question("terminal_execute", "sudo " + "a " * 60_000 + "rm x"), rules) == "ask"
+
+
+def test_a_path_longer_than_any_is_never_allowed_and_always_forbidden() -> None:
+    long = "/w/" + "a/" * 2500 + "a"
+    assert verdict(question(resource=long), file(rule("allow", path="**"))) == "ask"
+    assert verdict(question(resource=long), file(rule("deny", path="secret"))) == "deny"
+    assert verdict(question(named=long), file(rule("deny", path="secret"))) == "deny"
+
+
 @pytest.mark.parametrize(
     ("url", "host"),
     [

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
+
+from dragoman.policy.globs import word as glob
 
 Words = tuple[str, ...]
 
@@ -20,6 +21,8 @@ _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _READING = frozenset({"-c", "-lc"})
 # More shells in shells than this are not honest work.
 _DEPTH = 4
+# The longest line that is read, in characters: the most that a system takes as one word of a command (Linux 128 KiB).
+LONGEST = 128 * 1024
 
 _JOINTS = frozenset(";&|")
 _INVOLVED = frozenset("`$<>(){}#\n\r\0")
@@ -58,13 +61,13 @@ class _Opaque(Exception):
 
 @lru_cache(maxsize=1024)
 def taken_apart(line: str) -> Line:
-    """The commands that a line runs."""
-    return _apart(line, 0)
+    """The commands that a line runs; one that is too long is opaque."""
+    return _apart(line, 0) if len(line) <= LONGEST else Line((), is_opaque=True)
 
 
 def canonical(line: str) -> str:
     """One spelling for lines that run the same command: without a shell that only reads it, words quoted alike."""
-    for _ in range(_DEPTH):
+    for _ in range(_DEPTH if len(line) <= LONGEST else 0):
         try:
             commands, is_wild = _read(line.strip())
         except _Opaque:
@@ -163,11 +166,13 @@ def _quoted(line: str, start: int, quote: str) -> tuple[str, int]:
 class CommandPattern:
     """What a rule says of commands: the first words (a list), or one glob a word (a text)."""
 
-    __slots__ = ("_is_prefix", "_words")
+    __slots__ = ("_globs", "_is_open", "_is_prefix", "_words")
 
     def __init__(self, words: Words, *, is_prefix: bool) -> None:
         self._words = words
         self._is_prefix = is_prefix
+        self._is_open = words[-1] == "*"  # a last star stands for any further words
+        self._globs = () if is_prefix else tuple(map(glob, words[:-1] if self._is_open else words))
 
     @classmethod
     def read(cls, written: str | list[str]) -> CommandPattern:
@@ -188,25 +193,34 @@ class CommandPattern:
 
     def allows(self, words: Words, *, is_wild: bool = False) -> bool:
         """Whether one command is meant, exactly as it stands."""
-        pattern = self._words
+        return self._fits(words[0] if words else "", words, 0, is_wild)
+
+    def _fits(self, program: str, words: Words, start: int, is_wild: bool = False) -> bool:
+        """Whether the words from a place on are meant, the first of them read as `program`. Nothing is copied."""
+        count = len(words) - start
         if self._is_prefix:
-            return words[: len(pattern)] == pattern
-        if pattern[-1] == "*":
-            pattern = pattern[:-1]
-            return len(words) >= len(pattern) and all(map(fnmatchcase, words, pattern))
-        # What a shell expands may become more words than the pattern has.
-        return not is_wild and len(words) == len(pattern) and all(map(fnmatchcase, words, pattern))
+            return program == self._words[0] and words[start + 1 : start + len(self._words)] == self._words[1:]
+        if self._is_open:
+            is_long_enough = count >= len(self._globs)
+        else:
+            # What a shell expands may become more words than the pattern has.
+            is_long_enough = count == len(self._globs) and not is_wild
+        if not is_long_enough:
+            return False
+        # The program first: most commands are another one.
+        return not self._globs or bool(
+            self._globs[0](program)
+            and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
+        )
 
     def concerns(self, words: Words) -> bool:
         """Whether a command may be meant: also after assignments, inside carriers, and by a program's full path."""
-        rest = list(words)
-        while rest and _ASSIGNMENT.match(rest[0]):
-            del rest[0]
-        if not rest:
+        first = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), None)
+        if first is None:
             return False
-        program = rest[0].rpartition("/")[2]
-        starts = range(len(rest)) if program in _CARRIERS else range(1)
-        return any(
-            self.allows(tuple(rest[start:])) or self.allows((rest[start].rpartition("/")[2], *rest[start + 1 :]))
-            for start in starts
-        )
+        is_carried = words[first].rpartition("/")[2] in _CARRIERS
+        for start in range(first, len(words) if is_carried else first + 1):
+            word = words[start]
+            if self._fits(word, words, start) or ("/" in word and self._fits(word.rpartition("/")[2], words, start)):
+                return True
+        return False

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import Enum
-from fnmatch import fnmatchcase
 
 import msgspec
 
 from dragoman.policy import paths
 from dragoman.policy.commands import CommandPattern, taken_apart
 from dragoman.policy.decision import ALLOW, ASK, Decision, Source, Verdict, strictest
+from dragoman.policy.globs import word
 from dragoman.policy.question import ON_FILES, Operation, Question
 
 # Scheme, perhaps user and password, host. A URL that is spelled to be read in two ways has no host for us.
@@ -54,9 +54,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             (self.operations and question.operation not in self.operations)
             or (self.kinds and question.kind not in self.kinds)
             or (self.modes and question.mode not in self.modes)
-            or not _any(self.tools, question.tool)
-            or not _any(self.servers, question.server)
-            or not _any(self.agents, question.agent)
+            or (self.tools and not _any(self.tools, question.tool))
+            or (self.servers and not _any(self.servers, question.server))
+            or (self.agents and not _any(self.agents, question.agent))
         ):
             return Match.NO
         # A rule has one of these at most: no operation can meet two of them.
@@ -73,6 +73,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.resource:
             return Match.PERHAPS
+        if len(question.resource) > paths.LONGEST or len(question.named) > paths.LONGEST:
+            # No file has such a name; to compare it would only take time.
+            return Match.NO if self.verdict is ALLOW else Match.YES
         # Leave is given for what a path leads to. What is forbidden is so by either name.
         names = (question.resource, question.named) if self.verdict is not ALLOW else (question.resource,)
         is_meant = any(paths.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name)
@@ -106,7 +109,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _any(patterns: tuple[str, ...], value: str) -> bool:
-    return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
+    return any(word(pattern)(value) for pattern in patterns)
 
 
 def host_of(url: str) -> str | None:
