@@ -452,6 +452,27 @@ def test_rules_decide_without_asking(tmp_path: Path, dialect: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_leave_for_a_command_is_none_for_the_pager_that_it_starts(tmp_path: Path, dialect: str) -> None:
+    policy = rules('[[rule]]\ndecision = "allow"\ncommand = ["env"]\n')
+
+    async def main() -> None:
+        async with guarded(tmp_path, dialect, NO, policy=policy) as scene:
+            ran = {"do": "run", "command": "env", "interactive": dialect == "draft"}
+            assert "GIT_PAGER=cat" in await scene.do(ran | {"env": {"GIT_PAGER": "cat", "TERM": "dumb"}})
+            assert scene.user.asked == []
+            assert await scene.do(ran | {"env": {"GIT_PAGER": "touch pwned"}}) == ["permission_denied"]
+            (asked,) = scene.user.asked
+            assert asked.questions[0].env == ("GIT_PAGER",)
+            assert asked.lines[:2] == ["terminal execute: env", "with GIT_PAGER=touch pwned"]
+            assert any("real terminal" in line for line in asked.lines) is (dialect == "draft")
+            assert [each["detail"].get("interactive") for each in scene.entries() if each["what"] == "asked"] == [
+                True if dialect == "draft" else None
+            ]
+
+    run(main())
+
+
 def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) -> None:
     async def main() -> None:
         found = places({"HOME": str(tmp_path)})

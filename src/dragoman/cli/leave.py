@@ -28,7 +28,7 @@ from dragoman.policy.options import choose
 from dragoman.policy.question import ON_FILES, Operation, Question
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.policy.secrets import from_environment
-from dragoman.roles.asking import UNREMEMBERED, Asked, Choice, thing
+from dragoman.roles.asking import INTERACTIVE, UNREMEMBERED, Asked, Choice, thing
 from dragoman.roles.guard import NOBODY, Guard
 from dragoman.schema.toolcall import Diff
 
@@ -231,6 +231,8 @@ class Leave:
             Line(self._place(question), "bold"),
         ]
         lines += [Line(f"  with {single(name)}={single(value)}") for name, value in asked.env.items()]
+        if asked.interactive:
+            lines.append(Line(f"  {INTERACTIVE}"))
         if question.operation == Operation.FILE_WRITE and asked.text is not None:
             lines += changed(_current(question.resource), asked.text, SHOWN)
             self.shown.add((question.resource, asked.text))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,8 +44,32 @@ _CARRIERS = frozenset(
     }
 )  # fmt: skip
 
-# Variables that agents set so that programs neither page nor colour; others can change what a command does.
-HARMLESS = frozenset({"CI", "COLUMNS", "FORCE_COLOR", "GIT_PAGER", "LINES", "NO_COLOR", "PAGER", "TERM"})
+# Variables that agents set so that programs neither page nor colour, each with the values that change nothing else. The
+# value of a pager is a command; whatever is not listed here can change what a command does.
+_PAGER = re.compile(r"(?:cat|less)?")
+_PLAIN = re.compile(r"[A-Za-z0-9_.@+-]{0,64}")
+_NUMBER = re.compile(r"[0-9]{0,9}")
+_LOCALE = (
+    "ALL", "ADDRESS", "COLLATE", "CTYPE", "IDENTIFICATION", "MEASUREMENT", "MESSAGES", "MONETARY", "NAME", "NUMERIC",
+    "PAPER", "TELEPHONE", "TIME",
+)  # fmt: skip
+HARMLESS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("GH_PAGER", "GIT_PAGER", "MANPAGER", "PAGER"), _PAGER),
+    **dict.fromkeys(("COLUMNS", "LINES"), _NUMBER),
+    **dict.fromkeys(("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TERM"), _PLAIN),
+    **dict.fromkeys(("LANG", *(f"LC_{part}" for part in _LOCALE)), _PLAIN),
+    **dict.fromkeys(("GIT_TERMINAL_PROMPT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8"), _NUMBER),
+}
+
+
+def steering(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of variables that can change what a command does: all but those that are known to change nothing."""
+    return tuple(sorted(name for name, value in env.items() if not _is_harmless(name, value)))
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    values = HARMLESS.get(name)
+    return values is not None and values.fullmatch(value) is not None
 
 
 class Line(NamedTuple):
@@ -209,8 +234,7 @@ class CommandPattern:
             return False
         # The program first: most commands are another one.
         return not self._globs or bool(
-            self._globs[0](program)
-            and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
+            self._globs[0](program) and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
         )
 
     def concerns(self, words: Words) -> bool:

@@ -43,7 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""  # the name of the tool
     server: str = ""  # the MCP server that the tool or the start is of
     title: str = ""  # the agent's own words; shown, never matched by rules
-    env: tuple[str, ...] = ()  # names of variables set for a command, besides harmless ones
+    env: tuple[str, ...] = ()  # names of variables set for a command that can change what it does
     session: str = ""
     roots: tuple[str, ...] = ()  # the folders of the session, resolved; the first is the workspace
     mode: str = "default"  # the policy mode, which only the user sets

@@ -19,6 +19,9 @@ from dragoman.schema.permission import PermissionOption
 # The scope of an answer that is good for this one question and covers nothing after it.
 UNREMEMBERED = ""
 
+# What is said of a command that gets a real terminal.
+INTERACTIVE = "in a real terminal, where programs may start a pager or a prompt"
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the user is asked: all that is wanted at once, why policy asks, and what the agent offers as answers."""
@@ -30,6 +33,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # the agent's own
     text: str | None = None  # what is to be written
     env: Mapping[str, str] = {}
+    interactive: bool = False  # whether the command gets a real terminal
 
     @property
     def lines(self) -> list[str]:
@@ -38,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return [
             *said,
             *(f"with {name}={value}" for name, value in self.env.items()),
+            *([INTERACTIVE] if self.interactive else ()),
             f"asked by {self.decision.reason}",
         ]
 

@@ -25,7 +25,7 @@ import msgspec
 from dragoman.config.grants import Grants
 from dragoman.dialect.beside import side
 from dragoman.errors import ConfigFault, Kind, ProtocolError
-from dragoman.policy.commands import HARMLESS, canonical
+from dragoman.policy.commands import canonical, steering
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import Grant, Scope, granted
 from dragoman.policy.guard import Policy, decide, decide_all
@@ -249,10 +249,16 @@ class Guard:
             operation=operation,
             resource=resource,
             named=named if named != resource else "",
-            env=tuple(sorted(set(use.env) - HARMLESS)),
+            env=steering(use.env),
         )
         placed = self._premises.place(question, use.session_id, self.mode(use.session_id))
-        asked = Asked(questions=(placed,), decision=Decision(ASK, Source.MODE, ""), text=use.text, env=use.env)
+        asked = Asked(
+            questions=(placed,),
+            decision=Decision(ASK, Source.MODE, ""),
+            text=use.text,
+            env=use.env,
+            interactive=use.interactive,
+        )
         decision, _ = await self._decided(asked, self._premises.find(use.session_id), is_use=True)
         if not decision.allows and decision.source in UNASKED:
             why = self.redaction.text(decision.reason)

@@ -92,6 +92,8 @@ def entries(what: str, asked: Asked, decision: Decision, choice: Choice | None) 
     detail: dict[str, Any] = {"source": decision.source}
     if choice is not None:
         detail["scope"] = choice.scope
+    if asked.interactive:
+        detail["interactive"] = True
     if asked.reason:
         detail["said"] = asked.reason
     return [
