@@ -58,6 +58,18 @@ def test_the_mode_of_the_user() -> None:
             '[[rule]]\ndecision = "deny"\npath = "x"\ncommand = "x"',
             "p.toml: line 4: rule[1].command: the rule can never match: path and command do not go together",
         ),
+        (
+            '[[rule]]\ndecision = "deny"\nserver = "x"\ncwd = "x"',
+            "p.toml: line 3: rule[1].server: the rule can never match: cwd and server do not go together",
+        ),
+        (
+            '[[rule]]\ndecision = "deny"\nserver = "x"\ncommand = "x"\nurl = "https://x"',
+            "p.toml: line 5: rule[1].url: a server has a command or an address; write a rule for each",
+        ),
+        (
+            '[[rule]]\ndecision = "deny"\nurl = "x.org"',
+            "p.toml: line 3: rule[1].url: 'x.org': an address has a scheme and a host, as in https://",
+        ),
     ],
 )
 def test_a_fault_names_the_key_and_the_line(text: str, expected: str) -> None:

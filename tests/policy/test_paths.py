@@ -98,7 +98,7 @@ def test_any_text_is_a_pattern_that_can_be_tried(pattern: str, path: str) -> Non
 @given(st.lists(st.text("ab.-_ é", min_size=1), min_size=1))
 def test_a_path_without_signs_matches_itself_alone(names: list[str]) -> None:
     path = "/".join(names)
-    if fault_of(path) is None and not path.startswith("./"):
+    if fault_of(path) is None and not path.startswith("./") and path != ".":
         assert matches(path, f"/w/{path}", ("/w",), HOME)
         assert not matches(path, f"/w/{path}x", ("/w",), HOME)
 

@@ -90,6 +90,17 @@ def taken_apart(line: str) -> Line:
     return _apart(line, 0) if len(line) <= LONGEST else Line((), is_opaque=True)
 
 
+def runs_from_here(line: str) -> bool:
+    """Whether a line runs a program that it names by its place in the current folder, as ./run.sh does."""
+    commands = taken_apart(line).commands
+    return not commands or any(map(_names_a_place_here, commands))
+
+
+def _names_a_place_here(words: Words) -> bool:
+    program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
+    return ("/" in program and program[0] not in "/~") or any(word.startswith(("./", "../")) for word in words)
+
+
 def canonical(line: str) -> str:
     """One spelling for lines that run the same command: without a shell that only reads it, words quoted alike."""
     for _ in range(_DEPTH if len(line) <= LONGEST else 0):
@@ -222,15 +233,11 @@ class CommandPattern:
 
     def _fits(self, program: str, words: Words, start: int, is_wild: bool = False) -> bool:
         """Whether the words from a place on are meant, the first of them read as `program`. Nothing is copied."""
-        count = len(words) - start
         if self._is_prefix:
             return program == self._words[0] and words[start + 1 : start + len(self._words)] == self._words[1:]
-        if self._is_open:
-            is_long_enough = count >= len(self._globs)
-        else:
-            # What a shell expands may become more words than the pattern has.
-            is_long_enough = count == len(self._globs) and not is_wild
-        if not is_long_enough:
+        more = len(words) - start - len(self._globs)
+        # What a shell expands may become more words than the pattern has.
+        if more < 0 or ((more or is_wild) and not self._is_open):
             return False
         # The program first: most commands are another one.
         return not self._globs or bool(

@@ -5,7 +5,7 @@
     roots = ["~/notes"]           # only there: folders that every session has besides its own
     [[rule]]
     decision = "deny"             # allow | ask | deny
-    operation = ["file_read"]     # and path, command, host, kind, tool, server, agent, mode, reason
+    operation = ["file_read"]     # and path, command, cwd, url, env, host, kind, tool, server, agent, mode, reason
 
 Pure; which files there are, and whether they are trusted, is decided above.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 from dragoman.errors import ConfigFault
 from dragoman.policy import paths
+from dragoman.policy.addresses import UrlPattern
 from dragoman.policy.commands import CommandPattern
 from dragoman.policy.decision import WORDS
 from dragoman.policy.globs import wildcards
@@ -46,7 +47,10 @@ _KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch
 # Conditions that only some operations can meet. Without them a rule could never match, which nobody means.
 _ONLY: dict[str, frozenset[str]] = {
     "path": frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE}),
-    "command": frozenset({Operation.TERMINAL_EXECUTE}),
+    "command": frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START}),
+    "cwd": frozenset({Operation.TERMINAL_EXECUTE}),
+    "url": frozenset({Operation.MCP_START}),
+    "env": frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START}),
     "host": frozenset({Operation.NETWORK_ACCESS}),
     "server": frozenset({Operation.MCP_TOOL, Operation.MCP_START}),
 }
@@ -179,6 +183,8 @@ class _Reader:
                 self._fault((*path, key), f"the rule can never match: {said} do not go together")
                 return
             possible = possible & operations if key in rule else possible
+        if "command" in rule and "url" in rule:
+            self._fault((*path, "url"), "a server has a command or an address; write a rule for each")
 
     # --- members ----------------------------------------------------------------------------------------------
 
@@ -223,6 +229,15 @@ class _Reader:
                 self._fault(path, f"{pattern!r}: {fault}")
         return found
 
+    def urls(self, value: Any, path: Path) -> tuple[UrlPattern, ...]:
+        found = []
+        for pattern in self.texts(value, path):
+            try:
+                found.append(UrlPattern.read(pattern))
+            except ValueError as error:
+                self._fault(path, f"{pattern!r}: {error}")
+        return tuple(found)
+
     def commands(self, value: Any, path: Path) -> tuple[CommandPattern, ...]:
         # ["git", "status"] is one command by its words; a list that has lists in it is several patterns.
         is_several = isinstance(value, list) and any(isinstance(each, list) for each in value)
@@ -249,6 +264,9 @@ _MEMBERS: dict[str, tuple[str, Callable[[_Reader, Any, Path], Any]]] = {
     "operation": ("operations", lambda reader, value, path: reader.words(value, path, OPERATIONS)),
     "path": ("paths", _Reader.paths),
     "command": ("commands", _Reader.commands),
+    "cwd": ("cwds", _Reader.paths),
+    "url": ("urls", _Reader.urls),
+    "env": ("env", _Reader.texts),
     "host": ("hosts", lambda reader, value, path: tuple(text.lower() for text in reader.texts(value, path))),
     "kind": ("kinds", lambda reader, value, path: reader.words(value, path, _KINDS)),
     "tool": ("tools", _Reader.texts),

@@ -64,8 +64,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def _expression(parts: list[str]) -> str:
     """Names and `**` as one expression.
 
-    Between two `**` stands a fixed number of names. The first place where they fit is as good as any later one, for what
-    follows may then begin anywhere behind: so it is found once and never tried again.
+    Between two `**` stands a fixed number of names. The first place where they fit is as good as any later one, for
+    what follows may then begin anywhere behind: so it is found once and never tried again.
     """
     runs: list[list[str]] = [[]]  # the names before, between and after `**`; two in a row are one
     for index, part in enumerate(parts):

@@ -249,6 +249,7 @@ class Guard:
             operation=operation,
             resource=resource,
             named=named if named != resource else "",
+            cwd=use.cwd,
             env=steering(use.env),
         )
         placed = self._premises.place(question, use.session_id, self.mode(use.session_id))
@@ -272,15 +273,19 @@ class Guard:
         allowed = []
         for server in given:
             words = shlex.join([server.command, *(server.args or ())]) if server.command else server.url or ""
+            env = {pair.name: pair.value for pair in server.env or ()}
             question = Question(
                 operation=Operation.MCP_START,
                 resource=words,
                 server=server.name,
+                url=server.url or "",
+                env=steering(env),
                 agent=self._premises.agent,
                 roots=(os.path.realpath(cwd),),
                 mode=self.mode(),
             )
-            asked = Asked(questions=(question,), decision=Decision(ASK, Source.MODE, ""))
+            shown = {name: self.redaction.text(value) for name, value in env.items()}
+            asked = Asked(questions=(question,), decision=Decision(ASK, Source.MODE, ""), env=shown)
             decision, _ = await self._decided(asked, None)
             if decision.allows:
                 allowed.append(server)

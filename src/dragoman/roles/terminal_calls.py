@@ -79,19 +79,27 @@ class TerminalCalls:
         env = {pair.name: pair.value for pair in params.env or ()}
         wanted = side(params)
         screen = self._screen(wanted)
+        folder = terminals.folder(params.cwd or None)
         await self._loan.ask(
-            "execute", line, params.session_id, env=env, interactive=bool(screen), call="terminal/create"
+            "execute",
+            line,
+            params.session_id,
+            env=env,
+            cwd=folder,
+            interactive=bool(screen),
+            call="terminal/create",
         )
         self._check_room()
         timeout = wanted.get("timeout")
         terminal = await terminals.create(
             params.command,
             params.args or (),
-            params.cwd or None,
+            folder,
             env,
             number(params.output_byte_limit),
             timeout / 1000 if isinstance(timeout, int | float) else None,
             apart=wanted.get("streams") is True,
+            is_resolved=True,
             **screen,
         )
         self._loan.lending.show(terminal)
