@@ -15,7 +15,7 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
-from dragoman.store.summary import taken
+from dragoman.store.summary import foreign_sign, taken
 
 # The version of the file; an older one is read, a newer one refused.
 VERSION = 1
@@ -84,6 +84,8 @@ async def import_session(
     start = file.tell()
     header, count = _checked(file)
     id = session_id or header.session_id
+    if foreign_sign(id) or not id:
+        raise _unusable(f"{id!r} cannot be the id of a session")
     known = await store.sessions()
     if any(summary.session_id == id for summary in known):
         raise taken(id, id)
