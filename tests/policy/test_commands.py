@@ -145,10 +145,19 @@ def test_what_a_shell_expands_does_not_fit_a_pattern_of_so_many_words() -> None:
         "env A=1 rm x",
         "timeout 5 rm x",
         "xargs rm",
+        "bash -ec 'rm x'",
+        "bash -o pipefail -c 'cd a && rm x'",
+        "env -S 'rm x'",
+        "sudo bash -xc 'rm x'",
+        "sudo sh -ec \"bash -ec 'rm x'\"",
+        "eval 'rm x'",
+        "then rm x",
+        "! rm x",
+        "do A=1 rm x",
     ],
 )
 def test_what_is_forbidden_is_found_behind_what_carries_it(words: str) -> None:
-    assert CommandPattern.read(["rm"]).concerns(tuple(words.split()))
+    assert CommandPattern.read(["rm"]).concerns(tuple(shlex.split(words)))
 
 
 @pytest.mark.parametrize("words", ["echo rm", "grep rm x", "rmdir x", "A=rm"])

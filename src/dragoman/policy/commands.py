@@ -32,6 +32,7 @@ _WILD = frozenset("*?[~")
 _ESCAPED = frozenset('$`"\\')
 _SEAMS = re.compile(r"[;&|`$<>(){}\n\r\0'\"]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_BLANK = re.compile(r"\s")
 _KEYWORDS = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "[["}
 )
@@ -244,14 +245,22 @@ class CommandPattern:
             self._globs[0](program) and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
         )
 
-    def concerns(self, words: Words) -> bool:
-        """Whether a command may be meant: also after assignments, inside carriers, and by a program's full path."""
-        first = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), None)
-        if first is None:
+    def concerns(self, words: Words, depth: int = 0) -> bool:
+        """Whether a command may be meant: also after assignments and keywords, inside carriers and in what a shell is
+        given to read, and by a program's full path."""
+        first = 0
+        while first < len(words) and (words[first] in _KEYWORDS or _ASSIGNMENT.match(words[first])):
+            first += 1
+        if first == len(words):
             return False
-        is_carried = words[first].rpartition("/")[2] in _CARRIERS
+        program = words[first].rpartition("/")[2]
+        is_carried = program in _CARRIERS
         for start in range(first, len(words) if is_carried else first + 1):
             word = words[start]
             if self._fits(word, words, start) or ("/" in word and self._fits(word.rpartition("/")[2], words, start)):
                 return True
-        return False
+        # A whole line may stand in one word: bash -ec "...", env -S "...", eval "...".
+        if depth >= _DEPTH or not (is_carried or program in _SHELLS):
+            return False
+        lines = [word for word in words[first + 1 :] if _BLANK.search(word)]
+        return any(self.concerns(inner, depth + 1) for line in lines for inner in taken_apart(line).commands)
