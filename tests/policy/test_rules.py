@@ -139,6 +139,10 @@ def test_a_rule_that_names_the_variables_of_a_command_covers_it_with_them() -> N
         (("NODE_ENV", "NODE_OPTIONS"), "ask"),
     ):
         assert verdict(question("terminal_execute", "npm test", env=env), rules) == expected
+    alone = file(rule("allow", env="CC"))
+    assert verdict(question("terminal_execute", "make", env=("CC",)), alone) == "allow"
+    assert verdict(question("file_write"), alone) == "ask"
+    assert verdict(question("mcp_tool", "", server="x"), alone) == "ask"
     denies = file(rule("deny", operation="terminal_execute", env="LD_*"))
     assert verdict(question("terminal_execute", "npm test", env=("LD_PRELOAD", "X")), denies) == "deny"
     assert verdict(question("terminal_execute", "npm test", env=("X",)), denies) == "ask"
@@ -161,6 +165,7 @@ def test_a_rule_can_name_the_folder_that_a_command_starts_in(cwd: str, allowed: 
     assert verdict(asked, file(rule("deny", command=["./run.sh"], cwd="."))) == denied
     assert verdict(asked, file(rule("allow", command=["make"], cwd="sub/**"))) == "ask"
     assert verdict(asked, file(rule("deny", command=["make"], cwd="**"))) == "ask"
+    assert verdict(question("file_write"), file(rule("allow", cwd="**"))) == "ask"
 
 
 START: dict[str, Any] = {"operation": "mcp_start", "server": "docs"}

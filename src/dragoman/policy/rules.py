@@ -105,6 +105,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def _variables(self, question: Question) -> Match:
         """Leave is for a command with none but these variables; what is forbidden is a command with one of them."""
+        if self.env and question.operation not in (Operation.TERMINAL_EXECUTE, Operation.MCP_START):
+            return Match.NO
         if self.verdict is not ALLOW:
             is_meant = not self.env or any(_any(self.env, name) for name in question.env)
         else:
