@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pty
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dragoman.cli.completion import table
+from dragoman.cli.completion import _LISTING, table
 from dragoman.cli.main import COMMANDS
 from tests.cli.command import EVERYTHING, PATIENCE, dragoman
 
@@ -97,3 +100,160 @@ def test_bash_completes_sessions_where_one_is_wanted(script: str, tmp_path: Path
     assert completed(script, "dragoman sessions show ro", tmp_path) == {"roof"}
     assert completed(script, "dragoman run --session ", tmp_path) == {"roof", "loft"}
     assert "--thoughts" in completed(script, "dragoman sessions show --th", tmp_path)
+
+
+# --- names that others gave -----------------------------------------------------------------------------------
+
+# As older stores may have them, each begins with x. One that a shell reads makes a file called PWNED.
+NAMES = [
+    "x$(touch PWNED)",
+    "x`touch PWNED`",
+    "x;touch PWNED",
+    "x&touch PWNED",
+    "x|touch PWNED",
+    "x>PWNED",
+    "x blank and  blanks",
+    "x'touch PWNED'",
+    'x"$(touch PWNED)"',
+    "x\\$(touch PWNED)",
+    "x*",
+    "x?[a-z]",
+    "x{a,b}",
+    "x$HOME",
+    "x!touch",
+    "x#y",
+    "x=y",
+    "x(touch PWNED)",
+    "xé ü",
+    "x-plain",
+]
+# Who stands before a name has : and @ in it, at which readline takes words apart.
+USERS = ["ann@x.org/plan", "ann:x/roof work"]
+
+QUOTED: dict[str, Callable[[str], str]] = {"": str, "'": lambda reply: f"'{reply}'", '"': lambda reply: f'"{reply}"'}
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A folder with a dragoman in it that lists names, and notes what it is called with."""
+    (tmp_path / "names").write_text("".join(f"{name}\n" for name in [*NAMES, *USERS, "other"]))
+    (tmp_path / "dragoman").write_text(
+        '#!/bin/sh\ncase "$*" in *--names*) cat names ;; *) printf "%s\\n" "$@" >> called ;; esac\n'
+    )
+    (tmp_path / "dragoman").chmod(0o755)
+    return tmp_path
+
+
+def in_bash(script: str, folder: Path, *args: str) -> str:
+    """What a bash prints; it makes no file."""
+    assert BASH is not None
+    environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    ran = subprocess.run(
+        [BASH, "--norc", "-s", *args],
+        input=script,
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert ran.stderr == ""
+    assert not (folder / "PWNED").exists()
+    return ran.stdout
+
+
+def replies(script: str, folder: Path, *words: str) -> list[str]:
+    """What is offered for the last word."""
+    asking = (
+        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _dragoman; printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    return in_bash(f"{script}\n{asking}", folder, *words).splitlines()
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash here")
+@pytest.mark.parametrize("quote", QUOTED)
+@pytest.mark.parametrize(
+    "words",
+    [("sessions", "show"), ("run", "--session"), ("run", "--agent"), ("chat", "--host"), ("attach",)],
+)
+def test_bash_completes_every_name_as_itself_and_runs_none(
+    script: str, listed: Path, words: tuple[str, ...], quote: str
+) -> None:
+    offered = replies(script, listed, "dragoman", *words, f"{quote}x")
+    unsayable = {"'": ["x'touch PWNED'"], '"': ["x!touch"]}.get(quote, [])  # between such quotes
+    line = "printf '%s\\n' " + " ".join(map(QUOTED[quote], offered))
+    assert in_bash(line, listed).splitlines() == [name for name in NAMES if name not in unsayable]
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash here")
+def test_bash_goes_on_with_what_is_typed_and_quoted_already(script: str, listed: Path) -> None:
+    for typed, expected in (
+        ("x\\ bl", ["x\\ blank\\ and\\ \\ blanks"]),
+        ("x\\", replies(script, listed, "dragoman", "sessions", "show", "x")),
+        ('"x bl', ["x blank and  blanks"]),
+        ("'x bl", ["x blank and  blanks"]),
+        ('"x\\$H', ["x\\$HOME"]),
+        ("x\\$H", ["x\\$HOME"]),
+        ("$(touch PWNED)", []),
+        ("nothing", []),
+    ):
+        offered = replies(script, listed, "dragoman", "sessions", "show", typed)
+        assert [reply for reply in offered if reply] == expected, typed
+    assert replies(script, listed, "dragoman", "sessions", "show", "ann", "@", "x") == ["x.org/plan"]
+    assert replies(script, listed, "dragoman", "sessions", "show", "ann", ":") == ["x/roof\\ work"]
+    assert replies(script, listed, "dragoman", "run", "--session", "ann", ":", "x/r") == ["x/roof\\ work"]
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash here")
+@pytest.mark.parametrize("quote", QUOTED)
+@pytest.mark.parametrize("name", ["x$(touch PWNED)", "x`touch PWNED`;touch PWNED", "x blank 'n\" quote", "ann@x:y/z w"])
+def test_a_tab_on_a_terminal_gives_the_name_to_the_command_and_runs_nothing(
+    script: str, listed: Path, name: str, quote: str
+) -> None:
+    assert BASH is not None
+    if quote == "'" and quote in name:
+        return
+    (listed / "names").write_text(f"{name}\nother\n")
+    (listed / "script").write_text(script)
+    ours, theirs = pty.openpty()
+    environ = {"PATH": f"{listed}:{os.environ['PATH']}", "HOME": str(listed), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    bash = subprocess.Popen(
+        [BASH, "--norc", "--noprofile", "-i"],
+        cwd=listed,
+        env=environ,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    reader = threading.Thread(target=_read_all, args=(ours,))
+    reader.start()
+    try:
+        os.write(ours, f". ./script\ndragoman sessions show {quote}{name[:1]}\t\nexit\n".encode())
+        bash.wait(PATIENCE)
+    finally:
+        bash.kill()
+        bash.wait()
+        reader.join()
+        os.close(ours)
+    assert (listed / "called").read_text() == f"sessions\nshow\n{name}\n"
+    assert not (listed / "PWNED").exists()
+
+
+def _read_all(fd: int) -> None:
+    """Read a terminal until nobody writes to it any more."""
+    try:
+        while os.read(fd, 4096):
+            pass
+    except OSError:
+        return
+
+
+def test_zsh_and_fish_take_names_as_lines_that_they_do_not_read() -> None:
+    zsh, fish = (dragoman("completion", shell).stdout for shell in ("zsh", "fish"))
+    for what, command in _LISTING.items():
+        assert f'_dragoman_{what}() {{\n  local -a names=(${{(f)"$({command} 2>/dev/null)"}})\n' in zsh
+        assert zsh.count(command) == 1  # in no action, which zsh would evaluate
+        assert f"-a '({command} 2>/dev/null)'" in fish

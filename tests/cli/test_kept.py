@@ -407,3 +407,23 @@ for line in sys.stdin:
     logged = lines(in_process("sessions", "show", "roof", "--json", cwd=tmp_path))
     texts = [line["body"]["content"]["text"] for line in logged if line["kind"] == "update"]
     assert texts == ["first answer", "second answer"]
+
+
+def test_a_name_that_a_shell_could_read_is_given_to_no_session_and_an_old_one_is_still_found(
+    tmp_path: Path, file: Path
+) -> None:
+    wrong = "x$(touch PWNED)"
+    ran = ask("/echo hi", ["no-such-agent"], "--session", wrong, cwd=tmp_path)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "'$' cannot stand there; it has letters, digits, blanks and" in ran.stderr
+    assert ask("/echo hi", EVERYTHING, "--session", "roof work", cwd=tmp_path).returncode == 0
+    for action in ("rename", "fork"):
+        assert in_process("sessions", action, "roof work", wrong, cwd=tmp_path).returncode == 1
+    assert [each.name for each in kept(file)] == ["roof work"]
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE sessions SET name = ?", [wrong])
+    assert ask("/echo again", EVERYTHING, "--session", wrong, cwd=tmp_path).returncode == 0
+    (summary,) = kept(file)
+    assert (summary.name, summary.turns) == (wrong, 2)
+    copied = in_process("sessions", "fork", wrong, "loft work", cwd=tmp_path)
+    assert "--session 'loft work' 'PROMPT'" in copied.stdout

@@ -210,3 +210,22 @@ def test_who_closes_the_terminal_says_no(home: Home) -> None:
         terminal.type("\x04")
         assert terminal.end() == 0
     assert not (home.work / "a.txt").exists()
+
+
+def test_a_question_shows_the_folder_the_variables_and_the_terminal_of_a_command(home: Home) -> None:
+    (home.work / "sub").mkdir()
+    (home.work / "agent.py").write_text(
+        "from dragoman import Agent\n"
+        "agent = Agent('runner', dialect='draft')\n"
+        "@agent.prompt\n"
+        "async def answer(turn):\n"
+        "    cwd = turn.session.cwd + '/sub'\n"
+        "    await turn.terminals.run('env', cwd=cwd, env={'PAGER': 'evil'}, size=(24, 80))\n"
+        "agent.run()\n"
+    )
+    with OnTerminal(*RUN, "go", "--", sys.executable, "agent.py", cwd=home.work) as terminal:
+        terminal.await_text("y/n? ")
+        shown = terminal.text.replace("\n▌ ", " ")
+        assert "env   in the folder sub   with PAGER=evil   in a real terminal" in shown
+        terminal.type("n\n")
+        terminal.end()

@@ -74,6 +74,30 @@ def test_check_tells_what_there_is(home: Home) -> None:
     assert [(file["trusted"], len(file["rules"])) for file in told["files"]] == [(True, 2), (False, 1)]
 
 
+def test_check_warns_of_a_server_that_is_allowed_by_its_name_alone(home: Home) -> None:
+    home.write('[[rule]]\ndecision = "allow"\noperation = "mcp_start"\nserver = "docs"\n')
+    ran = home.run("policy", "check")
+    assert ran.returncode == 0
+    assert f"  warning: rule 1 of {home.config}/policy.toml, line 1: " in ran.stdout
+    assert "any program start as docs" in ran.stdout
+    assert len(home.json("policy", "check")["warnings"]) == 1
+
+
+def test_explain_knows_the_folder_and_the_variables_of_a_command_and_the_address_of_a_server(home: Home) -> None:
+    home.write(
+        '[[rule]]\ndecision = "allow"\ncommand = ["make"]\ncwd = "sub"\nenv = "CC"\n'
+        '[[rule]]\ndecision = "allow"\nserver = "docs"\nurl = "https://docs.example.org"\n'
+    )
+    (home.work / "sub").mkdir()
+    command, server = ("policy", "explain", "terminal_execute", "make"), ("policy", "explain", "mcp_start")
+    assert home.run(*command).returncode == 3
+    assert home.run(*command, "--folder", "sub").returncode == 0
+    assert home.run(*command, "--folder", "sub", "--env", "CC").returncode == 0
+    assert home.run(*command, "--folder", "sub", "--env", "LD_PRELOAD").returncode == 3
+    assert home.run(*server, "https://docs.example.org/mcp", "--server", "docs").returncode == 0
+    assert home.run(*server, "docs-server", "--server", "docs").returncode == 3
+
+
 def test_check_tells_every_fault_with_its_line(home: Home) -> None:
     home.write("x = 1\n")
     home.project.write_text('\n[[rule]]\ndecision = "no"\n')

@@ -11,6 +11,7 @@ import pytest
 from dragoman.errors import ProtocolError
 from dragoman.host import names
 from dragoman.store.contract import Summary
+from dragoman.store.summary import given_name
 from tests.host.houses import opened
 from tests.host.test_serving import Caller, Doors, doors
 
@@ -47,11 +48,20 @@ def test_no_two_users_have_the_same_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ann/secret", "x" * 97, "a\nb", "dda3a510-0a1b-4c2d-8e3f-001122334455", "DDA3A510-0A1B-4C2D"]
+    "name",
+    ["ann/secret", "x" * 97, "a\nb", "x$(id)", "x`id`", "dda3a510-0a1b-4c2d-8e3f-001122334455", "DDA3A510-0A1B-4C2D"],
 )
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match=r"name|'/'|characters"):
         names.kept(name, "ann")
+
+
+@pytest.mark.parametrize("user", ["auth0|123", "a$(id)", "a`b", "a b'c", "-rf", "a=b"])
+def test_what_stands_before_a_name_is_as_plain_as_the_name(user: str) -> None:
+    stored = names.kept("roof", user)
+    assert given_name(stored) == stored
+    assert shown(user, stored, f"{user}/of before") == ["roof", "of before"]
+    assert shown("ben", f"{user}/of before") == [f"{user}/of before"]
 
 
 def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() -> None:

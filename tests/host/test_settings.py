@@ -10,6 +10,7 @@ import pytest
 from dragoman.cli.config import hosted
 from dragoman.config.grants import Grants
 from dragoman.config.hosting import Hosting
+from dragoman.config.places import places
 from dragoman.errors import ConfigFault
 from dragoman.host import settings
 from dragoman.host.bounds import Bounds
@@ -62,6 +63,16 @@ def test_what_members_allow_for_always_does_not_become_a_grant_of_the_owner(tmp_
     assert [grant.id for grant in Grants(path).current()] == ["1"]
     recalled.end_run("any")
     assert [grant.id for grant in recalled.current()] == ["1"]
+
+
+def test_a_policy_that_lets_servers_start_by_their_name_alone_is_warned_about(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rule]]\ndecision = "allow"\noperation = "mcp_start"\nserver = "docs"\n')
+    here = places({"HOME": str(tmp_path)})
+    (warning,) = settings.warnings(Hosting(policy=str(policy)), here)
+    assert warning.startswith(f"rule 1 of {policy}, line 1: ")
+    policy.write_text(policy.read_text() + 'command = "docs-server"\n')
+    assert settings.warnings(Hosting(policy=str(policy)), here) == []
 
 
 def test_a_place_of_sessions_that_means_nothing_is_found_before_a_host_is_started() -> None:

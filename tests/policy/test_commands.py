@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.policy.commands import CommandPattern, canonical, taken_apart
+from dragoman.policy.commands import CommandPattern, canonical, steering, taken_apart
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,19 @@ def test_what_a_shell_expands_does_not_fit_a_pattern_of_so_many_words() -> None:
         "env A=1 rm x",
         "timeout 5 rm x",
         "xargs rm",
+        "bash -ec 'rm x'",
+        "bash -o pipefail -c 'cd a && rm x'",
+        "env -S 'rm x'",
+        "sudo bash -xc 'rm x'",
+        "sudo sh -ec \"bash -ec 'rm x'\"",
+        "eval 'rm x'",
+        "then rm x",
+        "! rm x",
+        "do A=1 rm x",
     ],
 )
 def test_what_is_forbidden_is_found_behind_what_carries_it(words: str) -> None:
-    assert CommandPattern.read(["rm"]).concerns(tuple(words.split()))
+    assert CommandPattern.read(["rm"]).concerns(tuple(shlex.split(words)))
 
 
 @pytest.mark.parametrize("words", ["echo rm", "grep rm x", "rmdir x", "A=rm"])
@@ -160,3 +169,51 @@ def test_words_that_only_look_like_it_are_left_alone(words: str) -> None:
 def test_patterns_that_mean_nothing_are_refused(pattern: str | list[str]) -> None:
     with pytest.raises(ValueError):
         CommandPattern.read(pattern)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PAGER", "cat"),
+        ("PAGER", ""),
+        ("GIT_PAGER", "less"),
+        ("MANPAGER", "cat"),
+        ("TERM", "dumb"),
+        ("TERM", "xterm-256color"),
+        ("NO_COLOR", "1"),
+        ("CI", "true"),
+        ("LANG", "de_DE.UTF-8@euro"),
+        ("LC_ALL", "C"),
+        ("COLUMNS", "120"),
+        ("PYTHONUNBUFFERED", "1"),
+    ],
+)
+def test_variables_that_agents_set_for_plain_output_change_nothing_else(name: str, value: str) -> None:
+    assert steering({name: value}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PAGER", "touch x"),
+        ("PAGER", "./less"),
+        ("PAGER", "cat\n"),
+        ("GIT_PAGER", "less; id"),
+        ("MANPAGER", "/tmp/cat"),
+        ("GH_PAGER", "sh"),
+        ("TERM", "../x"),
+        ("TERM", "$(id)"),
+        ("LANG", "/tmp/x"),
+        ("LC_EVIL", "C"),
+        ("COLUMNS", "a[$(id)]"),
+        ("LESSOPEN", "|id %s"),
+        ("LD_PRELOAD", ""),
+        ("PATH", "/usr/bin"),
+        ("GIT_SSH_COMMAND", "ssh"),
+        ("GIT_EXTERNAL_DIFF", "cat"),
+        ("pager", "cat"),
+        ("", ""),
+    ],
+)
+def test_every_other_variable_or_value_can_change_what_a_command_does(name: str, value: str) -> None:
+    assert steering({"TERM": "dumb", name: value}) == (name,)

@@ -113,6 +113,59 @@ def test_a_command_with_an_environment_of_its_own_is_not_covered() -> None:
     assert not covered(question("terminal_execute", "make", env=("CC",)), given)
 
 
+def command(line: str, cwd: str = "/w", **more: Any) -> Question:
+    """A question about a command that starts in a folder."""
+    return question("terminal_execute", line, cwd=cwd, **more)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_grant_for_a_command_is_for_the_folder_that_it_starts_in(scope: str) -> None:
+    given = grant(command("./run.sh"), scope)
+    assert covered(command("./run.sh"), given)
+    assert covered(command("./run.sh", ""), given)
+    assert not covered(command("./run.sh", "/w/sub"), given)
+    below = grant(command("make", "/w/sub"), scope)
+    assert covered(command("make", "/w/sub"), below)
+    assert not covered(command("make"), below)
+    assert not covered(command("make", ""), below)
+
+
+def test_always_is_for_the_folder_of_every_session_but_not_for_a_program_in_one_of_them() -> None:
+    elsewhere: dict[str, Any] = {"session": "t", "roots": ("/v",), "cwd": "/v"}
+    for line, is_covered in (
+        ("git status", True),
+        ("/usr/bin/make", True),
+        ("./run.sh", False),
+        ("bin/run", False),
+        ("A=1 bin/run", False),
+        ("sh ./run.sh", False),
+        ("make && ../run", False),
+        ("(./run.sh)", False),
+    ):
+        assert covered(command(line, **elsewhere), grant(command(line))) is is_covered, line
+
+
+def test_a_grant_of_before_is_for_the_folder_of_the_session() -> None:
+    given = Grant(
+        id="g",
+        verdict="allow",
+        scope="always",
+        operation="terminal_execute",
+        created=0.0,
+        resource="make",
+        agent="coder",
+    )
+    assert covered(command("make"), given)
+    assert not covered(command("make", "/w/sub"), given)
+
+
+def test_a_grant_for_starting_a_server_is_for_the_same_variables() -> None:
+    given = grant(question("mcp_start", "npx docs", server="docs", env=("DOCS_TOKEN",)))
+    assert covered(question("mcp_start", "npx docs", server="docs", env=("DOCS_TOKEN",)), given)
+    assert not covered(question("mcp_start", "npx docs", server="docs", env=("DOCS_TOKEN", "LD_PRELOAD")), given)
+    assert not covered(question("mcp_start", "npx docs", server="docs"), given)
+
+
 def test_a_refusal_is_stronger_than_leave() -> None:
     both = [grant(question()), grant(question(), "session", DENY), grant(question())]
     for grants in (both, both[::-1]):

@@ -37,6 +37,9 @@ def test_the_example_does_what_it_says() -> None:
     assert verdict("terminal_execute", "git log --oneline") == "allow"
     assert verdict("terminal_execute", "npm run test:unit") == "allow"
     assert verdict("network_access", "https://pip.readthedocs.io/en") == "allow"
+    assert verdict("mcp_start", "docs-server --stdio", server="docs") == "allow"
+    assert verdict("mcp_start", "sh -c evil", server="docs") == "ask"
+    assert verdict("mcp_start", "https://evil", server="docs", url="https://evil") == "ask"
     assert verdict("mcp_tool", "", server="docs", tool="search_all") == "allow"
     assert verdict("mcp_tool", "", server="docs", tool="delete_all") == "ask"
 

@@ -58,6 +58,18 @@ def test_the_mode_of_the_user() -> None:
             '[[rule]]\ndecision = "deny"\npath = "x"\ncommand = "x"',
             "p.toml: line 4: rule[1].command: the rule can never match: path and command do not go together",
         ),
+        (
+            '[[rule]]\ndecision = "deny"\nserver = "x"\ncwd = "x"',
+            "p.toml: line 3: rule[1].server: the rule can never match: cwd and server do not go together",
+        ),
+        (
+            '[[rule]]\ndecision = "deny"\nserver = "x"\ncommand = "x"\nurl = "https://x"',
+            "p.toml: line 5: rule[1].url: a server has a command or an address; write a rule for each",
+        ),
+        (
+            '[[rule]]\ndecision = "deny"\nurl = "x.org"',
+            "p.toml: line 3: rule[1].url: 'x.org': an address has a scheme and a host, as in https://",
+        ),
     ],
 )
 def test_a_fault_names_the_key_and_the_line(text: str, expected: str) -> None:
@@ -127,3 +139,36 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(ConfigFault):
         parse(text, "p.toml")
     lines_of(text)
+
+
+RULE = '[[rule]]\ndecision = "deny"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#\n" * 40_000, "the file has 80000 characters; a project's may have 65536"),
+        (f"#{'x' * 3000}\n", "line 1: the line has 3001 characters; in a project's file it may have 2000"),
+        (RULE * 501, "line 1: rule: there are 501 rules; a project's file may have 500"),
+        (RULE + f'path = "{"x" * 600}"\n', "the pattern has 600 characters; in a project's file it may have 500"),
+        (RULE + f'path = "{"**/" * 17}x"\n', "the pattern has 34 signs like *, ? and [; in a project's file"),
+        (RULE + f'command = "rm {"*a" * 40}"\n', "the pattern has 40 signs like *, ? and [; in a project's file"),
+        (RULE + f'tool = ["x", "{"*a" * 40}"]\n', "the pattern has 40 signs like *, ? and [; in a project's file"),
+        ((RULE + 'path = ["a", "b", "c"]\n') * 400, "there are 1200 patterns; a project's file may have 1000"),
+    ],
+)
+def test_a_project_has_a_file_of_bounded_size_and_the_user_one_of_any(text: str, why: str) -> None:
+    (fault,) = faults(text, is_project=True)
+    assert why in fault
+    assert len(fault) < 200
+    assert parse(text, "p.toml") is not None
+
+
+@pytest.mark.parametrize("text", [f"x = {'[' * 20_000}", f"version = {'9' * 5000}", "mode = []"])
+@pytest.mark.parametrize("is_project", [True, False])
+def test_a_file_made_to_break_the_reader_is_a_fault_like_any_other(text: str, is_project: bool) -> None:
+    assert len(faults("\n".join(text[at : at + 1000] for at in range(0, len(text), 1000)), is_project=is_project)) == 1
+
+
+def test_lines_are_found_quickly_in_headers_full_of_blanks() -> None:
+    assert lines_of(f"[a{' ' * 200_000}.b]\nx = 1")[("a", "b", "x")] == 2

@@ -129,12 +129,147 @@ def test_a_command_with_an_environment_of_its_own_is_not_the_command_that_was_al
     assert verdict(question("terminal_execute", "git pull", env=("LD_PRELOAD",)), rules) == "ask"
 
 
+def test_a_rule_that_names_the_variables_of_a_command_covers_it_with_them() -> None:
+    rules = file(rule("allow", command=["npm", "test"], env=["NODE_ENV", "CYPRESS_*"]))
+    for env, expected in (
+        ((), "allow"),
+        (("NODE_ENV",), "allow"),
+        (("CYPRESS_X", "NODE_ENV"), "allow"),
+        (("NODE_OPTIONS",), "ask"),
+        (("NODE_ENV", "NODE_OPTIONS"), "ask"),
+    ):
+        assert verdict(question("terminal_execute", "npm test", env=env), rules) == expected
+    alone = file(rule("allow", env="CC"))
+    assert verdict(question("terminal_execute", "make", env=("CC",)), alone) == "allow"
+    assert verdict(question("file_write"), alone) == "ask"
+    assert verdict(question("mcp_tool", "", server="x"), alone) == "ask"
+    denies = file(rule("deny", operation="terminal_execute", env="LD_*"))
+    assert verdict(question("terminal_execute", "npm test", env=("LD_PRELOAD", "X")), denies) == "deny"
+    assert verdict(question("terminal_execute", "npm test", env=("X",)), denies) == "ask"
+    assert verdict(question("terminal_execute", "npm test"), denies) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "allowed", "denied"),
+    [
+        ("/w/sub", "allow", "ask"),
+        ("/w/sub/deep", "allow", "ask"),
+        ("/w", "ask", "deny"),
+        ("/w/other", "ask", "ask"),
+        ("", "ask", "ask"),  # the agent does not say where
+    ],
+)
+def test_a_rule_can_name_the_folder_that_a_command_starts_in(cwd: str, allowed: str, denied: str) -> None:
+    asked = question("terminal_execute", "./run.sh", cwd=cwd)
+    assert verdict(asked, file(rule("allow", command=["./run.sh"], cwd="sub/**"))) == allowed
+    assert verdict(asked, file(rule("deny", command=["./run.sh"], cwd="."))) == denied
+    assert verdict(asked, file(rule("allow", command=["make"], cwd="sub/**"))) == "ask"
+    assert verdict(asked, file(rule("deny", command=["make"], cwd="**"))) == "ask"
+    assert verdict(question("file_write"), file(rule("allow", cwd="**"))) == "ask"
+
+
+START: dict[str, Any] = {"operation": "mcp_start", "server": "docs"}
+COMMAND = file(rule("allow", server="docs", command="docs-server --stdio", env="DOCS_TOKEN", operation="mcp_start"))
+URL = file(rule("allow", server="docs", url=["https://docs.example.org/mcp/*", "https://*.example.net"]))
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"resource": "docs-server --stdio"}, "allow"),
+        ({"resource": "docs-server --stdio", "env": ("DOCS_TOKEN",)}, "allow"),
+        ({"resource": "docs-server --stdio", "env": ("LD_PRELOAD",)}, "ask"),
+        ({"resource": "docs-server --stdio", "url": "https://evil.org"}, "ask"),
+        ({"resource": "docs-server --stdio", "server": "other"}, "ask"),
+        ({"resource": "docs-server --stdio --more"}, "ask"),
+        ({"resource": "/bin/sh -c evil"}, "ask"),
+        ({"resource": "sh -c 'docs-server --stdio; evil'"}, "ask"),
+        ({"resource": "file:///etc/passwd", "url": "file:///etc/passwd"}, "ask"),
+        ({"resource": "docs-server --stdio", "url": "docs-server --stdio"}, "ask"),
+        ({"resource": ""}, "ask"),
+    ],
+)
+def test_a_server_is_allowed_by_its_command(more: dict[str, Any], expected: str) -> None:
+    assert verdict(question(**START | more), COMMAND) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://docs.example.org/mcp/v1", "allow"),
+        ("https://docs.example.org:443/mcp/v1?x=1", "allow"),
+        ("HTTPS://DOCS.example.org/mcp/v1", "allow"),
+        ("https://a.example.net", "allow"),
+        ("https://a.example.net/any/thing", "allow"),
+        ("https://docs.example.org/other", "ask"),
+        ("https://docs.example.org/mcp/../other", "ask"),
+        ("https://docs.example.org/mcp/%2E%2e/other", "ask"),
+        ("https://docs.example.org:8443/mcp/v1", "ask"),
+        ("http://docs.example.org/mcp/v1", "ask"),
+        ("https://evil.org/mcp/v1", "ask"),
+        ("https://docs.example.org@evil.org/mcp/v1", "ask"),
+        ("https://evil.org/.example.net", "ask"),
+        ("https://evil.org#.example.net", "ask"),
+        ("https://evil.org?.example.net", "ask"),
+        ("https://evil.org\\.example.net", "ask"),
+        ("file:///etc/passwd", "ask"),
+        ("", "ask"),
+    ],
+)
+def test_a_server_is_allowed_by_its_address(url: str, expected: str) -> None:
+    assert verdict(question(**START, resource=url, url=url), URL) == expected
+    assert verdict(question(**START, resource="evil", url=url), URL) == "ask"
+
+
+def test_what_is_forbidden_of_a_server_is_so_beside_whatever_else_it_has() -> None:
+    denies = file(rule("deny", operation="mcp_start", url="https://*.evil.org"))
+    assert verdict(question(**START, resource="x", url="https://a.evil.org/"), denies) == "deny"
+    assert verdict(question(**START, resource="x", url="https://a.evil.org\\b/"), denies) == "ask"
+    denies = file(rule("deny", operation="mcp_start", command=["sh"]) + rule("allow", operation="mcp_start"))
+    assert verdict(question(**START, resource="sh x", url="https://good.org/"), denies) == "deny"
+    assert verdict(question(**START, resource="https://good.org/", url="https://good.org/"), denies) == "allow"
+
+
+def test_a_rule_for_commands_is_none_for_servers_that_have_such_a_command() -> None:
+    assert verdict(question(**START, resource="git status"), file(rule("allow", command=["git"]))) == "ask"
+    both = file(rule("allow", operation=["terminal_execute", "mcp_start"], command=["git"]))
+    assert verdict(question(**START, resource="git status"), both) == "allow"
+    assert verdict(question("terminal_execute", "git status"), both) == "allow"
+
+
+def test_a_rule_that_goes_by_the_name_of_a_server_alone_is_warned_about() -> None:
+    text = rule("allow", server="docs") + rule("allow", server="docs", operation="mcp_tool")
+    text += rule("allow", server="docs", url="https://x.org") + rule("ask", server="docs", operation="mcp_start")
+    (warning,) = file(text, "mine").warnings()
+    assert warning.startswith("rule 1 of mine, line 1: ")
+    assert "any program start as docs" in warning
+
+
 def test_a_line_too_involved_to_read_is_asked_about_where_a_command_is_forbidden() -> None:
     rules = file(rule("deny", command=["rm"]) + rule("allow", operation="terminal_execute"))
     assert verdict(question("terminal_execute", "echo $(rm x)"), rules) == "deny"
     assert verdict(question("terminal_execute", "echo $X"), rules) == "ask"
     assert verdict(question("terminal_execute", "echo x"), rules) == "allow"
     assert verdict(question("terminal_execute", "a && sudo rm x"), rules) == "deny"
+
+
+def test_a_line_too_long_to_read_is_asked_about_where_a_command_is_forbidden() -> None:
+    rules = file(rule("deny", command=["rm"]) + rule("allow", command=["echo"]))
+    assert verdict(question("terminal_execute", f"echo {'x' * 200_000}"), rules) == "ask"
+    assert verdict(question("terminal_execute", f"echo {'x' * 100_000}"), rules) == "allow"
+
+
+def test_a_command_of_very_many_words_is_looked_through() -> None:
+    rules = file(rule("deny", command=["rm", "-rf"]))
+    assert verdict(question("terminal_execute", "sudo " + "a " * 60_000 + "rm -rf x"), rules) == "deny"
+    assert verdict(question("terminal_execute", "sudo " + "a " * 60_000 + "rm x"), rules) == "ask"
+
+
+def test_a_path_longer_than_any_is_never_allowed_and_always_forbidden() -> None:
+    long = "/w/" + "a/" * 2500 + "a"
+    assert verdict(question(resource=long), file(rule("allow", path="**"))) == "ask"
+    assert verdict(question(resource=long), file(rule("deny", path="secret"))) == "deny"
+    assert verdict(question(named=long), file(rule("deny", path="secret"))) == "deny"
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,8 @@ def test_a_command_line_is_shown_without_its_secrets(line: str, clean: str) -> N
 def test_a_script_in_a_command_line_keeps_its_other_words() -> None:
     words = ["sh", "-c", "GITHUB_TOKEN=abcdef12 my-agent --acp"]
     assert Redaction().command(words) == ["sh", "-c", "GITHUB_TOKEN=[redacted] my-agent --acp"]
+
+
+def test_a_text_of_many_beginnings_of_tokens_is_read_in_one_go() -> None:
+    text = "-eyJaaaaaaaa" * 80_000
+    assert Redaction().text(text) == text

@@ -24,6 +24,19 @@ def asked(side: dict[str, Any] | None = None, **members: Any) -> list[tuple[str,
     return [(each.operation, each.resource) for each in found]
 
 
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [({}, ""), ({"cwd": "sub"}, "/w/sub"), ({"workdir": "/w/link"}, "/real"), ({"directory": 5}, "")],
+)
+@pytest.mark.parametrize("side", [{}, {"operation": "terminal_execute", "resource": "make"}])
+def test_a_command_is_asked_for_in_the_folder_that_it_names(
+    given: dict[str, Any], folder: str, side: dict[str, Any]
+) -> None:
+    call = ToolCall(tool_call_id="c", kind="execute", raw_input={"command": "make", **given})
+    (found,) = questions(call, side, lambda path: f"/w/{path}" if path[0] != "/" else "/real", lambda path: path)
+    assert (found.resource, found.cwd) == ("make", folder)
+
+
 def at(*paths: str) -> list[ToolCallLocation]:
     """Places of a tool call."""
     return [ToolCallLocation(path=path) for path in paths]

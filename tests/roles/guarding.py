@@ -60,7 +60,10 @@ async def _do(turn: Turn, step: dict[str, Any]) -> str:
             await turn.files.write(step["path"], step["text"])
             return "written"
         case "run":
-            return (await turn.terminals.run(step["command"], step.get("args", ()))).output.strip()
+            more: dict[str, Any] = {name: step[name] for name in ("cwd", "env") if name in step}
+            size = (24, 80) if step.get("interactive") else None
+            ran = await turn.terminals.run(step["command"], step.get("args", ()), size=size, **more)
+            return ran.output.strip()
         case "mode":
             return str(turn.session.mode)
     raise AssertionError(step)

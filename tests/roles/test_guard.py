@@ -452,6 +452,27 @@ def test_rules_decide_without_asking(tmp_path: Path, dialect: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_leave_for_a_command_is_none_for_the_pager_that_it_starts(tmp_path: Path, dialect: str) -> None:
+    policy = rules('[[rule]]\ndecision = "allow"\ncommand = ["env"]\n')
+
+    async def main() -> None:
+        async with guarded(tmp_path, dialect, NO, policy=policy) as scene:
+            ran = {"do": "run", "command": "env", "interactive": dialect == "draft"}
+            assert "GIT_PAGER=cat" in await scene.do(ran | {"env": {"GIT_PAGER": "cat", "TERM": "dumb"}})
+            assert scene.user.asked == []
+            assert await scene.do(ran | {"env": {"GIT_PAGER": "touch pwned"}}) == ["permission_denied"]
+            (asked,) = scene.user.asked
+            assert asked.questions[0].env == ("GIT_PAGER",)
+            assert asked.lines[:2] == ["terminal execute: env", "with GIT_PAGER=touch pwned"]
+            assert any("real terminal" in line for line in asked.lines) is (dialect == "draft")
+            assert [each["detail"].get("interactive") for each in scene.entries() if each["what"] == "asked"] == [
+                True if dialect == "draft" else None
+            ]
+
+    run(main())
+
+
 def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) -> None:
     async def main() -> None:
         found = places({"HOME": str(tmp_path)})
@@ -570,6 +591,94 @@ def test_what_cannot_be_audited_is_denied(tmp_path: Path, mode: str, fault: str)
             assert await scene.do_one(**write) == "permission_denied"
             assert await scene.do_one(do="ask", kind="execute") == "reject_once"
             assert not (scene.folder / "a").exists()
+
+    run(main())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_answer_for_a_command_in_one_folder_is_none_for_another(tmp_path: Path, dialect: str) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, dialect, Choice(ALLOW, "workspace"), NO) as scene:
+            for folder, word in ((scene.folder, "good"), (scene.folder / "sub", "EVIL")):
+                folder.mkdir(exist_ok=True)
+                (folder / "run.sh").write_text(f"#!/bin/sh\necho {word}\n")
+                (folder / "run.sh").chmod(0o755)
+            (scene.folder / "link").symlink_to("sub")
+            ran = {"do": "run", "command": "./run.sh"}
+            assert await scene.do(ran, ran | {"cwd": str(scene.folder)}) == ["good", "good"]
+            assert len(scene.user.asked) == 1
+            assert not any("folder" in line for line in scene.user.asked[0].lines)
+            for name in ("sub", "link"):
+                assert await scene.do(ran | {"cwd": str(scene.folder / name)}) == ["permission_denied"]
+                asked = scene.user.asked[-1]
+                assert asked.lines[:2] == ["terminal execute: ./run.sh", f"in the folder {scene.folder}/sub"]
+            assert len(scene.user.asked) == 3
+            told = [each["detail"].get("cwd") for each in scene.entries() if each["what"] == "decided"]
+            assert told == [None, None, f"{scene.folder}/sub", f"{scene.folder}/sub"]
+
+    run(main())
+
+
+def test_an_answer_to_a_tool_call_covers_the_command_in_the_folder_that_the_call_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", YES, NO) as scene:
+            (scene.folder / "sub").mkdir()
+            ask = {"do": "ask", "kind": "execute", "raw_input": {"command": "pwd", "cwd": "sub"}}
+            use = {"do": "run", "command": "pwd", "cwd": str(scene.folder / "sub")}
+            assert await scene.do(ask, use) == ["allow_once", str(scene.folder / "sub")]
+            assert len(scene.user.asked) == 1
+            assert await scene.do(ask, {"do": "run", "command": "pwd"}) == ["reject_once", "permission_denied"]
+
+    run(main())
+
+
+def test_a_command_does_not_start_in_a_folder_that_was_changed_while_the_user_was_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", YES) as scene:
+            (scene.folder / "sub").mkdir()
+            (scene.folder / "other").mkdir()
+
+            def swap(asked: Asked) -> Choice:
+                assert asked.questions[0].cwd == str(scene.folder / "sub")
+                (scene.folder / "sub").rmdir()
+                (scene.folder / "sub").symlink_to("other")
+                return YES
+
+            scene.guard._ask_user = swap
+            assert await scene.do_one(do="run", command="pwd", cwd=str(scene.folder / "sub")) == "permission_denied"
+
+    run(main())
+
+
+def test_a_folder_outside_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, "v1", YES) as scene:
+            assert await scene.do_one(do="run", command="pwd", cwd="/etc") == "access_denied"
+            assert scene.user.asked == []
+
+    run(main())
+
+
+def test_a_server_is_not_the_one_that_was_allowed_because_it_has_its_name(tmp_path: Path) -> None:
+    async def main() -> None:
+        policy = rules('[[rule]]\ndecision = "allow"\nserver = "docs"\ncommand = "docs-server"\nenv = "DOCS_TOKEN"\n')
+        token, preload = NameValue(name="DOCS_TOKEN", value="t0ken-t0ken"), NameValue(name="LD_PRELOAD", value="/x.so")
+        servers = [
+            McpServer(name="docs", command="docs-server", args=[], env=[token]),
+            McpServer(name="docs", command="/bin/sh", args=["-c", "evil"], env=[]),
+            McpServer(name="docs", command="docs-server", args=[], env=[token, preload]),
+            McpServer(name="docs", type="http", url="file:///etc/passwd", headers=[]),
+            McpServer(name="docs", type="http", url="https://evil", command="docs-server", headers=[]),
+        ]
+        async with guarded(tmp_path, "v1", NO, policy=policy) as scene:
+            assert await scene.guard.servers(servers, str(scene.folder)) == servers[:1]
+            assert [asked.lines[0] for asked in scene.user.asked] == [
+                "mcp start: docs: /bin/sh -c evil",
+                "mcp start: docs: docs-server",
+                "mcp start: docs: file:///etc/passwd",
+                "mcp start: docs: docs-server https://evil",
+            ]
+            assert scene.user.asked[1].lines[1:3] == ["with DOCS_TOKEN=[redacted]", "with LD_PRELOAD=/x.so"]
 
     run(main())
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,28 @@ def test_an_import_into_which_another_program_writes_leaves_nothing(monkeypatch:
             await import_session(store, io.BytesIO(await exported()))
         assert caught.value.kind == Kind.INVALID_STATE
         assert await store.sessions() == []
+
+    asyncio.run(main())
+
+
+def renamed(data: bytes, **members: str) -> bytes:
+    """The file with another header, sealed again."""
+    first, *rest, _, _ = data.split(b"\n")
+    lines = [json.dumps({**json.loads(first), **members}).encode(), *rest]
+    body = b"".join(line + b"\n" for line in lines)
+    return body + json.dumps({"entries": len(rest), "sha256": sha256(body).hexdigest()}).encode() + b"\n"
+
+
+def test_a_name_that_a_shell_could_read_is_left_behind_and_an_id_refused() -> None:
+    async def main() -> None:
+        data = await exported()
+        store = MemoryStore()
+        summary = await import_session(store, io.BytesIO(renamed(data, name="x$(touch PWNED)")))
+        assert (summary.session_id, summary.name) == ("one", None)
+        for id in ("$(touch PWNED)", "a\nb", "-x", ""):
+            with pytest.raises(ProtocolError, match="cannot be the id of a session"):
+                await import_session(store, io.BytesIO(renamed(data, sessionId=id)))
+        assert [each.session_id for each in await store.sessions()] == ["one"]
 
     asyncio.run(main())
 

@@ -16,6 +16,7 @@ from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.store.sqlite import store as sqlite_store
+from dragoman.store.summary import given_name
 from dragoman.testing import check_store
 
 
@@ -171,6 +172,46 @@ def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.
         await store.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"a{sign}b" for sign in "`$\"'\\|&;<>()[]{}*?!#=^%\t\n\x1b\x7f\u00a0\u200b\u202e\u2028"),
+        "-a",
+        "~a",
+        "/a",
+        "#a",
+        " a",
+        "a ",
+    ],
+)
+def test_what_a_shell_or_a_terminal_could_take_for_more_is_no_name(name: str) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.append("one", [draft(1)])
+        with pytest.raises(ProtocolError, match="is no name for a session") as refused:
+            await store.rename("one", name)
+        assert refused.value.kind == Kind.INVALID_PARAMS
+
+    asyncio.run(main())
+
+
+def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        given_name("x$(id)")
+    assert refused.value.message == (
+        "'x$(id)' is no name for a session: '$' cannot stand there; it has letters, digits, blanks and "
+        ". _ - + @ : , / ~, beginning with a letter, a digit or . _ @"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["roof", "roof work", "2026-11-16 10:30", "v1.2+rc,3", "ann@x.org/plan", "_a~b", "Dächer", "हिन्दी", "屋根 2"],
+)
+def test_names_have_letters_of_every_script(name: str) -> None:
+    assert given_name(name) == name
 
 
 @pytest.mark.parametrize("make", [MemoryStore, SqliteStore])

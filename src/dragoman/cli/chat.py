@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import os
 import select
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -356,7 +357,7 @@ class Chat:
         if host is not None:
             name = self._met.log if self.session is self._met.session else self.session.id
             self._sheet.line(f"{self._parting.words}; come back with:", "dim")
-            self._sheet.line(f"  dragoman chat {host.flag}--session {single(name)}")
+            self._sheet.line(f"  dragoman chat {host.flag}--session {shlex.quote(single(name))}")
 
     # --- the others, in a host --------------------------------------------------------------------------------
 

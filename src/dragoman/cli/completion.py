@@ -1,7 +1,7 @@
 """`dragoman completion`: a script that lets a shell complete our commands.
 
-Made from the commands' own parsers, so it knows what they know. Names of agents and sessions are asked for when they
-are needed.
+Made from the commands' own parsers, so it knows what they know. Names of agents, sessions and hosts are asked for when
+they are needed. Others may have given them: a script compares and quotes them, and never has a shell read them.
 """
 
 from __future__ import annotations
@@ -79,16 +79,58 @@ def _of(parser: Parser) -> Iterable[Taken]:
 # Words that are names of ours, and after how many words they stand.
 _NAMED = {"sessions": 2, "hosts": 1}
 
+# What prints such names, one a line.
+_LISTING = {
+    "agents": "dragoman agents --names",
+    "sessions": "dragoman sessions list --names",
+    "hosts": "dragoman hosts --names",
+}
+
 # --- the shells -----------------------------------------------------------------------------------------------
 
 _BASH_WANTS = {
-    "files": 'COMPREPLY=($(compgen -f -- "$cur")); compopt -o filenames 2>/dev/null',
-    "dirs": 'COMPREPLY=($(compgen -d -- "$cur")); compopt -o filenames 2>/dev/null',
-    "agents": 'COMPREPLY=($(compgen -W "$(dragoman agents --names 2>/dev/null)" -- "$cur"))',
-    "sessions": 'COMPREPLY=($(compgen -W "$(dragoman sessions list --names 2>/dev/null)" -- "$cur"))',
-    "hosts": 'COMPREPLY=($(compgen -W "$(dragoman hosts --names 2>/dev/null)" -- "$cur"))',
+    "files": "_dragoman_files -f",
+    "dirs": "_dragoman_files -d",
     "": "COMPREPLY=()",
+    **{what: f"_dragoman_names {command}" for what, command in _LISTING.items()},
 }
+
+# `cur` is the word as it is typed, with its quotes and backslashes; `head` is as much of it as readline leaves alone.
+_BASH_FUNCTIONS = r"""
+_dragoman_names() {
+  local name quoted character bare i
+  IFS= read bare <<< "$cur"
+  COMPREPLY=()
+  while IFS= read -r name; do
+    quoted=
+    case $cur in
+      \'*)
+        [[ $name != *\'* && $name == "${cur:1}"* ]] || continue
+        quoted=$name ;;
+      \"*)
+        for ((i = 0; i < ${#name}; i++)); do
+          character=${name:i:1}
+          case $character in [\$\`\"\\]) quoted+=\\ ;; esac
+          quoted+=$character
+        done
+        [[ $name != *\!* && $quoted == "${cur:1}"* ]] || continue ;;
+      *)
+        [[ $name == "$bare"* ]] || continue
+        printf -v quoted %q "$name" ;;
+    esac
+    COMPREPLY+=("${quoted#"$head"}")
+  done < <("$@" 2>/dev/null)
+}
+_dragoman_lines() {
+  local line
+  COMPREPLY=()
+  while IFS= read -r line; do COMPREPLY+=("${line#"$head"}"); done < <("$@")
+}
+_dragoman_files() {
+  _dragoman_lines compgen "$1" -- "$cur"
+  compopt -o filenames 2>/dev/null
+}
+"""
 
 
 def bash(commands: dict[str, list[Taken]]) -> str:
@@ -102,19 +144,35 @@ def bash(commands: dict[str, list[Taken]]) -> str:
         known = [taken.flag for taken in takens if taken.flag] + [c for t in takens if not t.flag for c in t.choices]
         for wanted in sorted({taken.wants for taken in takens if not taken.flag and taken.wants in _NAMED}):
             # The word after the action, if there are such; a flag is completed there like everywhere.
-            words.append(f'    {name}) if [ "$COMP_CWORD" -gt {_NAMED[wanted]} ] && [ "${{cur#-}}" = "$cur" ]; then')
+            words.append(f'    {name}) if ((place > {_NAMED[wanted]})) && [ "${{cur#-}}" = "$cur" ]; then')
             words.append(f"      {_BASH_WANTS[wanted]}; return; fi; {_bash_words(known)} ;;")
             break
         else:
             words.append(f"    {name}) {_bash_words(known)} ;;")
     lines = "\n"
     return f"""\
+{_BASH_FUNCTIONS.strip()}
 _dragoman() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} name=${{COMP_WORDS[1]}} i
-  if [ "$COMP_CWORD" -le 1 ]; then {_bash_words([*commands, "--help", "--version"])}; return; fi
-  for ((i = 2; i < COMP_CWORD; i++)); do
-    if [ "${{COMP_WORDS[i]}}" = -- ]; then
-      if ((i == COMP_CWORD - 1)); then COMPREPLY=($(compgen -c -- "$cur")); else {_BASH_WANTS["files"]}; fi
+  local cur prev name head= place=0 piece i
+  local -a words=("${{COMP_WORDS[0]}}")
+  for ((i = 1; i <= COMP_CWORD; i++)); do
+    # A word with : or @ in it comes in pieces, of which readline replaces the last.
+    piece=${{COMP_WORDS[i]}}
+    if ((i > 1)) && [[ $piece == [:@]* || ${{COMP_WORDS[i-1]}} == [:@]* ]] &&
+      [[ -z ${{COMP_LINE-}} || $COMP_LINE == *"${{words[place]}}$piece"* ]]; then
+      head=${{words[place]}}
+      words[place]+=$piece
+    else
+      head= place=${{#words[@]}}
+      words[place]=$piece
+    fi
+  done
+  cur=${{words[place]}} prev=${{words[place-1]}} name=${{words[1]}}
+  if [[ $head && $piece == [:@]* ]]; then head=$cur; fi
+  if ((place <= 1)); then {_bash_words([*commands, "--help", "--version"])}; return; fi
+  for ((i = 2; i < place; i++)); do
+    if [ "${{words[i]}}" = -- ]; then
+      if ((i == place - 1)); then _dragoman_lines compgen -c -- "$cur"; else {_BASH_WANTS["files"]}; fi
       return
     fi
   done
@@ -134,9 +192,11 @@ def _bash_words(words: Iterable[str]) -> str:
 
 def zsh(commands: dict[str, list[Taken]]) -> str:
     """For zsh: what the commands are for stands beside them."""
-    wants = {"files": "_files", "dirs": "_files -/", "agents": "($(dragoman agents --names 2>/dev/null))", "": " "}
-    wants["sessions"] = "($(dragoman sessions list --names 2>/dev/null))"
-    wants["hosts"] = "($(dragoman hosts --names 2>/dev/null))"
+    wants = {"files": "_files", "dirs": "_files -/", "": " ", **{what: f"_dragoman_{what}" for what in _LISTING}}
+    functions = [
+        f'_dragoman_{what}() {{\n  local -a names=(${{(f)"$({command} 2>/dev/null)"}})\n  compadd "$@" -a names\n}}'
+        for what, command in _LISTING.items()
+    ]
     cases = []
     for name, takens in commands.items():
         arguments, places = [], iter(("1", "*"))  # zsh takes one description of the first word, and one of the rest
@@ -152,6 +212,7 @@ def zsh(commands: dict[str, list[Taken]]) -> str:
     lines = "\n"
     return f"""\
 #compdef dragoman
+{lines.join(functions)}
 _dragoman() {{
   if (( CURRENT == 2 )); then
     local -a commands=({listing})
@@ -169,9 +230,8 @@ compdef _dragoman dragoman"""
 
 def fish(commands: dict[str, list[Taken]]) -> str:
     """For fish."""
-    wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'", "agents": "-a '(dragoman agents --names)'"}
-    wants["sessions"] = "-a '(dragoman sessions list --names)'"
-    wants["hosts"] = "-a '(dragoman hosts --names)'"
+    wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'"}
+    wants |= {what: f"-a '({command} 2>/dev/null)'" for what, command in _LISTING.items()}
     lines = ["complete -c dragoman -f"]
     for name, takens in commands.items():
         purpose = _plain(COMMANDS[name].purpose)

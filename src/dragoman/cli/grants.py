@@ -70,6 +70,8 @@ def described(grant: Grant) -> str:
     """What a grant is for, whose it is, and until when."""
     server_tool = "/".join(part for part in (grant.server, grant.tool) if part)
     words = grant.resource or server_tool or grant.title
+    if grant.cwd:
+        words += f"  started in {grant.cwd}"
     if grant.agent:
         words += f"  by {grant.agent}"
     if grant.workspace and grant.scope != "always":

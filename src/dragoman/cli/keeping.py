@@ -23,7 +23,7 @@ from dragoman.errors import ConfigFault, StoreFault
 from dragoman.schema.base import encode
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, Entry, EntryKind, Retention, Store, Summary
-from dragoman.store.summary import checked_name, is_like_id
+from dragoman.store.summary import checked_name, given_name, is_like_id
 
 # Who types no more of an id than this means a name: a session is found by the beginning of its id from here on.
 BEGINNING = 8
@@ -171,6 +171,10 @@ async def found(store: Store, name: str) -> Summary | None:
             raise ConfigFault([error.message]) from None
         if is_like_id(name):  # nobody calls a new one so
             raise ConfigFault([f"there is no session {name!r}; `dragoman sessions` lists those there are"]) from None
+        try:
+            given_name(name)
+        except ProtocolError as wrong:
+            raise ConfigFault([wrong.message]) from None
         return None
     return summary if name in (summary.name, summary.session_id) or len(name) >= BEGINNING else None
 

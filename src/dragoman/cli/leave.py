@@ -28,7 +28,7 @@ from dragoman.policy.options import choose
 from dragoman.policy.question import ON_FILES, Operation, Question
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.policy.secrets import from_environment
-from dragoman.roles.asking import UNREMEMBERED, Asked, Choice, thing
+from dragoman.roles.asking import INTERACTIVE, UNREMEMBERED, Asked, Choice, elsewhere, thing
 from dragoman.roles.guard import NOBODY, Guard
 from dragoman.schema.toolcall import Diff
 
@@ -230,7 +230,11 @@ class Leave:
             Line(f"The agent wants to {USES.get(question.operation, question.operation)}:", "ask"),
             Line(self._place(question), "bold"),
         ]
+        if elsewhere(question):
+            lines.append(Line(f"  in the folder {self._short(question.cwd)}"))
         lines += [Line(f"  with {single(name)}={single(value)}") for name, value in asked.env.items()]
+        if asked.interactive:
+            lines.append(Line(f"  {INTERACTIVE}"))
         if question.operation == Operation.FILE_WRITE and asked.text is not None:
             lines += changed(_current(question.resource), asked.text, SHOWN)
             self.shown.add((question.resource, asked.text))
@@ -240,10 +244,14 @@ class Leave:
         said = [(each, self._place(each)) for each in questions]
         # A title that says nothing more than the line above is not said twice.
         return [
-            Line(f"  {WORDS.get(each.operation, each.operation)}: {place}")
+            Line(f"  {WORDS.get(each.operation, each.operation)}: {place}{self._where(each)}")
             for each, place in said
             if each.resource or each.tool or each.server
         ]
+
+    def _where(self, question: Question) -> str:
+        """In which folder a command starts, where that is not the session's own."""
+        return f" (in the folder {self._short(question.cwd)})" if elsewhere(question) else ""
 
     def _why(self, asked: Asked) -> list[Line]:
         """What the person should know besides: that a command is not confined, and which rule asks."""

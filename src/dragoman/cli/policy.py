@@ -17,6 +17,7 @@ from dragoman.config.places import places, project_policy
 from dragoman.config.policy import Policies
 from dragoman.config.trust import Trust, digest
 from dragoman.errors import ConfigFault
+from dragoman.policy.addresses import address
 from dragoman.policy.commands import canonical
 from dragoman.policy.decision import ASK, DENY, Verdict
 from dragoman.policy.guard import explain
@@ -44,6 +45,7 @@ exit codes:
 examples:
   dragoman policy check
   dragoman policy explain terminal_execute 'git push'
+  dragoman policy explain mcp_start 'docs-server --stdio' --server docs
   dragoman policy explain file_write src/main.py --mode plan --json
   dragoman policy trust ."""
 
@@ -62,6 +64,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--mode", choices=tuple(MODES), help="explain: in this policy mode")
     for name in ("agent", "tool", "kind", "server"):
         parser.add_argument(f"--{name}", metavar=name.upper(), default="", help=f"explain: of this {name}")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="explain: of a command that starts in this folder (the project)"
+    )
+    parser.add_argument(
+        "--env", metavar="NAME", action="append", default=[], help="explain: of a command or server with this variable"
+    )
     parser.add_argument("--remove", action="store_true", help="trust: trust it no more")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, rest = parser.read(arguments)
@@ -87,12 +95,16 @@ def check(parser: Parser, options: Any) -> int:
         return FAULTY
     if options.json:
         files = [_of_file(file) for file in policy.files]
-        _print({"faults": [], "mode": policy.mode, "roots": list(policy.roots), "files": files})
+        warnings = [warning for file in policy.files for warning in file.warnings()]
+        told = {"faults": [], "warnings": warnings, "mode": policy.mode, "roots": list(policy.roots), "files": files}
+        _print(told)
         return 0
     print(f"mode: {policy.mode}")
     for file in policy.files:
         note = "" if file.is_trusted else "; not trusted, so it can only ask and deny"
         print(f"{single(file.name)}: {len(file.rules)} rules{note}")
+        for warning in file.warnings():
+            print(f"  warning: {single(warning)}")
     for root in policy.roots:
         print(f"lent to every session: {single(root)}{'' if os.path.isdir(root) else ' (there is no such folder)'}")
     if not policy.files:
@@ -107,10 +119,11 @@ def explained(parser: Parser, options: Any) -> int:
     operation, resource = options.words[0], options.words[1] if len(options.words) > 1 else ""
     here, root = places(), os.path.realpath(options.cwd)
     policy = Policies(here)((root,))
+    is_command = operation == Operation.TERMINAL_EXECUTE
     named = os.path.abspath(os.path.join(options.cwd, resource)) if operation in ON_FILES and resource else ""
     if operation in ON_FILES and resource:
         resource = os.path.realpath(named)
-    elif operation == Operation.TERMINAL_EXECUTE:
+    elif is_command:
         resource = canonical(resource)
     question = Question(
         operation=operation,
@@ -120,6 +133,9 @@ def explained(parser: Parser, options: Any) -> int:
         tool=options.tool,
         kind=options.kind,
         server=options.server,
+        url=resource if operation == Operation.MCP_START and address(resource) is not None else "",
+        cwd=os.path.realpath(os.path.join(options.cwd, options.folder or ".")) if is_command else "",
+        env=tuple(sorted(options.env)),
         roots=(root,),
         mode=options.mode or policy.mode,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -192,7 +193,7 @@ async def talk(
         error = died(fault)
         code = failed(error, terminal, clean, is_timed=options.timeout is not None)
         if code == exits.DIED and log and not options.quiet and not options.json:
-            where = f"{options.afar.flag}--session {single(log)}" if options.afar else f"--session {single(log)}"
+            where = f"{options.afar.flag if options.afar else ''}--session {shlex.quote(single(log))}"
             terminal.aside.line(f"what was said is kept; go on with: dragoman run {where}", "dim")
         return finish(code, error=told(error, clean))
 

@@ -154,6 +154,8 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
             print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True)
 
     ending = _ending()
+    for warning in settings.warnings(hosting, here):
+        print(f"dragoman: {single(warning)}", file=sys.stderr, flush=True)
     limits, bounds, trust = settings.limits(hosting), settings.bounds(hosting), settings.trust(hosting)
     metrics = Metrics()
     secrets = [*from_environment(os.environ), *(value for agent in agents for value in from_environment(agent.env))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from functools import partial
 from uuid import uuid4
 
@@ -43,7 +44,7 @@ It is gone for good: export it first if you are not sure. What the agent itself 
 
 examples:
   dragoman sessions delete roof 3f2a9c1e
-  dragoman sessions list --here --names | xargs dragoman sessions delete"""
+  dragoman sessions list --here --names | tr '\\n' '\\0' | xargs -0 dragoman sessions delete"""
 
 EXPIRE = f"""\
 What is beyond any of the limits goes, the oldest first; sessions that have a name stay, unless --named. Ages are in
@@ -90,7 +91,8 @@ async def _fork(options: argparse.Namespace, store: Store) -> int:
     else:
         name = called(copy)
         where = store.host.flag if isinstance(store, Borrowed) else ""
-        print(f"{name} begins like {called(origin)}; go on with: dragoman run {where}--session {name} 'PROMPT'")
+        way_on = f"dragoman run {where}--session {shlex.quote(name)} 'PROMPT'"
+        print(f"{name} begins like {called(origin)}; go on with: {way_on}")
     return exits.OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.chronicle import now
 from dragoman.store.contract import Store
 from dragoman.store.portable import export_session, import_session
-from dragoman.store.summary import checked_name
+from dragoman.store.summary import given_name
 
 # As much of a session that comes through a pipe is held in memory; more goes to a file that has no name. Bytes.
 HELD = 16 * 1024 * 1024
@@ -103,7 +104,7 @@ def importing(arguments: list[str]) -> int:
         parser.error("it takes no command")
     if options.name is not None:
         try:
-            checked_name(options.name)
+            given_name(options.name)
         except ProtocolError as error:
             parser.error(error.message)
     return shelf.work(parser, options, partial(_import, options), makes=True)
@@ -121,7 +122,7 @@ async def _import(options: argparse.Namespace, store: Store) -> int:
     name = called(summary)
     folder = single(summary.cwd) if summary.cwd and os.path.isdir(summary.cwd) else "the folder you are in then"
     print(f"{name}: {counted(summary.turns, 'turn')}, {single(summary.title or '')}")
-    print(f"go on with: dragoman run --session {name} 'PROMPT' (it works in {folder})")
+    print(f"go on with: dragoman run --session {shlex.quote(name)} 'PROMPT' (it works in {folder})")
     return exits.OK
 
 

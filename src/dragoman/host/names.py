@@ -15,19 +15,32 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import Summary
-from dragoman.store.summary import NAME, given_name
+from dragoman.store.summary import NAME, foreign_sign, given_name
 
-# Users who stand before a name as they are; of others (their names may be as long as an address) a part, and a digest.
+# Users who stand before a name as they are, if they have no sign that names do not have; of others (their names may be
+# as long as an address) a part, and a digest.
 _PLAIN = re.compile(r"[^\s/~\x00-\x1f\x7f][^/~\x00-\x1f\x7f]{0,39}")
 _PART, _DIGEST = 20, 16
 
 
 def namespace(user: str) -> str:
     """What stands before the names that a user gives; no two users have the same."""
-    if _PLAIN.fullmatch(user) is not None:
+    if _PLAIN.fullmatch(user) is not None and not foreign_sign(user):
         return f"{user}/"
+    part = re.sub(r"^\W+|[^\w.@+-]", "", user)[:_PART] or "user"
+    return f"{part}~{_digest(user)}/"
+
+
+def _namespaces(user: str) -> set[str]:
+    """What may stand before the names of a user that are kept: also what did until names had none but plain signs."""
+    if _PLAIN.fullmatch(user) is not None:
+        return {namespace(user), f"{user}/"}
     part = re.sub(r"[^\w.@+-]", "", user)[:_PART]
-    return f"{part}~{hashlib.sha256(user.encode()).hexdigest()[:_DIGEST]}/"
+    return {namespace(user), f"{part}~{_digest(user)}/"}
+
+
+def _digest(user: str) -> str:
+    return hashlib.sha256(user.encode()).hexdigest()[:_DIGEST]
 
 
 def kept(name: str, user: str | None) -> str:
@@ -47,16 +60,15 @@ def shown(summaries: Sequence[Summary], user: str | None, owner: str) -> list[Su
     """Sessions as a user sees them; `user` is None for the owner, who sees them as they are kept."""
     if user is None:
         return list(summaries)
-    own = {one.session_id: name for one in summaries if (name := _own(one.name, namespace(user))) is not None}
+    spaces = _namespaces(user)
+    own = {one.session_id: name for one in summaries if (name := _own(one.name, spaces)) is not None}
     taken = set(own.values())
     return [_called(one, own.get(one.session_id), taken, owner) for one in summaries]
 
 
-def _own(name: str | None, before: str) -> str | None:
-    if name is None or not name.startswith(before):
-        return None
-    rest = name[len(before) :]
-    return rest if rest and "/" not in rest else None
+def _own(name: str | None, spaces: set[str]) -> str | None:
+    before, sign, rest = (name or "").partition("/")
+    return rest if before + sign in spaces and rest and "/" not in rest else None
 
 
 def _called(one: Summary, own: str | None, taken: set[str], owner: str) -> Summary:

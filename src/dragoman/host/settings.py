@@ -13,6 +13,7 @@ from typing import Any
 from dragoman.config.grants import Grants
 from dragoman.config.hosting import Hosting
 from dragoman.config.places import Places
+from dragoman.config.policy import Policies
 from dragoman.errors import ConfigFault
 from dragoman.host.bounds import Bounds
 from dragoman.host.issuer import Trust
@@ -109,6 +110,12 @@ def guard(hosting: Hosting, here: Places) -> Callable[[AskUser | None], Guard]:
 
     made(None)  # files that cannot be used are told before anything starts
     return made
+
+
+def warnings(hosting: Hosting, here: Places) -> list[str]:
+    """What the owner's policy allows more than it may seem to."""
+    policy = Policies(here, own=os.path.expanduser(hosting.policy) or None).load(())
+    return [warning for file in policy.files for warning in file.warnings()]
 
 
 def _folders(paths: Sequence[str], name: str) -> tuple[str, ...]:

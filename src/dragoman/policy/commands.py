@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
+
+from dragoman.policy.globs import word as glob
 
 Words = tuple[str, ...]
 
@@ -20,6 +22,8 @@ _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _READING = frozenset({"-c", "-lc"})
 # More shells in shells than this are not honest work.
 _DEPTH = 4
+# The longest line that is read, in characters: the most that a system takes as one word of a command (Linux 128 KiB).
+LONGEST = 128 * 1024
 
 _JOINTS = frozenset(";&|")
 _INVOLVED = frozenset("`$<>(){}#\n\r\0")
@@ -28,6 +32,7 @@ _WILD = frozenset("*?[~")
 _ESCAPED = frozenset('$`"\\')
 _SEAMS = re.compile(r"[;&|`$<>(){}\n\r\0'\"]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_BLANK = re.compile(r"\s")
 _KEYWORDS = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "[["}
 )
@@ -40,8 +45,32 @@ _CARRIERS = frozenset(
     }
 )  # fmt: skip
 
-# Variables that agents set so that programs neither page nor colour; others can change what a command does.
-HARMLESS = frozenset({"CI", "COLUMNS", "FORCE_COLOR", "GIT_PAGER", "LINES", "NO_COLOR", "PAGER", "TERM"})
+# Variables that agents set so that programs neither page nor colour, each with the values that change nothing else. The
+# value of a pager is a command; whatever is not listed here can change what a command does.
+_PAGER = re.compile(r"(?:cat|less)?")
+_PLAIN = re.compile(r"[A-Za-z0-9_.@+-]{0,64}")
+_NUMBER = re.compile(r"[0-9]{0,9}")
+_LOCALE = (
+    "ALL", "ADDRESS", "COLLATE", "CTYPE", "IDENTIFICATION", "MEASUREMENT", "MESSAGES", "MONETARY", "NAME", "NUMERIC",
+    "PAPER", "TELEPHONE", "TIME",
+)  # fmt: skip
+HARMLESS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("GH_PAGER", "GIT_PAGER", "MANPAGER", "PAGER"), _PAGER),
+    **dict.fromkeys(("COLUMNS", "LINES"), _NUMBER),
+    **dict.fromkeys(("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TERM"), _PLAIN),
+    **dict.fromkeys(("LANG", *(f"LC_{part}" for part in _LOCALE)), _PLAIN),
+    **dict.fromkeys(("GIT_TERMINAL_PROMPT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8"), _NUMBER),
+}
+
+
+def steering(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of variables that can change what a command does: all but those that are known to change nothing."""
+    return tuple(sorted(name for name, value in env.items() if not _is_harmless(name, value)))
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    values = HARMLESS.get(name)
+    return values is not None and values.fullmatch(value) is not None
 
 
 class Line(NamedTuple):
@@ -58,13 +87,24 @@ class _Opaque(Exception):
 
 @lru_cache(maxsize=1024)
 def taken_apart(line: str) -> Line:
-    """The commands that a line runs."""
-    return _apart(line, 0)
+    """The commands that a line runs; one that is too long is opaque."""
+    return _apart(line, 0) if len(line) <= LONGEST else Line((), is_opaque=True)
+
+
+def runs_from_here(line: str) -> bool:
+    """Whether a line runs a program that it names by its place in the current folder, as ./run.sh does."""
+    commands = taken_apart(line).commands
+    return not commands or any(map(_names_a_place_here, commands))
+
+
+def _names_a_place_here(words: Words) -> bool:
+    program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
+    return ("/" in program and program[0] not in "/~") or any(word.startswith(("./", "../")) for word in words)
 
 
 def canonical(line: str) -> str:
     """One spelling for lines that run the same command: without a shell that only reads it, words quoted alike."""
-    for _ in range(_DEPTH):
+    for _ in range(_DEPTH if len(line) <= LONGEST else 0):
         try:
             commands, is_wild = _read(line.strip())
         except _Opaque:
@@ -163,11 +203,13 @@ def _quoted(line: str, start: int, quote: str) -> tuple[str, int]:
 class CommandPattern:
     """What a rule says of commands: the first words (a list), or one glob a word (a text)."""
 
-    __slots__ = ("_is_prefix", "_words")
+    __slots__ = ("_globs", "_is_open", "_is_prefix", "_words")
 
     def __init__(self, words: Words, *, is_prefix: bool) -> None:
         self._words = words
         self._is_prefix = is_prefix
+        self._is_open = words[-1] == "*"  # a last star stands for any further words
+        self._globs = () if is_prefix else tuple(map(glob, words[:-1] if self._is_open else words))
 
     @classmethod
     def read(cls, written: str | list[str]) -> CommandPattern:
@@ -188,25 +230,37 @@ class CommandPattern:
 
     def allows(self, words: Words, *, is_wild: bool = False) -> bool:
         """Whether one command is meant, exactly as it stands."""
-        pattern = self._words
-        if self._is_prefix:
-            return words[: len(pattern)] == pattern
-        if pattern[-1] == "*":
-            pattern = pattern[:-1]
-            return len(words) >= len(pattern) and all(map(fnmatchcase, words, pattern))
-        # What a shell expands may become more words than the pattern has.
-        return not is_wild and len(words) == len(pattern) and all(map(fnmatchcase, words, pattern))
+        return self._fits(words[0] if words else "", words, 0, is_wild)
 
-    def concerns(self, words: Words) -> bool:
-        """Whether a command may be meant: also after assignments, inside carriers, and by a program's full path."""
-        rest = list(words)
-        while rest and _ASSIGNMENT.match(rest[0]):
-            del rest[0]
-        if not rest:
+    def _fits(self, program: str, words: Words, start: int, is_wild: bool = False) -> bool:
+        """Whether the words from a place on are meant, the first of them read as `program`. Nothing is copied."""
+        if self._is_prefix:
+            return program == self._words[0] and words[start + 1 : start + len(self._words)] == self._words[1:]
+        more = len(words) - start - len(self._globs)
+        # What a shell expands may become more words than the pattern has.
+        if more < 0 or ((more or is_wild) and not self._is_open):
             return False
-        program = rest[0].rpartition("/")[2]
-        starts = range(len(rest)) if program in _CARRIERS else range(1)
-        return any(
-            self.allows(tuple(rest[start:])) or self.allows((rest[start].rpartition("/")[2], *rest[start + 1 :]))
-            for start in starts
+        # The program first: most commands are another one.
+        return not self._globs or bool(
+            self._globs[0](program) and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
         )
+
+    def concerns(self, words: Words, depth: int = 0) -> bool:
+        """Whether a command may be meant: also after assignments and keywords, inside carriers and in what a shell is
+        given to read, and by a program's full path."""
+        first = 0
+        while first < len(words) and (words[first] in _KEYWORDS or _ASSIGNMENT.match(words[first])):
+            first += 1
+        if first == len(words):
+            return False
+        program = words[first].rpartition("/")[2]
+        is_carried = program in _CARRIERS
+        for start in range(first, len(words) if is_carried else first + 1):
+            word = words[start]
+            if self._fits(word, words, start) or ("/" in word and self._fits(word.rpartition("/")[2], words, start)):
+                return True
+        # A whole line may stand in one word: bash -ec "...", env -S "...", eval "...".
+        if depth >= _DEPTH or not (is_carried or program in _SHELLS):
+            return False
+        lines = [word for word in words[first + 1 :] if _BLANK.search(word)]
+        return any(self.concerns(inner, depth + 1) for line in lines for inner in taken_apart(line).commands)

@@ -1,7 +1,8 @@
 """Grants: decisions of the user that are remembered, each for one thing and as far as its scope reaches.
 
 A grant covers the operation on the resource it was given for, and nothing beside it: not another file, not another
-command, not another tool (peers.md 41). Pure: ids and times are passed in; where grants are kept is decided above.
+command, not another tool (peers.md 41), and not the same command in another folder. Pure: ids and times are passed in;
+where grants are kept is decided above.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from dragoman.policy.commands import runs_from_here
 from dragoman.policy.decision import ALLOW, DENY, Decision, Source, Verdict
 from dragoman.policy.question import Operation, Question
 
@@ -42,6 +44,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     server: str = ""
     title: str = ""
+    env: tuple[str, ...] = ()  # names of variables that the server is started with
+    cwd: str = ""  # the folder that the command starts in; "" is the session's own
     session: str = ""
     run: str = ""  # who keeps the session: agents give the same session ids again
     workspace: str = ""
@@ -54,7 +58,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and self.agent == question.agent
             and self._same_thing(question)
             and not self.is_over(now)
-            and not question.env
+            and self.env == question.env
+            and self._same_folder(question)
             and _reaches(self, question, run)
         )
 
@@ -64,6 +69,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.resource or question.resource:
             return self.resource == question.resource
         return (self.tool, self.title) == (question.tool, question.title)
+
+    def _same_folder(self, question: Question) -> bool:
+        is_command = self.operation == Operation.TERMINAL_EXECUTE
+        return not is_command or question.folder == (self.cwd or question.workspace)
 
     def is_over(self, now: float) -> bool:
         """Whether it has expired."""
@@ -94,7 +103,9 @@ def granted(
 ) -> Grant | None:
     """The grant that remembers an answer; None where there is nothing to hold on to, or nothing to remember."""
     nothing_said = not (question.resource or question.tool or question.server or question.title)
-    if verdict not in (ALLOW, DENY) or scope not in SCOPES or nothing_said or question.env:
+    # The variables of a command can make it any other; those of a server are mostly its credentials.
+    is_changed = bool(question.env) and question.operation != Operation.MCP_START
+    if verdict not in (ALLOW, DENY) or scope not in SCOPES or nothing_said or is_changed:
         return None
     if scope == Scope.WORKSPACE and not question.workspace:
         scope = Scope.SESSION
@@ -112,11 +123,25 @@ def granted(
         tool=question.tool,
         server=question.server,
         title=question.title,
+        env=question.env,
+        cwd=_bound(question, scope),
         session=question.session if is_of_session else "",
         run=run if is_of_session else "",
         workspace=question.workspace,
         expires=None if life is None else now + life,
     )
+
+
+def _bound(question: Question, scope: str) -> str:
+    """The folder that a grant for a command is bound to; none where that is the session's own, whichever that is.
+
+    A program that is named by its place in the folder is another one in every folder, so "always" is for this one.
+    """
+    if question.operation != Operation.TERMINAL_EXECUTE:
+        return ""
+    is_own = question.folder == question.workspace
+    is_anywhere = scope == Scope.ALWAYS and runs_from_here(question.resource)
+    return "" if is_own and not is_anywhere else question.folder
 
 
 def recall(grants: Iterable[Grant], question: Question, now: float, run: str = "") -> Decision | None:

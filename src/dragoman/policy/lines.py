@@ -11,7 +11,7 @@ from collections import Counter
 
 Path = tuple[str | int, ...]
 
-_HEADER = re.compile(r"\s*(?P<open>\[{1,2})\s*(?P<name>[^\]]+?)\s*\]{1,2}")
+_HEADER = re.compile(r"\s*(?P<open>\[{1,2})(?P<name>[^\]]+)\]{1,2}")
 _KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
 # Whatever can hide a bracket or a quote: strings of all four kinds, and comments.
 _OPAQUE = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.S)

@@ -5,7 +5,7 @@
     roots = ["~/notes"]           # only there: folders that every session has besides its own
     [[rule]]
     decision = "deny"             # allow | ask | deny
-    operation = ["file_read"]     # and path, command, host, kind, tool, server, agent, mode, reason
+    operation = ["file_read"]     # and path, command, cwd, url, env, host, kind, tool, server, agent, mode, reason
 
 Pure; which files there are, and whether they are trusted, is decided above.
 """
@@ -17,8 +17,10 @@ from typing import Any
 
 from dragoman.errors import ConfigFault
 from dragoman.policy import paths
+from dragoman.policy.addresses import UrlPattern
 from dragoman.policy.commands import CommandPattern
 from dragoman.policy.decision import WORDS
+from dragoman.policy.globs import wildcards
 from dragoman.policy.lines import Path, line_of, lines_of, spelled
 from dragoman.policy.modes import MODES
 from dragoman.policy.question import OPERATIONS, Operation
@@ -27,13 +29,28 @@ from dragoman.policy.rules import Rule, RuleFile
 # The form of the file; a newer one is refused, not guessed at.
 VERSION = 1
 
+# The most that a project's file may hold. It comes with whatever is checked out, and every decision goes through it, so
+# nobody else's file may make decisions slow. Characters of the file, of a line and of a pattern; signs like * in one.
+PROJECT_SIZE = 64 * 1024
+PROJECT_LINE = 2000
+PROJECT_RULES = 500
+PROJECT_PATTERNS = 1000
+PROJECT_PATTERN = 500
+PROJECT_WILDCARDS = 32
+
+# As much of a pattern as a fault repeats, in characters.
+_SHOWN = 40
+
 _TOP = ("version", "mode", "roots", "rule")
 _KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 
 # Conditions that only some operations can meet. Without them a rule could never match, which nobody means.
 _ONLY: dict[str, frozenset[str]] = {
     "path": frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE}),
-    "command": frozenset({Operation.TERMINAL_EXECUTE}),
+    "command": frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START}),
+    "cwd": frozenset({Operation.TERMINAL_EXECUTE}),
+    "url": frozenset({Operation.MCP_START}),
+    "env": frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START}),
     "host": frozenset({Operation.NETWORK_ACCESS}),
     "server": frozenset({Operation.MCP_TOOL, Operation.MCP_START}),
 }
@@ -52,10 +69,16 @@ def parse(text: str, name: str, *, is_project: bool = False) -> Parsed:
     """Read a policy file; raises ConfigFault with all that is wrong."""
     import tomllib
 
+    if is_project and (fault := _too_large(text)) is not None:
+        raise ConfigFault([f"{name}: {fault}"])
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigFault([f"{name}: {_unfolded(str(error), text)}"]) from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise ConfigFault([f"{name}: a value cannot be read: {error}"]) from None
+    except RecursionError:
+        raise ConfigFault([f"{name}: lists or tables stand in each other too deep to be read"]) from None
     reader = _Reader(name, lines_of(text), is_project)
     parsed = reader.document(document)
     if reader.faults:
@@ -67,6 +90,16 @@ def rule_file(text: str, name: str, *, base: str = "", home: str = "", is_truste
     """A policy file as it takes part in decisions."""
     rules = parse(text, name, is_project=bool(base)).rules
     return RuleFile(name=name, rules=rules, base=base, home=home, is_trusted=is_trusted)
+
+
+def _too_large(text: str) -> str | None:
+    """What of a project's file is too large to be read at all, in words; None if nothing is."""
+    if len(text) > PROJECT_SIZE:
+        return f"the file has {len(text)} characters; a project's may have {PROJECT_SIZE}"
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > PROJECT_LINE:
+            return f"line {number}: the line has {len(line)} characters; in a project's file it may have {PROJECT_LINE}"
+    return None
 
 
 def _unfolded(message: str, text: str) -> str:
@@ -84,6 +117,7 @@ class _Reader:
         self._name = name
         self._lines = lines
         self._is_project = is_project
+        self._patterns = 0
 
     def document(self, document: dict[str, Any]) -> Parsed:
         for key in document.keys() - set(_TOP):
@@ -93,14 +127,19 @@ class _Reader:
         mode = document.get("mode")
         if mode is not None and self._is_project:
             self._fault(("mode",), "a project cannot choose the mode; only the user's own file can")
-        elif mode is not None and mode not in MODES:
+        elif mode is not None and (not isinstance(mode, str) or mode not in MODES):
             self._fault(("mode",), f"there is no mode {mode!r}; there are {', '.join(MODES)}")
         written = document.get("rule", [])
         if not isinstance(written, list) or not all(isinstance(rule, dict) for rule in written):
             self._fault(("rule",), "rules are written as [[rule]]")
             written = []
+        if self._is_project and len(written) > PROJECT_RULES:
+            self._fault(("rule",), f"there are {len(written)} rules; a project's file may have {PROJECT_RULES}")
+            written = []
         rules = [self._rule(rule, ("rule", index)) for index, rule in enumerate(written)]
         found = tuple(rule for rule in rules if rule is not None)
+        if self._is_project and self._patterns > PROJECT_PATTERNS:
+            self._fault(("rule",), f"there are {self._patterns} patterns; a project's file may have {PROJECT_PATTERNS}")
         return Parsed(found, mode if isinstance(mode, str) else None, self._roots(document))
 
     def _roots(self, document: dict[str, Any]) -> tuple[str, ...]:
@@ -144,6 +183,8 @@ class _Reader:
                 self._fault((*path, key), f"the rule can never match: {said} do not go together")
                 return
             possible = possible & operations if key in rule else possible
+        if "command" in rule and "url" in rule:
+            self._fault((*path, "url"), "a server has a command or an address; write a rule for each")
 
     # --- members ----------------------------------------------------------------------------------------------
 
@@ -152,7 +193,20 @@ class _Reader:
         if not listed or not all(isinstance(text, str) and text for text in listed):
             self._fault(path, "must be a text or a list of texts, none of them empty")
             return ()
+        self._check_size(listed, path)
         return tuple(listed)
+
+    def _check_size(self, patterns: list[str], path: Path) -> None:
+        """Count patterns, and tell those that a project's file may not have."""
+        self._patterns += len(patterns)
+        for pattern in patterns if self._is_project else ():
+            shown = repr(pattern if len(pattern) <= _SHOWN else pattern[:_SHOWN] + "…")
+            if len(pattern) > PROJECT_PATTERN:
+                what = f"the pattern has {len(pattern)} characters; in a project's file it may have {PROJECT_PATTERN}"
+                self._fault(path, f"{shown}: {what}")
+            elif (count := wildcards(pattern)) > PROJECT_WILDCARDS:
+                what = f"the pattern has {count} signs like *, ? and [; in a project's file it may have"
+                self._fault(path, f"{shown}: {what} {PROJECT_WILDCARDS}")
 
     def text(self, value: Any, path: Path) -> str:
         if not isinstance(value, str):
@@ -175,6 +229,15 @@ class _Reader:
                 self._fault(path, f"{pattern!r}: {fault}")
         return found
 
+    def urls(self, value: Any, path: Path) -> tuple[UrlPattern, ...]:
+        found = []
+        for pattern in self.texts(value, path):
+            try:
+                found.append(UrlPattern.read(pattern))
+            except ValueError as error:
+                self._fault(path, f"{pattern!r}: {error}")
+        return tuple(found)
+
     def commands(self, value: Any, path: Path) -> tuple[CommandPattern, ...]:
         # ["git", "status"] is one command by its words; a list that has lists in it is several patterns.
         is_several = isinstance(value, list) and any(isinstance(each, list) for each in value)
@@ -188,6 +251,8 @@ class _Reader:
                 found.append(CommandPattern.read(each))
             except ValueError as error:
                 self._fault(path, str(error))
+            else:
+                self._check_size([each if isinstance(each, str) else " ".join(each)], path)
         return tuple(found)
 
     def _fault(self, path: Path, what: str) -> None:
@@ -199,6 +264,9 @@ _MEMBERS: dict[str, tuple[str, Callable[[_Reader, Any, Path], Any]]] = {
     "operation": ("operations", lambda reader, value, path: reader.words(value, path, OPERATIONS)),
     "path": ("paths", _Reader.paths),
     "command": ("commands", _Reader.commands),
+    "cwd": ("cwds", _Reader.paths),
+    "url": ("urls", _Reader.urls),
+    "env": ("env", _Reader.texts),
     "host": ("hosts", lambda reader, value, path: tuple(text.lower() for text in reader.texts(value, path))),
     "kind": ("kinds", lambda reader, value, path: reader.words(value, path, _KINDS)),
     "tool": ("tools", _Reader.texts),

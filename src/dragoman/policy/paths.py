@@ -9,6 +9,17 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from dragoman.policy.globs import expression
+
+# The longest path that is compared, in characters: no system opens a longer one by its name.
+LONGEST = 4096
+
+# One character of a name.
+_ONE = "[^/]"
+# As few folders as will do, and as many as will do.
+_ACROSS_FEW = "(?:.*?/)??"
+_ACROSS_ALL = "(?:.*/)?"
+
 
 def fault_of(pattern: str) -> str | None:
     """What is wrong with a pattern, in words; None if nothing is."""
@@ -30,6 +41,8 @@ def matches(pattern: str, path: str, bases: tuple[str, ...], home: str) -> bool:
     if pattern == "~" or pattern.startswith("~/"):
         below = _below(path, home) if home else None
         return below is not None and (pattern == "~" or compiled(pattern[2:]).fullmatch(below) is not None)
+    if pattern == ".":
+        return path in bases
     matcher = compiled(pattern.removeprefix("./"))
     return any((below := _below(path, base)) is not None and matcher.fullmatch(below) is not None for base in bases)
 
@@ -44,37 +57,33 @@ def _below(path: str, base: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The matcher of a pattern."""
-    parts = pattern.split("/")
-    made = []
+    """The matcher of a pattern; its time grows with the pattern times the path, and never faster."""
+    return re.compile(_expression(pattern.split("/")), re.S)
+
+
+def _expression(parts: list[str]) -> str:
+    """Names and `**` as one expression.
+
+    Between two `**` stands a fixed number of names. The first place where they fit is as good as any later one, for
+    what follows may then begin anywhere behind: so it is found once and never tried again.
+    """
+    runs: list[list[str]] = [[]]  # the names before, between and after `**`; two in a row are one
     for index, part in enumerate(parts):
-        is_last = index == len(parts) - 1
         if part != "**":
-            made.append(_name(part) + ("" if is_last else "/"))
-        elif not is_last:
-            made.append("(?:[^/]+/)*")
-        elif made:  # src/** is the folder itself and all below
-            made[-1] = made[-1].removesuffix("/")
-            made.append("(?:/.*)?" if index > 1 or parts[0] else "/.*")
-        else:
-            made.append(".*")
-    return re.compile("".join(made), re.S)
-
-
-def _name(part: str) -> str:
-    """The expression for one name of a path."""
-    made, index = "", 0
-    while index < len(part):
-        character = part[index]
-        index += 1
-        if character == "*":
-            made += "[^/]*"
-        elif character == "?":
-            made += "[^/]"
-        elif character == "[" and (end := part.find("]", index + 1)) > 0:
-            inner = part[index:end].replace("\\", "\\\\").replace("[", "\\[")
-            made += f"(?!/)[{'^' + inner[1:] if inner[0] == '!' else inner.replace('^', chr(92) + '^', 1)}]"
-            index = end + 1
-        else:
-            made += re.escape(character)
-    return made
+            runs[-1].append(expression(part, _ONE))
+        elif index == 0 or parts[index - 1] != "**":
+            runs.append([])
+    first, *others = runs
+    if not others:
+        return "/".join(first)
+    *middle, last = others
+    start = "".join(f"{name}/" for name in first)
+    found = ["".join(f"{name}/" for name in names) for names in middle]
+    if found and not last:
+        found[-1] = found[-1].removesuffix("/") + "(?![^/])"
+    made = start + "".join(f"(?>{_ACROSS_FEW}{each})" for each in found)
+    if last:
+        return made + _ACROSS_ALL + "/".join(last)
+    if start in ("", "/") and not found:
+        return f"{start}.*"
+    return made.removesuffix("/") + "(?:/.*)?"  # src/** is the folder itself and all below

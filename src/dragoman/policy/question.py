@@ -41,9 +41,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     kind: str = ""  # of the tool call
     tool: str = ""  # the name of the tool
-    server: str = ""  # the MCP server that the tool or the start is of
+    server: str = ""  # the MCP server that the tool or the start is of, by the name that the client gives it
+    url: str = ""  # the address of a server that is to be reached
     title: str = ""  # the agent's own words; shown, never matched by rules
-    env: tuple[str, ...] = ()  # names of variables set for a command, besides harmless ones
+    cwd: str = ""  # the folder that a command starts in, resolved; "" when the agent does not say
+    env: tuple[str, ...] = ()  # names of variables set for a command or server that can change what it does
     session: str = ""
     roots: tuple[str, ...] = ()  # the folders of the session, resolved; the first is the workspace
     mode: str = "default"  # the policy mode, which only the user sets
@@ -53,6 +55,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def workspace(self) -> str:
         """The folder that the session is about."""
         return self.roots[0] if self.roots else ""
+
+    @property
+    def folder(self) -> str:
+        """Where a command starts: in the session's folder, where the agent does not say."""
+        return self.cwd or self.workspace
 
     def is_inside(self, more: tuple[str, ...] = ()) -> bool:
         """Whether a path lies in one of the session's folders or of these, by its resolved and by its given name."""

@@ -7,25 +7,21 @@ agent does not say which file or command it means, a rule that might be meant as
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from enum import Enum
-from fnmatch import fnmatchcase
+from enum import IntEnum
 
 import msgspec
 
 from dragoman.policy import paths
+from dragoman.policy.addresses import UrlPattern, address
 from dragoman.policy.commands import CommandPattern, taken_apart
 from dragoman.policy.decision import ALLOW, ASK, Decision, Source, Verdict, strictest
+from dragoman.policy.globs import word
 from dragoman.policy.question import ON_FILES, Operation, Question
 
-# Scheme, perhaps user and password, host. A URL that is spelled to be read in two ways has no host for us.
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#@:]+)(?::\d*)?(?:[/?#]|$)", re.I)
-_ODD = re.compile(r"[\\\s\x00-\x1f\x7f]")
 
-
-class Match(Enum):
-    """Whether a rule speaks of a question."""
+class Match(IntEnum):
+    """Whether a rule speaks of a question; of several conditions the least counts."""
 
     NO = 0
     PERHAPS = 1
@@ -39,6 +35,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     operations: frozenset[str] = frozenset()
     paths: tuple[str, ...] = ()
     commands: tuple[CommandPattern, ...] = ()
+    cwds: tuple[str, ...] = ()
+    urls: tuple[UrlPattern, ...] = ()
+    env: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     kinds: frozenset[str] = frozenset()
     tools: tuple[str, ...] = ()
@@ -48,44 +47,87 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     line: int = 0
 
+    @property
+    def starts_by_name_alone(self) -> bool:
+        """Whether this lets MCP servers start by nothing but the name that they are given."""
+        is_of_starts = not self.operations or Operation.MCP_START in self.operations
+        return self.verdict is ALLOW and bool(self.servers) and is_of_starts and not (self.commands or self.urls)
+
     def match(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
         """Whether this rule speaks of a question; relative paths stand below the bases."""
         if (
             (self.operations and question.operation not in self.operations)
             or (self.kinds and question.kind not in self.kinds)
             or (self.modes and question.mode not in self.modes)
-            or not _any(self.tools, question.tool)
-            or not _any(self.servers, question.server)
-            or not _any(self.agents, question.agent)
+            or (self.tools and not _any(self.tools, question.tool))
+            or (self.servers and not _any(self.servers, question.server))
+            or (self.agents and not _any(self.agents, question.agent))
         ):
             return Match.NO
         # A rule has one of these at most: no operation can meet two of them.
         if self.paths:
-            return self._path(question, bases, home)
-        if self.commands:
-            return self._command(question)
-        if self.hosts:
-            return self._host(question)
-        return Match.YES
+            found = self._path(question, bases, home)
+        elif self.commands:
+            found = self._command(question)
+        elif self.urls:
+            found = self._url(question)
+        elif self.hosts:
+            found = self._host(question)
+        else:
+            found = Match.YES
+        if self.cwds and found:
+            found = min(found, self._folder(question, bases, home))
+        if (self.env or question.env) and found:
+            found = min(found, self._variables(question))
+        return found
 
     def _path(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
         if question.operation not in ON_FILES:
             return Match.NO
         if not question.resource:
             return Match.PERHAPS
+        if len(question.resource) > paths.LONGEST or len(question.named) > paths.LONGEST:
+            # No file has such a name; to compare it would only take time.
+            return Match.NO if self.verdict is ALLOW else Match.YES
         # Leave is given for what a path leads to. What is forbidden is so by either name.
         names = (question.resource, question.named) if self.verdict is not ALLOW else (question.resource,)
         is_meant = any(paths.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name)
         return Match.YES if is_meant else Match.NO
 
-    def _command(self, question: Question) -> Match:
+    def _folder(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
+        """Whether a command starts in a folder that is meant."""
         if question.operation != Operation.TERMINAL_EXECUTE:
+            return Match.NO
+        if not question.cwd:
+            return Match.PERHAPS
+        is_meant = any(paths.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
+        return Match.YES if is_meant else Match.NO
+
+    def _variables(self, question: Question) -> Match:
+        """Leave is for a command with none but these variables; what is forbidden is a command with one of them."""
+        if self.env and question.operation not in (Operation.TERMINAL_EXECUTE, Operation.MCP_START):
+            return Match.NO
+        if self.verdict is not ALLOW:
+            is_meant = not self.env or any(_any(self.env, name) for name in question.env)
+        else:
+            names_it = self.commands or self.urls or self.env
+            is_meant = not names_it or all(_any(self.env, name) for name in question.env)
+        return Match.YES if is_meant else Match.NO
+
+    def _command(self, question: Question) -> Match:
+        if question.operation == Operation.MCP_START:
+            # Who speaks of commands alone does not mean servers. Leave for a command is none for an address beside it.
+            is_of_servers = self.servers or Operation.MCP_START in self.operations
+            is_reached = question.url and (self.verdict is ALLOW or question.url == question.resource)
+            if not is_of_servers or is_reached:
+                return Match.NO
+        elif question.operation != Operation.TERMINAL_EXECUTE:
             return Match.NO
         if not question.resource:
             return Match.PERHAPS
         line = taken_apart(question.resource)
         if self.verdict is ALLOW:
-            if line.is_opaque or question.env:
+            if line.is_opaque:
                 return Match.NO
             is_meant = all(self._allows(words, line.is_wild) for words in line.commands)
             return Match.YES if is_meant else Match.NO
@@ -95,6 +137,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def _allows(self, words: tuple[str, ...], is_wild: bool) -> bool:
         return any(pattern.allows(words, is_wild=is_wild) for pattern in self.commands)
+
+    def _url(self, question: Question) -> Match:
+        if question.operation != Operation.MCP_START:
+            return Match.NO
+        if not question.resource:
+            return Match.PERHAPS
+        if not question.url or (self.verdict is ALLOW and question.resource != question.url):
+            return Match.NO
+        wanted = address(question.url)
+        if wanted is None:
+            return Match.PERHAPS
+        return Match.YES if any(pattern.matches(wanted) for pattern in self.urls) else Match.NO
 
     def _host(self, question: Question) -> Match:
         if question.operation != Operation.NETWORK_ACCESS:
@@ -106,13 +160,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _any(patterns: tuple[str, ...], value: str) -> bool:
-    return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
+    return any(word(pattern)(value) for pattern in patterns)
 
 
 def host_of(url: str) -> str | None:
     """The host that a URL leads to; None where that is not plain."""
-    found = None if _ODD.search(url) else _URL.match(url)
-    return found["host"].lower().rstrip(".") if found else None
+    found = address(url)
+    return found.host if found is not None else None
 
 
 class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +190,15 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
             verdict = rule.verdict if found is Match.YES else ASK
             return Decision(verdict, Source.RULE, self._reason(rule, number, found))
         return None
+
+    def warnings(self) -> list[str]:
+        """Rules that allow more than they may seem to, in words."""
+        return [
+            f"rule {number} of {self.name}, line {rule.line}: whoever opens a session gives its servers their names; "
+            f"this lets any program start as {' or '.join(rule.servers)}; add command or url to the rule"
+            for number, rule in enumerate(self.rules, 1)
+            if rule.starts_by_name_alone
+        ]
 
     def _reason(self, rule: Rule, number: int, found: Match) -> str:
         place = f"rule {number} of {self.name}, line {rule.line}"

@@ -33,7 +33,8 @@ _SHAPES = (
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
     r"\bAIza[A-Za-z0-9_-]{30,}",
     r"\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{20,}",
-    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    # The head of such a token is short; without that bound, many beginnings and no dot would take time without end.
+    r"\beyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
     r"(?i:\b(?:bearer|basic|token)\s+)([A-Za-z0-9+/=._~-]{8,})",
     r"(?<=://)[^/\s:@]*:([^/\s@]+)(?=@)",
     r"(?i:(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|pwd)[\"']?\s*[=:]\s*[\"']?)([^\s\"'&,;]{4,})",

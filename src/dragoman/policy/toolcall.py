@@ -40,6 +40,7 @@ _PATHS = (
 )  # fmt: skip
 _COMMANDS = ("command", "cmd")
 _ADDRESSES = ("url", "uri")
+_FOLDERS = ("cwd", "workdir", "working_directory", "workingDirectory", "directory", "dir_path")
 
 # mcp__SERVER__TOOL is how agents name the tools of MCP servers.
 _MCP = "mcp__"
@@ -55,18 +56,20 @@ def questions(call: Any, side: dict[str, Any], resolve: Resolve, absolute: Absol
     found: list[Question]
     if isinstance(said, str):
         resource = side.get("resource")
-        found = [_on(said if said in OPERATIONS else Operation.OTHER, resource, about, resolve, absolute)]
+        found = [_on(said if said in OPERATIONS else Operation.OTHER, resource, about, resolve, absolute, call)]
     elif about["server"]:
         found = [Question(operation=Operation.MCP_TOOL, **about)]
     else:
-        found = [_on(name, resource, about, resolve, absolute) for name, resource in _named(call)]
+        found = [_on(name, resource, about, resolve, absolute, call) for name, resource in _named(call)]
     return list(dict.fromkeys(found)) or [Question(operation=BY_KIND.get(call.kind, Operation.OTHER), **about)]
 
 
-def _on(operation: str, resource: Any, about: dict[str, Any], resolve: Resolve, absolute: Absolute) -> Question:
+def _on(
+    operation: str, resource: Any, about: dict[str, Any], resolve: Resolve, absolute: Absolute, call: Any
+) -> Question:
     told = resource if isinstance(resource, str) else ""
     if operation == Operation.TERMINAL_EXECUTE:
-        told = canonical(told)
+        return Question(operation=operation, resource=canonical(told), cwd=_folder(call, resolve), **about)
     if operation not in ON_FILES or not told:
         tool = about["tool"] or (told if operation == Operation.MCP_TOOL else "")
         return Question(operation=operation, resource=told, **{**about, "tool": tool})
@@ -101,6 +104,13 @@ def _named(call: Any) -> Iterator[tuple[str, str]]:
     operation = ON_PATHS.get(call.kind, Operation.FILE_WRITE)
     for path in _paths(call, given):
         yield operation, path
+
+
+def _folder(call: Any, resolve: Resolve) -> str:
+    """Where a command starts, if the call says so."""
+    given = call.raw_input if isinstance(call.raw_input, dict) else {}
+    said = (given.get(name) for name in _FOLDERS)
+    return next((resolve(folder) for folder in said if isinstance(folder, str) and folder), "")
 
 
 def _paths(call: Any, given: dict[str, Any]) -> Iterator[str]:

@@ -19,6 +19,9 @@ from dragoman.schema.permission import PermissionOption
 # The scope of an answer that is good for this one question and covers nothing after it.
 UNREMEMBERED = ""
 
+# What is said of a command that gets a real terminal.
+INTERACTIVE = "in a real terminal, where programs may start a pager or a prompt"
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the user is asked: all that is wanted at once, why policy asks, and what the agent offers as answers."""
@@ -30,14 +33,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # the agent's own
     text: str | None = None  # what is to be written
     env: Mapping[str, str] = {}
+    interactive: bool = False  # whether the command gets a real terminal
 
     @property
     def lines(self) -> list[str]:
         """The question in plain words, one line for each thing; not yet made visible for a terminal."""
-        said = [f"{each.operation.replace('_', ' ')}: {thing(each)}" for each in self.questions]
+        said = [line for each in self.questions for line in _said(each)]
         return [
             *said,
             *(f"with {name}={value}" for name, value in self.env.items()),
+            *([INTERACTIVE] if self.interactive else ()),
             f"asked by {self.decision.reason}",
         ]
 
@@ -80,6 +85,16 @@ def understood(options: Sequence[PermissionOption], choice: Choice) -> Choice:
     return Choice(DENY)
 
 
+def _said(question: Question) -> list[str]:
+    lines = [f"{question.operation.replace('_', ' ')}: {thing(question)}"]
+    return [*lines, f"in the folder {question.cwd}"] if elsewhere(question) else lines
+
+
+def elsewhere(question: Question) -> bool:
+    """Whether a command starts in another folder than the session's own."""
+    return bool(question.cwd) and question.cwd != question.workspace
+
+
 def thing(question: Question) -> str:
     """What a question is about, in one line; in quotes where only the agent's own words tell."""
     said = f'"{question.title}"' if question.title else ""
@@ -87,4 +102,6 @@ def thing(question: Question) -> str:
         return question.resource or said
     name = "/".join(part for part in (question.server, question.tool) if part)
     about = question.resource or said
+    if question.url and question.url != about:  # a server that has a command and an address
+        about = f"{about} {question.url}"
     return about if not name or about == name else ": ".join(part for part in (name, about) if part)

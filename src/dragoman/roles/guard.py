@@ -25,7 +25,7 @@ import msgspec
 from dragoman.config.grants import Grants
 from dragoman.dialect.beside import side
 from dragoman.errors import ConfigFault, Kind, ProtocolError
-from dragoman.policy.commands import HARMLESS, canonical
+from dragoman.policy.commands import canonical, steering
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import Grant, Scope, granted
 from dragoman.policy.guard import Policy, decide, decide_all
@@ -252,10 +252,17 @@ class Guard:
             operation=operation,
             resource=resource,
             named=named if named != resource else "",
-            env=tuple(sorted(set(use.env) - HARMLESS)),
+            cwd=use.cwd,
+            env=steering(use.env),
         )
         placed = self._premises.place(question, use.session_id, self.mode(use.session_id))
-        asked = Asked(questions=(placed,), decision=Decision(ASK, Source.MODE, ""), text=use.text, env=use.env)
+        asked = Asked(
+            questions=(placed,),
+            decision=Decision(ASK, Source.MODE, ""),
+            text=use.text,
+            env=use.env,
+            interactive=use.interactive,
+        )
         decision, _ = await self._decided(asked, self._premises.find(use.session_id), is_use=True)
         if not decision.allows and decision.source in UNASKED:
             why = self.redaction.text(decision.reason)
@@ -269,15 +276,19 @@ class Guard:
         allowed = []
         for server in given:
             words = shlex.join([server.command, *(server.args or ())]) if server.command else server.url or ""
+            env = {pair.name: pair.value for pair in server.env or ()}
             question = Question(
                 operation=Operation.MCP_START,
                 resource=words,
                 server=server.name,
+                url=server.url or "",
+                env=steering(env),
                 agent=self._premises.agent,
                 roots=(os.path.realpath(cwd),),
                 mode=self.mode(),
             )
-            asked = Asked(questions=(question,), decision=Decision(ASK, Source.MODE, ""))
+            shown = {name: self.redaction.text(value) for name, value in env.items()}
+            asked = Asked(questions=(question,), decision=Decision(ASK, Source.MODE, ""), env=shown)
             decision, _ = await self._decided(asked, None)
             if decision.allows:
                 allowed.append(server)

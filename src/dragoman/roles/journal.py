@@ -15,8 +15,9 @@ import msgspec
 
 from dragoman.policy.decision import Decision, Source
 from dragoman.policy.grants import Grant
+from dragoman.policy.question import Question
 from dragoman.policy.secrets import Redaction
-from dragoman.roles.asking import Asked, Choice, thing
+from dragoman.roles.asking import Asked, Choice, elsewhere, thing
 from dragoman.store.audit import Audit, Damaged, Entry, What
 
 # What the answer to a use tells about it.
@@ -92,6 +93,8 @@ def entries(what: str, asked: Asked, decision: Decision, choice: Choice | None) 
     detail: dict[str, Any] = {"source": decision.source}
     if choice is not None:
         detail["scope"] = choice.scope
+    if asked.interactive:
+        detail["interactive"] = True
     if asked.reason:
         detail["said"] = asked.reason
     return [
@@ -106,10 +109,16 @@ def entries(what: str, asked: Asked, decision: Decision, choice: Choice | None) 
             session=each.session,
             workspace=each.workspace,
             mode=each.mode,
-            detail=detail | ({"env": list(each.env)} if each.env else {}),
+            detail=detail | _circumstances(each),
         )
         for each in asked.questions
     ]
+
+
+def _circumstances(question: Question) -> dict[str, Any]:
+    """What makes a command another one: its variables, and the folder it starts in."""
+    env: dict[str, Any] = {"env": list(question.env)} if question.env else {}
+    return env | ({"cwd": question.cwd} if elsewhere(question) else {})
 
 
 def of_grant(grant: Grant, what: str = What.GRANTED) -> Entry:
@@ -123,7 +132,8 @@ def of_grant(grant: Grant, what: str = What.GRANTED) -> Entry:
         decision=grant.verdict,
         session=grant.session,
         workspace=grant.workspace,
-        detail={"grant": grant.id, "scope": grant.scope, "agent": grant.agent},
+        detail={"grant": grant.id, "scope": grant.scope, "agent": grant.agent}
+        | ({"cwd": grant.cwd} if grant.cwd else {}),
     )
 
 

@@ -40,6 +40,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}  # what is set for the command besides our own environment
     named: str = ""  # the path as the agent gave it
     data: bytes | None = None  # what is to be written, where that is no text
+    cwd: str = ""  # the folder that the command starts in, resolved
+    interactive: bool = False  # the command gets a real terminal, in which programs page and prompt
     call: str = ""  # the method, for what the operation does not tell: fs/list_directory is a read
 
 

@@ -79,19 +79,30 @@ class TerminalCalls:
         line = shlex.join([params.command, *(params.args or ())]) if params.args else params.command
         terminals = self._open(params.session_id)
         env = {pair.name: pair.value for pair in params.env or ()}
-        await self._loan.ask("execute", line, params.session_id, env=env, call="terminal/create")
-        self._check_room()
         wanted = side(params)
+        screen = self._screen(wanted)
+        folder = terminals.folder(params.cwd or None)
+        await self._loan.ask(
+            "execute",
+            line,
+            params.session_id,
+            env=env,
+            cwd=folder,
+            interactive=bool(screen),
+            call="terminal/create",
+        )
+        self._check_room()
         timeout = wanted.get("timeout")
         terminal = await terminals.create(
             params.command,
             params.args or (),
-            params.cwd or None,
+            folder,
             env,
             number(params.output_byte_limit),
             timeout / 1000 if isinstance(timeout, int | float) else None,
             apart=wanted.get("streams") is True,
-            **self._screen(wanted),
+            is_resolved=True,
+            **screen,
         )
         self._loan.lending.show(terminal)
         return CreateTerminalResult(terminal_id=terminal.id, meta=noted_for(params, {"pid": terminal.pid}))

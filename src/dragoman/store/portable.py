@@ -15,6 +15,7 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
+from dragoman.store.summary import foreign_sign
 
 # The version of the file; an older one is read, a newer one refused.
 VERSION = 1
@@ -83,6 +84,8 @@ async def import_session(
     start = file.tell()
     header, count = _checked(file)
     id = session_id or header.session_id
+    if foreign_sign(id) or not id:
+        raise _unusable(f"{id!r} cannot be the id of a session")
     await store.begin_import(id, count)  # before any entry: nobody sees one that is not known to be imported
     file.seek(start)
     file.readline(LONGEST)

@@ -135,13 +135,35 @@ _NAME = re.compile(rf"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{{0,{NAME - 2}}}[^\s\x
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}(-[0-9a-f]{0,4}(-[0-9a-f]{0,12})?)?", re.IGNORECASE)
 
 
+# What a name has besides letters, digits and blanks; no shell takes one of these for more than itself where a name
+# begins as it must.
+_SIGNS = "._-+@:,/~"
+_FIRST = "._@"
+_ALLOWED = f"letters, digits, blanks and {' '.join(_SIGNS)}, beginning with a letter, a digit or {' '.join(_FIRST)}"
+
+
 def checked_name(name: str) -> str:
-    """A name that can be typed and listed; invalid_params if it is none."""
+    """What may be the name of a session that is there, as older versions gave them; invalid_params if it is none."""
     if not _NAME.fullmatch(name):
         raise ProtocolError(
             Kind.INVALID_PARAMS, f"{name!r} is no name for a session: up to {NAME} characters on one line, no '/' first"
         )
     return name
+
+
+def foreign_sign(name: str) -> str:
+    """The first character that cannot stand where it does in a name; none in one that can be given."""
+    if name and not (name[0] in _FIRST or name[0].isalnum()):
+        return name[0]
+    return next((character for character in name if not _is_of_names(character)), "")
+
+
+def _is_of_names(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in _SIGNS or character == " "
+    import unicodedata
+
+    return unicodedata.category(character)[0] in "LMN"
 
 
 def is_like_id(name: str) -> bool:
@@ -150,8 +172,12 @@ def is_like_id(name: str) -> bool:
 
 
 def given_name(name: str) -> str:
-    """A name that a session can be given: one that can be typed, and that nobody takes for an id."""
-    if is_like_id(checked_name(name)):
+    """A name that a session can be given: one that means nothing else to a shell, and that nobody takes for an id."""
+    if wrong := foreign_sign(checked_name(name)):
+        raise ProtocolError(
+            Kind.INVALID_PARAMS, f"{name!r} is no name for a session: {wrong!r} cannot stand there; it has {_ALLOWED}"
+        )
+    if is_like_id(name):
         raise ProtocolError(Kind.INVALID_PARAMS, f"{name!r} looks like the id of a session; choose another name")
     return name
 

@@ -154,6 +154,7 @@ async def _check_names(store: Store) -> None:
     assert (await store.find("tw")).session_id == "two", "a session is not found by the beginning of its id"
     await _refuses(store.rename("two", "roof work"), Kind.INVALID_PARAMS)
     await _refuses(store.rename("two", "a\nb"), Kind.INVALID_PARAMS)
+    await _refuses(store.rename("two", "a$(b)"), Kind.INVALID_PARAMS)
     await _refuses(store.rename("three", "new"), Kind.SESSION_NOT_FOUND)
     await store.rename("one", None)
     await _refuses(store.find("roof work"), Kind.SESSION_NOT_FOUND)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
-from dragoman.workspace.paths import Roots, find
+from dragoman.workspace.paths import Roots, Spot, find
 from dragoman.workspace.starting import TERM, Size, Started, start_in_terminal, start_piped
 from dragoman.workspace.tail import Tail
 from dragoman.workspace.terminal import GRACE, Terminal
@@ -84,14 +84,16 @@ class Terminals:
         timeout: float | None = None,
         *,
         apart: bool = False,
+        is_resolved: bool = False,
         pty: bool = False,
         rows: int = Size().rows,
         columns: int = Size().columns,
     ) -> Terminal:
         """Start a command and give its terminal at once; after `timeout` seconds it is killed.
 
-        `apart` also keeps its streams apart; what it wrote to both is then in no exact order. With `pty` it runs in a
-        real terminal of that size, which has one stream and takes input.
+        `apart` also keeps its streams apart; what it wrote to both is then in no exact order. `is_resolved`: `cwd` is
+        what `folder` gave, and a link that stands there now is not followed. With `pty` it runs in a real terminal of
+        that size, which has one stream and takes input.
         """
         if self._sandbox is not None:
             await self._confine(self._sandbox)
@@ -105,7 +107,7 @@ class Terminals:
         base = os.environ if self._environ is None else self._environ
         environ = _environment(base if self._box is None else self._box.environment(base), env)
         size = _size(rows, columns) if pty else None
-        started = self._start(command, args, cwd, environ, apart, size)
+        started = self._start(command, args, cwd, environ, apart, size, is_resolved)
         id = f"term_{os.urandom(8).hex()}"
         terminal = Terminal(id, started, tail, self._grace, lambda: self._open.pop(id, None))
         self._open[id] = terminal
@@ -114,6 +116,11 @@ class Terminals:
         if timeout is not None:
             terminal.expire_after(timeout)
         return terminal
+
+    def folder(self, cwd: str | None = None) -> str:
+        """The canonical path of the folder that a command would start in, for people who are asked."""
+        with self._found(cwd) as spot:
+            return spot.path
 
     def get(self, id: str) -> Terminal:
         """The open terminal of this id, or resource_not_found."""
@@ -150,12 +157,13 @@ class Terminals:
         environ: dict[str, str],
         apart: bool,
         size: Size | None,
+        is_resolved: bool,
     ) -> Started:
         words = _command_line(command, args)
-        if cwd is None and not self._roots.real:
-            raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
-        folder = self._roots.real[0] if cwd is None else cwd
-        with find(self._roots, folder.rstrip("/") + "/") as spot:
+        with self._found(cwd) as spot:
+            if is_resolved and spot.path != cwd:
+                message = f"{cwd} leads to another folder than the one that was asked about: {spot.path}"
+                raise ProtocolError(Kind.PERMISSION_DENIED, message)
             environ["PWD"] = spot.path
             try:
                 if size is None:
@@ -169,6 +177,13 @@ class Terminals:
             except ValueError as error:  # a NUL, or a surrogate that the system cannot encode
                 message = f"the command cannot be passed on: {error}"
                 raise ProtocolError(Kind.INVALID_PARAMS, message) from error
+
+    def _found(self, cwd: str | None) -> Spot:
+        """The folder that a command starts in, open."""
+        if cwd is None and not self._roots.real:
+            raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
+        folder = self._roots.real[0] if cwd is None else cwd
+        return find(self._roots, folder.rstrip("/") + "/")
 
 
 def _command_line(command: str, args: Sequence[str]) -> list[str]:
