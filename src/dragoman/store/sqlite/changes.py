@@ -109,19 +109,6 @@ def _clear(connection: sqlite3.Connection, number: int) -> None:
     index.forget(connection, number)
 
 
-def index_some(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Index a stretch of a log, as a transaction of its own; whether there is more."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        more = index.catch_up(connection, session_id)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return more
-
-
 # --- damage ---------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,8 @@ _STEP = (
     "(SELECT entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place)"
 )
 
+_EACH = "SELECT place, entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
+
 
 class Kept(NamedTuple):
     """A session as the file has it."""
@@ -123,6 +125,27 @@ def stretch(connection: sqlite3.Connection, kept: Kept, first: int, last: int) -
     return Stretch(found, lost)
 
 
+def each(connection: sqlite3.Connection, kept: Kept, first: int) -> Iterator[tuple[int, bytes]]:
+    """The intact entries from a number on, with their numbers, one a step: whoever reads can stop at any of them."""
+    base, last = kept.number * SPAN, kept.head.entries
+    seq = first - 1
+    try:
+        for place, entry, sum in connection.execute(_EACH, (base + first, base + last)):
+            if place <= base + seq:
+                break  # the order of the file is damaged
+            seq = place - base
+            if type(entry) is bytes and crc32(entry) == sum and entry.startswith(b'{"seq":%d,' % seq):
+                yield seq, entry
+        else:
+            return
+    except sqlite3.Error as error:
+        if not _is_loss(error):
+            raise
+    for number in range(seq + 1, last + 1):
+        for line in _step(connection, kept.number, number, number) or ():
+            yield number, line
+
+
 def _salvaged(
     connection: sqlite3.Connection, number: int, low: int, high: int
 ) -> Iterator[list[bytes] | tuple[int, int]]:
@@ -144,7 +167,7 @@ def _step(connection: sqlite3.Connection, number: int, low: int, high: int) -> l
     try:
         joined, sums, count = connection.execute(_STEP, (base + low, base + high)).fetchone()
     except sqlite3.Error as error:
-        if not is_damage(error) and not isinstance(error, sqlite3.DataError):
+        if not _is_loss(error):
             raise
         return None
     if count != high - low + 1 or type(joined) is not bytes:
@@ -156,6 +179,11 @@ def _step(connection: sqlite3.Connection, number: int, low: int, high: int) -> l
     if not found[0].startswith(b'{"seq":%d,' % low) or not found[-1].startswith(b'{"seq":%d,' % high):
         return None
     return found
+
+
+def _is_loss(error: sqlite3.Error) -> bool:
+    """Whether an error says that an entry cannot be read, and not that nothing can be."""
+    return is_damage(error) or isinstance(error, sqlite3.DataError)
 
 
 def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:

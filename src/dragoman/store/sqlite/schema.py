@@ -125,6 +125,13 @@ def connect(path: str, durability: str = "full", *, patience: float = BUSY_PATIE
         raise fault(error, path) from error
 
 
+def connect_to_read(path: str, durability: str = "full", *, patience: float = BUSY_PATIENCE) -> sqlite3.Connection:
+    """The same, and nothing can be written with it."""
+    connection = connect(path, durability, patience=patience)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
 def prepare(path: str, *, patience: float = BUSY_PATIENCE) -> None:
     """Make the file, or bring it up to date; StoreFault when it is newer, not ours, damaged or cannot be written."""
     try:
