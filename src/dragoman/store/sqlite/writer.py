@@ -20,6 +20,7 @@ from typing import Any
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.sqlite.faults import fault
 from dragoman.store.sqlite.log import Append, Log
+from dragoman.store.sqlite.place import Place
 
 # A commit takes no more entries than this (but never parts of an append), so that who waits for the first of them does
 # not wait for thousands; the cost of a commit is shared by enough of them.
@@ -71,6 +72,7 @@ class Writer:
         self._yielded = 0
         self._ended = False
         self._connection = connect()
+        self._place = Place(path)
         self._log = Log(self._connection)
         self._thread = threading.Thread(target=self._run, name="dragoman-store", daemon=True)
         self._thread.start()
@@ -147,7 +149,10 @@ class Writer:
         del waiting[: len(done)]
         try:
             if count:
+                # Before, so that nothing goes into a file that is elsewhere; after, so that nothing is said to be kept.
+                self._place.check()
                 self._log.append([task.work for task in done])  # type: ignore[misc]
+                self._place.check()
                 if self._log.ended:
                     self._tell_ended(self._log.taken_ended())
             else:
@@ -162,6 +167,7 @@ class Writer:
 
     def _transact(self, work: Work) -> Any:
         connection = self._connection
+        self._place.check()
         connection.execute("BEGIN IMMEDIATE")
         try:
             result = work(connection)
@@ -170,6 +176,7 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        self._place.check()
         return result
 
     def _do_later(self, later: Later) -> None:
