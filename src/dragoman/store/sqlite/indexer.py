@@ -34,13 +34,13 @@ class Indexer:
     """The thread and its inbox."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, hand: Hand) -> None:
-        """`connect` gives a connection to read with; nothing is opened before there is something to do."""
+        """`connect` gives a connection to read with."""
         self._connect = connect
         self._path = path
         self._hand = hand
         self._inbox: SimpleQueue[set[str] | Future[None] | None] = SimpleQueue()
         self._closed = False
-        self._connection: sqlite3.Connection | None = None
+        self._connection: sqlite3.Connection | None = connect()
         self._is_behind = True  # an earlier process may have left something
         self._thread = threading.Thread(target=self._run, name="dragoman-store-index", daemon=True)
         self._thread.start()
