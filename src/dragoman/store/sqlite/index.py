@@ -18,6 +18,7 @@ from dragoman.store.contract import Hit
 from dragoman.store.passages import Joiner, Passage
 from dragoman.store.query import snippet, terms
 from dragoman.store.sqlite import reading
+from dragoman.store.sqlite.faults import Damage
 from dragoman.store.sqlite.reading import Kept
 from dragoman.store.sqlite.schema import SEARCH, statements
 
@@ -54,7 +55,7 @@ def behind(connection: sqlite3.Connection) -> list[str]:
         "SELECT id FROM sessions JOIN progress ON progress.number = sessions.number "
         "WHERE scanned < entries AND expired_at IS NULL ORDER BY touched"
     ).fetchall()
-    return [row[0].decode() for row in rows]
+    return [row[0].decode("utf-8", "replace") for row in rows if type(row[0]) is bytes]
 
 
 def gather(connection: sqlite3.Connection, waiting: deque[str], is_wanted: Callable[[], bool]) -> list[Stretch]:
@@ -133,6 +134,8 @@ def search(connection: sqlite3.Connection, query: str, limit: int, session_id: s
     rows = connection.execute(_FOUND.format(where[0]), (match, *where[1], max(limit, 0))).fetchall()
     hits = []
     for id, first, role, text in rows:
+        if not (type(id) is type(role) is type(text) is bytes and type(first) is int):
+            raise Damage("a passage is not what was written")
         shown, marks = snippet(wanted, text.decode())
         hits.append(Hit(session_id=id.decode(), seq=first, role=role.decode(), snippet=shown, marks=marks))
     return hits

@@ -116,7 +116,7 @@ class Indexer:
             return index.gather(connection, waiting, lambda: not self._closed)
         finally:
             if connection.in_transaction:
-                connection.execute("COMMIT")
+                connection.execute("ROLLBACK")  # it only reads
 
     def _let_go(self) -> None:
         """A connection that failed is made anew."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from dragoman.store.sqlite.faults import corrupted, is_damage
+from dragoman.store.sqlite.faults import FAILURES, corrupted, is_damage
 from dragoman.store.sqlite.schema import SPAN
 from dragoman.store.summary import Head, expired, missing
 
@@ -33,6 +33,9 @@ _STEP = (
     "SELECT group_concat(entry, char(10)), group_concat(sum, ' '), count(*) FROM "
     "(SELECT entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place)"
 )
+
+# How each line begins, before its number.
+_NUMBERED = b'{"seq":'
 
 _EACH = "SELECT place, entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
 
@@ -134,11 +137,11 @@ def each(connection: sqlite3.Connection, kept: Kept, first: int) -> Iterator[tup
             if place <= base + seq:
                 break  # the order of the file is damaged
             seq = place - base
-            if type(entry) is bytes and crc32(entry) == sum and entry.startswith(b'{"seq":%d,' % seq):
+            if type(entry) is bytes and crc32(entry) == sum and _are_in_order([entry], seq, seq):
                 yield seq, entry
         else:
             return
-    except sqlite3.Error as error:
+    except FAILURES as error:
         if not _is_loss(error):
             raise
     for number in range(seq + 1, last + 1):
@@ -166,22 +169,28 @@ def _step(connection: sqlite3.Connection, number: int, low: int, high: int) -> l
     base = number * SPAN
     try:
         joined, sums, count = connection.execute(_STEP, (base + low, base + high)).fetchone()
-    except sqlite3.Error as error:
+    except FAILURES as error:
         if not _is_loss(error):
             raise
         return None
-    if count != high - low + 1 or type(joined) is not bytes:
+    if count != high - low + 1 or type(joined) is not bytes or type(sums) is not bytes:
         return None
     found = joined.split(b"\n")
-    if len(found) != count or [b"%d" % crc32(line) for line in found] != sums.split():
+    if len(found) != count or (b"%d " * count) % tuple(map(crc32, found)) != sums + b" ":
         return None
-    # Numbers stand at the beginning of each line; the ends are enough, for count and order are right.
-    if not found[0].startswith(b'{"seq":%d,' % low) or not found[-1].startswith(b'{"seq":%d,' % high):
-        return None
-    return found
+    return found if _are_in_order(found, low, high) else None
 
 
-def _is_loss(error: sqlite3.Error) -> bool:
+def _are_in_order(lines: list[bytes], low: int, high: int) -> bool:
+    """Whether each line has its own number: pages of a file that changed places give all entries, in a wrong order."""
+    width = len(b"%d" % high)
+    if width == len(b"%d" % low):  # all at once, which costs half as much
+        start, end = len(_NUMBERED), len(_NUMBERED) + width + 1
+        return b"".join([line[start:end] for line in lines]) == (b"%d," * len(lines)) % tuple(range(low, high + 1))
+    return all(line.startswith(b"%b%d," % (_NUMBERED, seq)) for seq, line in enumerate(lines, low))
+
+
+def _is_loss(error: BaseException) -> bool:
     """Whether an error says that an entry cannot be read, and not that nothing can be."""
     return is_damage(error) or isinstance(error, sqlite3.DataError)
 
@@ -193,7 +202,7 @@ def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:
         row = connection.execute(
             "SELECT 1 FROM entries WHERE place > ? AND place < ? LIMIT 1", (base + kept.head.entries, base + SPAN)
         ).fetchone()
-    except sqlite3.DatabaseError as error:
+    except FAILURES as error:
         if not is_damage(error):
             raise
         return True

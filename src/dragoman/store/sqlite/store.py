@@ -22,7 +22,7 @@ from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summar
 from dragoman.store.credentials import Vault
 from dragoman.store.query import terms
 from dragoman.store.sqlite import changes, index, reading
-from dragoman.store.sqlite.faults import corrupted, fault, is_damage
+from dragoman.store.sqlite.faults import FAILURES, corrupted, fault, is_damage
 from dragoman.store.sqlite.indexer import Indexer
 from dragoman.store.sqlite.log import Append
 from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, connect_to_read, hold, prepare
@@ -166,6 +166,10 @@ class SqliteStore:
         """Replace what was lost; a file that SQLite cannot write any more needs `rebuild`."""
         return await self._write(lambda connection: changes.repair(connection, session_id))
 
+    async def check_file(self) -> None:
+        """Raise StoreFault (damaged) when the file itself, whatever it holds, needs `rebuild`."""
+        await self._read(changes.check_file)
+
     # --- credentials ------------------------------------------------------------------------------------------
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
@@ -221,8 +225,9 @@ class SqliteStore:
             try:
                 return work(connection)
             finally:
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")  # there is nothing to commit, and after damage SQLite refuses to
+        except FAILURES as error:
             if session_id is not None and is_damage(error):
                 raise corrupted(session_id, []) from error
             raise fault(error, self.path) from error

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.faults import FAILURES, fault
 from dragoman.store.sqlite.log import Append, Log
 from dragoman.store.sqlite.place import Place
 
@@ -194,14 +194,14 @@ class Writer:
         try:
             if self._connection.in_transaction:
                 self._connection.rollback()
-        except sqlite3.Error:
+        except FAILURES:
             self._renew()
 
     def _renew(self) -> None:
         try:
             self._connection.close()
             self._connection = self._connect()
-        except (sqlite3.Error, ProtocolError):
+        except (*FAILURES, ProtocolError):
             return  # the next batch fails in the same way, tells, and tries this again
         self._log = Log(self._connection)
 
