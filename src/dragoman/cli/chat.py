@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from shlex import quote
 
 from dragoman import ConnectionFailed, Conversation, ProtocolError
 from dragoman.cli import attachments, completing, editing, exits, local, meeting
@@ -356,7 +357,7 @@ class Chat:
         if host is not None:
             name = self._met.log if self.session is self._met.session else self.session.id
             self._sheet.line(f"{self._parting.words}; come back with:", "dim")
-            self._sheet.line(f"  dragoman chat {host.flag}--session {single(name)}")
+            self._sheet.line(f"  dragoman chat {host.flag}--session {quote(single(name))}")
 
     # --- the others, in a host --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from shlex import quote
 from typing import Any
 
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
@@ -192,7 +193,8 @@ async def talk(
         error = died(fault)
         code = failed(error, terminal, clean, is_timed=options.timeout is not None)
         if code == exits.DIED and log and not options.quiet and not options.json:
-            where = f"{options.afar.flag}--session {single(log)}" if options.afar else f"--session {single(log)}"
+            flag = options.afar.flag if options.afar else ""
+            where = f"{flag}--session {quote(single(log))}"
             terminal.aside.line(f"what was said is kept; go on with: dragoman run {where}", "dim")
         return finish(code, error=told(error, clean))
 

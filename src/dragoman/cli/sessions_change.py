@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from shlex import quote
 from uuid import uuid4
 
 import msgspec
@@ -90,7 +91,7 @@ async def _fork(options: argparse.Namespace, store: Store) -> int:
     else:
         name = called(copy)
         where = store.host.flag if isinstance(store, Borrowed) else ""
-        print(f"{name} begins like {called(origin)}; go on with: dragoman run {where}--session {name} 'PROMPT'")
+        print(f"{name} begins like {called(origin)}; go on with: dragoman run {where}--session {quote(name)} 'PROMPT'")
     return exits.OK
 
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from functools import partial
+from shlex import quote
 from typing import BinaryIO, cast
 
 import msgspec
@@ -121,7 +122,7 @@ async def _import(options: argparse.Namespace, store: Store) -> int:
     name = called(summary)
     folder = single(summary.cwd) if summary.cwd and os.path.isdir(summary.cwd) else "the folder you are in then"
     print(f"{name}: {counted(summary.turns, 'turn')}, {single(summary.title or '')}")
-    print(f"go on with: dragoman run --session {name} 'PROMPT' (it works in {folder})")
+    print(f"go on with: dragoman run --session {quote(name)} 'PROMPT' (it works in {folder})")
     return exits.OK
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from shlex import quote
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 
@@ -79,6 +80,6 @@ def corrupted(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
     what = f"entries {which}{more} of" if lost else "the place of"
     return ProtocolError(
         Kind.SESSION_CORRUPTED,
-        f"{what} session {session_id!r} cannot be read any more; run `dragoman sessions repair {session_id}`",
+        f"{what} session {session_id!r} cannot be read any more; run `dragoman sessions repair {quote(session_id)}`",
         {"sessionId": session_id, "lost": lost},
     )
