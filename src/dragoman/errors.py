@@ -91,7 +91,7 @@ class Unsayable(ProtocolError):
 
 
 class StoreFault(ProtocolError):
-    """The place where sessions are kept fails; `why` is full, readonly, locked, io, damaged, newer or unusable."""
+    """The place where sessions are kept fails; `why`: full, readonly, locked, io, damaged, moved, newer, unusable."""
 
     def __init__(self, why: str, message: str) -> None:
         super().__init__(Kind.INTERNAL_ERROR, message, {"store": why})

@@ -203,6 +203,17 @@ def test_a_rule_that_asks_is_named_in_the_question(home: Home) -> None:
     assert not (home.work / "Makefile").exists()
 
 
+def test_a_pipe_in_the_folder_keeps_nobody_waiting(home: Home) -> None:
+    os.mkfifo(home.work / "pipe")
+    agent = ("--dialect", "2025.1", "--", *EVERYTHING, "--dialect", "2025.1")  # it writes without asking first
+    with OnTerminal(*RUN, "/write pipe text", *agent, cwd=home.work) as terminal:
+        terminal.await_text(KEYS)
+        assert "▌ The agent wants to write:\n▌ pipe\n▌ + text\n" in terminal.text
+        terminal.type("y\n")
+        assert terminal.end() == 0
+        assert "not a regular file" in terminal.text.replace("\n", " ")
+
+
 def test_who_closes_the_terminal_says_no(home: Home) -> None:
     """Ctrl-D is no answer; the agent is told no, and its turn goes on."""
     with OnTerminal(*RUN, "/write a.txt text", *AGENT, cwd=home.work) as terminal:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.cli import completion, main, sessions
 from dragoman.cli.shelf import ago
 from dragoman.config.places import places
 from dragoman.store.contract import Draft, Summary
+from dragoman.store.memory import MemoryStore
+from dragoman.store.portable import export_session
 from dragoman.store.sqlite import SqliteStore
 from tests.cli.command import OnScreen, dragoman
 
@@ -205,6 +211,42 @@ def test_what_is_old_and_has_no_name_goes(run: Dragoman, capfd: pytest.CaptureFi
     assert json.loads(capfd.readouterr().out) == {"expired": [LOFT], "dryRun": False}
     assert run("show", LOFT, "--json") == 1
     assert json.loads(capfd.readouterr().out)["error"]["kind"] == "session_expired"
+
+
+def exported(file: Path, session_id: str, name: str | None = None, body: Any = None) -> Path:
+    """A session as another machine may have made it."""
+
+    async def main() -> bytes:
+        store, out = MemoryStore(), io.BytesIO()
+        await store.append(session_id, [Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)])
+        if name is not None:
+            await store.rename(session_id, name)
+        await export_session(store, session_id, out, "2026-01-01T00:00:00Z")
+        return out.getvalue()
+
+    file.write_bytes(asyncio.run(main()))
+    return file
+
+
+@pytest.mark.parametrize(("id", "name", "called"), [("$(a);`b`", None, "$(a);`b`"), ("x", "the roof", "the roof")])
+def test_a_command_to_paste_holds_the_name_as_one_word(
+    run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path, id: str, name: str | None, called: str
+) -> None:
+    assert run("import", str(exported(tmp_path / "s.session", id, name))) == 0
+    imported = capfd.readouterr().out.partition("go on with: ")[2].partition(" (it works")[0]
+    assert run("fork", called) == 0
+    assert run("fork", called, "a copy") == 0
+    forked = capfd.readouterr().out.splitlines()[-1].partition("go on with: ")[2]
+    for command, session in ((imported, called), (forked, "a copy")):
+        assert shlex.split(command) == ["dragoman", "run", "--session", session, "PROMPT"]
+
+
+def test_a_file_that_is_nested_without_end_is_refused_with_a_reason(
+    run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    body = msgspec.Raw(b"[" * 100_000 + b"]" * 100_000)
+    assert run("import", str(exported(tmp_path / "s.session", "deep", body=body))) == 1
+    assert capfd.readouterr().err.endswith("this file cannot be imported: an entry is nested too deeply\n")
 
 
 @pytest.mark.usefixtures("two")

@@ -126,6 +126,21 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         read(str(tmp_path))
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_is_no_empty_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no regular file"):
+        read(str(pipe))
+    writer = os.open(pipe, os.O_RDWR)
+    try:
+        with pytest.raises(OSError, match="no regular file"):
+            read(str(pipe))
+    finally:
+        os.close(writer)
+    assert read(os.devnull) == b""
+
+
 def test_the_lock_is_let_go(tmp_path: Path) -> None:
     for _ in range(2):
         with locked(str(tmp_path / "f")):

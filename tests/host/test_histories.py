@@ -10,6 +10,7 @@ import pytest
 
 from dragoman import connect
 from dragoman.config.agents import NamedAgent
+from dragoman.host.bounds import Bounds
 from dragoman.host.directory import MemoryDirectory
 from dragoman.host.house import House
 from dragoman.store.contract import Draft, EntryKind
@@ -21,7 +22,7 @@ from dragoman.transport.remote.serving import serving
 
 WITHIN = 30.0
 BUFFERED = 512 * 1024
-PIECES = ["x" * 2000] * 600 + ["y" * 2 * BUFFERED] + ["z"] * 10
+PIECES = ["x" * 2000] * 600 + ["y" * 2 * BUFFERED] * 2 + ["z" * 1000] * 100
 
 
 def draft(kind: str, body: object) -> Draft:
@@ -40,7 +41,8 @@ def test_a_history_beyond_the_limit_of_unread_bytes_is_told_as_fast_as_it_is_rea
         opened = {"sessionId": "s", "cwd": str(tmp_path), "agent": {"name": "everything", "version": "1"}}
         await store.append("s", [draft(EntryKind.OPENED, opened), *map(said, PIECES)])
         agent = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
-        async with House([agent], store=store, directory=MemoryDirectory(own_name())) as house:
+        bounds = Bounds(buffered=BUFFERED)
+        async with House([agent], store=store, directory=MemoryDirectory(own_name()), bounds=bounds) as house:
             async with serving(Endpoint(house.receive, limits=Limits(buffered=BUFFERED))) as served:
                 url = served.url.replace("http", scheme, 1)
                 async with asyncio.timeout(WITHIN), connect(url, reconnect=0.0) as client:

@@ -7,13 +7,17 @@ import io
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dragoman import connect
 from dragoman.cli.telling import Telling
 from dragoman.cli.terminal import Sheet
+from dragoman.host.bounds import Bounds
 from dragoman.schema.base import encode
 from dragoman.store.contract import Entry, Summary
 from dragoman.transport.memory import pair
 from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.names import SLOW
 from dragoman.transport.remote.sockets import SocketTransport
 from dragoman.transport.remote.visitor import Visitor
 from tests.host.houses import hosting, opened, said, until
@@ -64,6 +68,51 @@ def test_a_transport_says_when_its_socket_parts_and_when_another_comes() -> None
         assert heard == [True, False, True]
         transport.part(wire, "", is_goodbye=True)
         assert heard == [True, False, True]
+
+    asyncio.run(scene())
+
+
+class Stuck(Wire):
+    """A socket whose client reads nothing, and what it was closed with."""
+
+    def __init__(self) -> None:
+        self.buffered = 0
+        self.frames: list[bytes] = []
+        self.closed: list[tuple[int, str]] = []
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        return self.buffered < 1000
+
+    def write(self, frames: list[bytes]) -> None:
+        self.frames += frames
+        self.buffered += sum(map(len, frames))
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed.append((code, reason))
+
+
+def test_a_client_that_does_not_read_its_socket_is_told_so_by_the_code(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with hosting(bounds=Bounds(buffered=100_000)) as hosted, hosted.client("ann") as ann:
+            session = await opened(ann, tmp_path)
+            transport, wire = SocketTransport("ann", Limits()), Stuck()
+            transport.attach(wire)
+            hosted.tasks.append(asyncio.ensure_future(hosted.house.receive(transport, Visitor(user="ann", local=True))))
+            loading = {"sessionId": session.id, "cwd": str(tmp_path), "mcpServers": []}
+            for id, (method, params) in enumerate(
+                [("initialize", {"protocolVersion": 1}), ("session/resume", loading)], 1
+            ):
+                call = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                transport.arrived([msgspec.json.encode(call)])
+                await until(lambda id=id: any(b'"id":%d' % id in frame for frame in wire.frames))  # type: ignore[misc]
+                wire.buffered = 0
+            assert len(hosted.room.members) == 2
+            await session.ask("many 3000")
+            await until(lambda: wire.closed)
+            assert wire.closed[0][0] == SLOW
+            assert "slow_consumer" in wire.closed[0][1]
+            await until(lambda: len(hosted.house.desks) == 1)
 
     asyncio.run(scene())
 

@@ -19,6 +19,7 @@ from dragoman.host.serving import Host
 from dragoman.host.upkeep import Upkeep
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
+from dragoman.store.sqlite import SqliteStore
 from tests.host.houses import hosting, opened, said, until
 from tests.host.test_serving import Caller
 from tests.host.test_sharing import denied
@@ -81,6 +82,35 @@ def test_a_host_is_not_ready_while_nothing_can_be_kept_and_recovers_by_itself(
             assert await one.ask("and on") == "heard and on"
             kinds = [entry.kind for entry in await disk.read(one.id)]
             assert kinds.count("turn_started") == kinds.count("turn_ended") == 2
+
+    asyncio.run(scene())
+
+
+def test_a_host_whose_file_was_moved_away_acknowledges_nothing_and_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "AGAIN", 0.01)
+    monkeypatch.setattr(upkeep, "LOOKED", 0.0)
+    path, elsewhere = tmp_path / "s.db", tmp_path / "elsewhere"
+
+    async def scene() -> None:
+        store, reports = await SqliteStore.open(str(path)), list[str]()
+        async with hosting(store=store, report=reports.append) as hosted, hosted.client("ann") as ann:
+            ask = Caller(Host(hosted.house, local=None))
+            one = await opened(ann, tmp_path)
+            assert await one.ask("first") == "heard first"
+            assert (await ask("GET", "/readyz")).status == 200
+            path.rename(elsewhere)
+            refused = await ask("GET", "/readyz")
+            assert (refused.status, refused.json["reason"]) == (503, "the file of the store is not where it was")
+            assert "put it back" in (await denied(one.ask("second"))).message
+            elsewhere.rename(path)
+            await until(lambda: reports[-1:] == ["sessions can be kept again"])
+            assert (await ask("GET", "/readyz")).status == 200
+            assert await one.ask("third") == "heard third"
+            prompts = [entry.body for entry in await store.read(one.id) if entry.kind == "prompt"]
+            assert [prompt["prompt"][0]["text"] for prompt in prompts] == ["first", "third"]
+        await store.close()
 
     asyncio.run(scene())
 

@@ -7,15 +7,16 @@ import os
 import random
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from dragoman.cli.sessions_mend import mend
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.sqlite import SqliteStore, rebuild
-from dragoman.store.sqlite.schema import SPAN
+from dragoman.store.sqlite.schema import PAGE, SPAN
 
 COUNT = 600
 
@@ -124,13 +125,21 @@ def test_a_list_that_counts_too_few_hides_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+async def indexed(path: Path) -> None:
+    store = await SqliteStore.open(str(path))
+    assert await store.search("text")
+    await store.close()
+
+
 async def survey(path: Path, expected: dict[int, Entry]) -> str:
-    """Read a damaged file as a user would: nothing wrong is ever given for right."""
+    """Read and search a damaged file as a user would: nothing wrong is ever given for right."""
     try:
         store = await SqliteStore.open(str(path))
     except StoreFault as fault:
         return fault.why
     try:
+        with suppress(ProtocolError):
+            assert {hit.session_id for hit in await store.search("text")} <= {"one", "two"}
         for _ in range(2):
             try:
                 entries = await store.read("one")
@@ -154,6 +163,7 @@ def test_a_file_damaged_anywhere_gives_the_truth_or_an_error_and_can_be_rebuilt(
         return {entry.seq: entry for entry in entries}
 
     expected = asyncio.run(whole())
+    asyncio.run(indexed(source))
     size = source.stat().st_size
     dice = random.Random(f"damage by {way}")
     outcomes = set()
@@ -184,6 +194,33 @@ def test_a_file_damaged_anywhere_gives_the_truth_or_an_error_and_can_be_rebuilt(
         asyncio.run(rebuilt_is_true(path, expected))
     assert outcomes - {"whole"}, "no damage was noticed at all"
     assert rebuilt > 20, "hardly any file could be rebuilt"
+
+
+def test_whatever_page_is_damaged_a_repair_makes_everything_readable_and_found(tmp_path: Path) -> None:
+    source = tmp_path / "whole.db"
+    write(source)
+    asyncio.run(indexed(source))
+    dice = random.Random("a page")
+    pages = source.stat().st_size // PAGE
+
+    async def looked_at(path: Path) -> None:
+        store = await SqliteStore.open(str(path))
+        try:
+            for summary in await store.sessions():
+                assert (await store.verify(summary.session_id)).is_whole
+                await store.read(summary.session_id)
+            assert await store.search("text")
+        finally:
+            await store.close()
+
+    for turn in range(30):
+        path = tmp_path / f"{turn}.db"
+        shutil.copyfile(source, path)
+        with open(path, "r+b") as file:
+            file.seek(dice.randrange(1, pages) * PAGE)
+            file.write(dice.randbytes(PAGE))
+        mend(str(path), None)
+        asyncio.run(looked_at(path))
 
 
 async def rebuilt_is_true(path: Path, expected: dict[int, Entry]) -> None:
@@ -276,6 +313,109 @@ def test_a_torn_write_ahead_file_loses_only_what_was_torn(tmp_path: Path) -> Non
         await store.close()
 
     asyncio.run(main())
+
+
+def leaves(path: Path) -> list[int]:
+    """The pages that hold entries and nothing else, in the order of the entries."""
+    data = path.read_bytes()
+    found = []
+    for page in range(1, len(data) // PAGE):
+        start = page * PAGE
+        if data[start] != 0x0D:  # a leaf of a table (the SQLite file format, 1.6)
+            continue
+        cell = start + int.from_bytes(data[start + 8 : start + 10], "big")
+        _, cell = varint(data, cell)
+        place, _ = varint(data, cell)
+        if place > SPAN:
+            found.append((place, page))
+    return [page for _, page in sorted(found)]
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for count in range(8):
+        byte = data[at + count]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at + count + 1
+    return value << 8 | data[at + 8], at + 9
+
+
+def test_pages_that_changed_places_are_noticed_and_repaired(tmp_path: Path) -> None:
+    source = tmp_path / "whole.db"
+    write(source, ("one",))
+
+    async def whole() -> dict[int, Entry]:
+        store = await SqliteStore.open(str(source))
+        entries = await store.read("one")
+        await store.close()
+        return {entry.seq: entry for entry in entries}
+
+    expected = asyncio.run(whole())
+    pages = leaves(source)
+    assert len(pages) > 20
+
+    async def looked_at(path: Path) -> None:
+        store = await SqliteStore.open(str(path))
+        try:
+            with pytest.raises(ProtocolError) as caught:
+                await store.read("one")
+            assert caught.value.kind == Kind.SESSION_CORRUPTED
+            assert not (await store.verify("one")).is_whole
+            for entry in await store.read("one", intact=True):
+                assert entry == expected[entry.seq]
+            assert (await store.search("text"))[0].session_id == "one"
+        finally:
+            await store.close()
+
+    for turn, first in enumerate(range(0, len(pages) - 3, 3)):
+        path = tmp_path / f"swapped-{turn}.db"
+        data = bytearray(source.read_bytes())
+        one, two = (slice(page * PAGE, (page + 1) * PAGE) for page in (pages[first], pages[first + 1 + turn % 2]))
+        data[one], data[two] = data[two], data[one]
+        path.write_bytes(data)
+        asyncio.run(looked_at(path))
+        assert not mend(str(path), None).reports[0].is_whole
+        asyncio.run(rebuilt_is_true(path, expected))
+        assert all(report.is_whole for report in mend(str(path), None).reports)
+
+
+DAMAGED_INDEX = {
+    "a text": "UPDATE passages SET text = CAST(x'74657874ff' AS TEXT)",
+    "a role": "UPDATE passages SET role = CAST(x'ff' AS TEXT)",
+    "a number": "UPDATE passages SET first = 'x'",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED_INDEX)
+def test_an_index_that_holds_no_text_is_made_anew(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "sessions.db"
+    write(path, ("one",))
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        before = await store.search('"text 17"')
+        await store.close()
+        change(path, DAMAGED_INDEX[what])
+        store = await SqliteStore.open(str(path))
+        assert await store.search('"text 17"') == before != []
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write(path)
+    data = path.read_bytes()
+    assert data.count(b"CREATE TABLE progress") == 1
+    # SQLite says which name it cannot make sense of, and Python cannot read that.
+    data = data.replace(b"progressprogress", b"pr\xffgresspr\xffgress")
+    path.write_bytes(data.replace(b"CREATE TABLE progress", b"CREATE TABBE progress"))
+    with pytest.raises(StoreFault, match="sessions repair") as caught:
+        SqliteStore(str(path))
+    assert caught.value.why == "damaged"
+    assert {report.session_id for report in mend(str(path), None).reports} == {"one", "two"}
 
 
 def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:

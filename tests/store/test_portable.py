@@ -57,6 +57,8 @@ def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
 CHANGES: dict[str, Callable[[bytes], bytes]] = {
     "a byte": lambda data: data.replace(b'"n":1', b'"n":7'),
     "a line": lambda data: b"\n".join(line for line in data.split(b"\n") if b'"n":1' not in line),
@@ -66,6 +68,10 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
     "the version": lambda data: data.replace(b'"version":1', b'"version":9'),
     "the format": lambda data: data.replace(b'"turn":"t"', b'"turn":"t","format":9'),
     "nothing is left": lambda data: b"",
+    "no text": lambda data: data.replace(b'"agent":{"name":"echo"}', b'"agent":"\xff"'),
+    "brackets in an entry": lambda data: data.replace(b'"n":1', b'"n":' + DEEP),
+    "brackets in the header": lambda data: data.replace(b'"version":1', b'"version":1,"x":' + DEEP),
+    "brackets in the seal": lambda data: data.replace(b'{"entries":', b'{"x":' + DEEP + b',"entries":'),
 }
 
 

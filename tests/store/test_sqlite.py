@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.store.sqlite import store as sqlite_store
+from dragoman.store.sqlite.log import Log
 from dragoman.store.summary import given_name
 from dragoman.testing import check_store
 
@@ -197,6 +199,32 @@ def test_what_a_shell_or_a_terminal_could_take_for_more_is_no_name(name: str) ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("end", ["", "-wal"])
+@pytest.mark.parametrize("way", ["moved", "replaced"])
+def test_nothing_is_said_to_be_kept_in_a_file_that_was_moved_away(tmp_path: Path, end: str, way: str) -> None:
+    path = tmp_path / "s.db"
+    file, elsewhere = Path(f"{path}{end}"), tmp_path / "elsewhere"
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        await store.append("one", [draft(1)])
+        file.rename(elsewhere)
+        if way == "replaced":
+            shutil.copyfile(elsewhere, file)
+        for call in (store.append("one", [draft(2)]), store.rename("one", "name"), store.probe()):
+            with pytest.raises(StoreFault, match="put it back") as caught:
+                await call
+            assert caught.value.why == "moved"
+        assert len(await store.read("one")) == 1
+        elsewhere.replace(file)
+        await store.probe()
+        assert (await store.append("one", [draft(2)]))[0].seq == 2
+        assert (await store.sessions())[0].name is None
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
     with pytest.raises(ProtocolError) as refused:
         given_name("x$(id)")
@@ -212,6 +240,26 @@ def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
 )
 def test_names_have_letters_of_every_script(name: str) -> None:
     assert given_name(name) == name
+
+
+def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    append = Log.append
+
+    def moving(log: Log, batch: Any) -> None:
+        append(log, batch)
+        path.rename(tmp_path / "elsewhere")
+
+    async def main() -> None:
+        store = await SqliteStore.open(str(path))
+        monkeypatch.setattr(Log, "append", moving)
+        with pytest.raises(StoreFault, match="put it back"):
+            await store.append("one", [draft(1)])
+        await store.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("make", [MemoryStore, SqliteStore])

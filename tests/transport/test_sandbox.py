@@ -338,6 +338,16 @@ def test_a_program_brings_neither_the_whole_system_nor_the_home(
         assert "/" not in needed
 
 
+@pytest.mark.timeout(60)
+def test_an_interpreter_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    script = tmp_path / "script"
+    script.write_text(f"#!{pipe}\n")
+    assert {str(script), str(pipe)} <= set(surroundings.belongings(str(script), []))
+    assert str(pipe) in surroundings.belongings(str(pipe), [])
+
+
 def test_files_that_a_command_names_can_be_read_folders_not(tmp_path: Path) -> None:
     script = tmp_path / "agent.py"
     script.write_text("")

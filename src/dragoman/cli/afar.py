@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -46,7 +47,7 @@ class Afar(NamedTuple):
     @property
     def flag(self) -> str:
         """The flag that means it, and a space; without a token that was in it."""
-        return f"--host {self.called} " if self.called else ""
+        return f"--host {shlex.quote(self.called)} " if self.called else ""
 
     def agent(self, name: str = "") -> str:
         """The address of an agent."""

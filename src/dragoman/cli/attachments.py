@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import Kind, ProtocolError
+from dragoman.config.files import open_regular
 from dragoman.schema.content import (
     AudioContent,
     ContentBlock,
@@ -78,7 +79,7 @@ def attached(path: str, capabilities: AgentCapabilities, *, as_image: bool = Fal
 
 def _encoded(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise _refused(f"{path}: {error.strerror or error}") from None
@@ -89,10 +90,8 @@ def _encoded(path: str) -> str:
 
 def _text(path: str) -> str | None:
     """What a text file holds; None for what is too long, no text or no file."""
-    if not os.path.isfile(path):
-        return None
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = file.read(WHOLE + 1)
         return data.decode("utf-8") if len(data) <= WHOLE and b"\0" not in data else None
     except (OSError, UnicodeDecodeError):

@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from io import TextIOWrapper
 from typing import Any
 
 from msgspec import UNSET
@@ -20,6 +21,7 @@ from dragoman.cli.changes import COMPARED, changed
 from dragoman.cli.keys import keys
 from dragoman.cli.questions import Person
 from dragoman.cli.terminal import Line, Sheet, single
+from dragoman.config.files import open_regular
 from dragoman.config.places import Places
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import SCOPES, Scope
@@ -287,7 +289,7 @@ def said_yes(asked: Asked) -> Choice:
 def _current(path: str) -> str | None:
     """What a file holds now, as far as it can be compared."""
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace", newline="") as file:
             return file.read(COMPARED + 1)
     except OSError:
         return None

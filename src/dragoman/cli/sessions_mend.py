@@ -14,7 +14,7 @@ from dragoman.cli.shelf import put
 from dragoman.cli.terminal import single
 from dragoman.config.places import places
 from dragoman.engine.loop import run
-from dragoman.errors import ProtocolError, StoreFault
+from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Report
 
 EPILOG = f"""\
@@ -64,8 +64,9 @@ def mend(path: str, name: str | None) -> Mended:
 
     try:
         return run(_in_place(path, name))
-    except StoreFault as fault:
-        if fault.why != "damaged":
+    except ProtocolError as error:
+        is_damaged = error.why == "damaged" if isinstance(error, StoreFault) else error.kind == Kind.SESSION_CORRUPTED
+        if not is_damaged:
             raise
     reports, old = rebuild(path)
     return Mended(reports, old)
@@ -81,6 +82,8 @@ async def _in_place(path: str, name: str | None) -> Mended:
         for summary in known:
             report = await store.verify(summary.session_id)
             reports.append(report if report.is_whole else await store.repair(summary.session_id))
+        if name is None:
+            await store.check_file()  # the list and the index, too
         return Mended(reports)
     finally:
         await store.close()

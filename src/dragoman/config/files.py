@@ -5,10 +5,13 @@ Takes paths and bytes. `Watched` reads a file again when it has changed. Knows n
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from dragoman.errors import ConfigFault
 
@@ -41,10 +44,28 @@ def read(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     with open(fd, "rb") as file:
-        data = file.read(LARGEST + 1)
+        data = file.read(LARGEST + 1) if not stat.S_ISFIFO(os.fstat(fd).st_mode) else None
+    if data is None:  # a pipe, or a device that has nothing yet
+        raise _no_file(path)
     if len(data) > LARGEST:
         raise OSError(f"{path} is larger than {LARGEST} bytes")
     return data
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a file to read; OSError for what is none: a pipe would keep us waiting until somebody writes into it."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _no_file(path)
+        return open(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _no_file(path: str) -> OSError:
+    return OSError(errno.EINVAL, "it is no regular file", path)
 
 
 @contextmanager

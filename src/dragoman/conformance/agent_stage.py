@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import Any
 
 import msgspec
 
+from dragoman.config.files import open_regular
 from dragoman.conformance import spoken
 from dragoman.conformance.pace import Pace
 from dragoman.conformance.script import EVERYTHING, PLAIN, Script
@@ -306,7 +308,7 @@ def _decide(_: Heard) -> Json:
 
 def _read(heard: Heard) -> Json:
     try:
-        with open(str(heard.params.get("path")), encoding="utf-8") as file:
+        with TextIOWrapper(open_regular(str(heard.params.get("path"))), encoding="utf-8") as file:
             lines = file.read().splitlines(keepends=True)
     except OSError as error:
         return {"refused": -32002, "why": f"Resource not found: {error.strerror}"}
@@ -315,9 +317,14 @@ def _read(heard: Heard) -> Json:
     return {"content": "".join(lines[start : None if limit is None else start + int(limit)])}
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for a reader of a pipe: there is none, and that is an error then."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
+
+
 def _write(heard: Heard) -> Json:
     try:
-        with open(str(heard.params.get("path")), "w", encoding="utf-8") as file:
+        with open(str(heard.params.get("path")), "w", encoding="utf-8", opener=_open_at_once) as file:
             file.write(str(heard.params.get("content")))
     except OSError as error:
         return {"refused": -32603, "why": f"cannot write: {error.strerror}"}

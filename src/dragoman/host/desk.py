@@ -74,6 +74,7 @@ class Desk:
         self._stamped: StampedOutbox | None = None
         self.cursors: dict[Any, int] = {}  # by request: where somebody wants to go on
         self._unread = 0  # bytes written since the transport was last seen uncongested
+        self._largest = 0  # the largest frame of them
         self._unlooked = 0
         self._gates: frozenset[str] = frozenset()  # what it was told that can be done here
         self.prompts: dict[Any, tuple[Room, str]] = {}  # by request
@@ -172,24 +173,33 @@ class Desk:
 
     def write(self, frame: bytes) -> None:
         """A frame that others get as well; one who does not read is let go when too much has gathered."""
+        size = len(frame)
+        if self._unlooked + size >= LOOK:
+            self._look()  # before it is written: what came before may have been read meanwhile
         self.connection.outbox.write(frame)
-        self._unlooked += len(frame)
-        if self._unlooked >= LOOK:
-            self._look()
+        self._unlooked += size
+        if size > self._largest:
+            self._largest = size
 
     def _look(self) -> None:
         if self.connection.transport.congested():
             self._unread += self._unlooked
-            if self._unread > self.house.bounds.buffered and self.connection.failure is None:
+            # One frame is taken however large: it would come again.
+            if self._unread - self._largest > self.house.bounds.buffered and self.connection.failure is None:
                 self.let_go(f"{self._unread} bytes were not read; come again and go on from where you were")
         else:
-            self._unread = 0
+            self._unread = self._largest = 0
         self._unlooked = 0
 
     def let_go(self, why: str) -> None:
         """End the connection; the sessions go on."""
         self._leave()
-        self.connection.leave(Overloaded(f"slow_consumer: {why}"))
+        error = Overloaded(f"slow_consumer: {why}")
+        transport = self.connection.transport
+        if hasattr(transport, "end_slow"):
+            transport.end_slow(error)  # a socket says so by a code
+        else:
+            self.connection.leave(error)
 
     def say_stamped(self, params: Any, seq: int) -> None:
         """An update in another dialect, with its number where the client can find it again."""

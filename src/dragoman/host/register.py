@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from dragoman.errors import StoreFault
 from dragoman.host.directory import ADMIN, RANK
-from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.faults import FAILURES, fault
 
 # Says that a file is one of these ("Door").
 APPLICATION = 0x446F6F72
@@ -89,7 +89,7 @@ class Register:
     def _guarded(self, act: Callable[[], T]) -> T:
         try:
             return act()
-        except (sqlite3.Error, OSError) as error:
+        except (*FAILURES, OSError) as error:
             raise fault(error, self.path) from error
 
     # --- the directory ----------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _opened(path: str) -> sqlite3.Connection:
             connection.close()
             raise
         return connection
-    except (sqlite3.Error, OSError) as error:
+    except (*FAILURES, OSError) as error:
         raise fault(error, path) from error
 
 

@@ -28,6 +28,7 @@ _WHY = {
     "readonly": "the store cannot be written",
     "locked": "the store is locked by another program",
     "damaged": "the store is damaged",
+    "moved": "the file of the store is not where it was",
     "silent": "the disk does not answer",
 }
 

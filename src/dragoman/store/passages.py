@@ -1,7 +1,8 @@
 """The text of a log as passages to search in: what one speaker said in one go, a tool call, a plan.
 
 Takes lines of JSON in order, gives passages; chunks that follow each other are joined, so a word that was streamed in
-two pieces is one word. Pure; every store uses it. Looks at text only, never at images, files or settings.
+two pieces is one word. A passage is made of whole entries, so reading can stop and go on at its first one. Pure; every
+store uses it. Looks at text only, never at images, files or settings.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ import msgspec
 
 from dragoman.store.contract import EntryKind
 
-# A passage is cut where it grows longer than this, between two words. Characters.
+# A passage is cut where it grows longer than this: between two entries, after white space if there is some; and inside
+# an entry only if that one alone is longer. Characters.
 LONGEST = 32 * 1024
+
+# As much of one entry as can be found; what stands behind it is kept and shown, but not indexed. A message of a person
+# or an agent is shorter, and so is what a tool prints for somebody to read. The index of one entry is written in one
+# transaction, and this bounds how long that takes (about 30 ms). Characters.
+FINDABLE = 256 * 1024
 
 _SPEAKERS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought", "user_message_chunk": "user"}
 
@@ -39,45 +46,76 @@ class _Line(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Line)
 
+# These never go on in the next entry.
+_WHOLE = frozenset({"tool", "plan"})
+
 
 def passages(lines: Iterable[bytes]) -> Iterator[Passage]:
     """All passages of a stretch of a log."""
-    role, first, last = "", 0, 0
-    parts: list[str] = []
-    size = 0
+    joiner = Joiner()
     for line in lines:
-        entry = _decoder.decode(line)
-        speaker, text = _said(entry.kind, entry.body)
+        yield from joiner.add(line)
+    yield from joiner.rest()
+
+
+class Joiner:
+    """Joins the text of entries that follow each other."""
+
+    def __init__(self) -> None:
+        self._role = ""
+        self._parts: list[tuple[int, str]] = []  # the number of an entry, and its text
+        self._cut_at = 0  # the last of the parts that can begin a passage: there is white space before it
+        self.size = 0  # characters that wait for the end of their passage
+
+    def add(self, line: bytes) -> list[Passage]:
+        """One more entry; gives the passages that are finished by it."""
+        try:
+            entry = _decoder.decode(line)
+        except RecursionError:
+            return []  # nested too deeply to look into
+        speaker, said = _said(entry.kind, entry.body)
         if not speaker:
-            continue
-        if parts and (speaker != role or speaker in ("tool", "plan") or entry.kind == EntryKind.PROMPT):
-            yield Passage(first, last, role, "".join(parts))
-            parts.clear()
-            size = 0
-        if not text:
-            continue
-        if not parts:
-            first = entry.seq
-        role, last = speaker, entry.seq
-        parts.append(text)
-        size += len(text)
-        if size > LONGEST:
-            *whole, rest = _cut("".join(parts))
-            yield from (Passage(first, last, role, piece) for piece in whole)
-            parts, size, first = [rest], len(rest), last
-    if parts:
-        yield Passage(first, last, role, "".join(parts))
+            return []
+        text = said[:FINDABLE]
+        is_alone = speaker in _WHOLE or len(text) > LONGEST
+        finished = self.rest() if is_alone or speaker != self._role or entry.kind == EntryKind.PROMPT else []
+        if is_alone:
+            return finished + [Passage(entry.seq, entry.seq, speaker, piece) for piece in _cut(text)]
+        if text:
+            self._role = speaker
+            self._put(entry.seq, text)
+        while self.size > LONGEST:
+            finished.append(self._take(self._cut_at or len(self._parts) - 1))
+        return finished
+
+    def rest(self) -> list[Passage]:
+        """The passage that may go on, if there is one; it is finished then."""
+        return [self._take(len(self._parts))] if self._parts else []
+
+    def _put(self, seq: int, text: str) -> None:
+        if self._parts and (text[0].isspace() or self._parts[-1][1][-1].isspace()):
+            self._cut_at = len(self._parts)
+        self._parts.append((seq, text))
+        self.size += len(text)
+
+    def _take(self, count: int) -> Passage:
+        taken, self._parts, self._cut_at = self._parts[:count], self._parts[count:], 0
+        text = "".join(part for _, part in taken)
+        self.size -= len(text)
+        return Passage(taken[0][0], taken[-1][0], self._role, text)
 
 
-def _cut(text: str) -> list[str]:
-    """Pieces of at most LONGEST, ended by white space where there is some; the last one may go on."""
-    pieces = []
-    while len(text) > LONGEST:
-        space = max(text.rfind(" ", 0, LONGEST), text.rfind("\n", 0, LONGEST)) + 1
-        end = space or LONGEST
-        pieces.append(text[:end])
-        text = text[end:]
-    return [*pieces, text]
+def _cut(text: str) -> Iterator[str]:
+    """Pieces of at most LONGEST, ended by white space where there is some."""
+    start = 0
+    while len(text) - start > LONGEST:
+        limit = start + LONGEST
+        space = max(text.rfind(" ", start, limit), text.rfind("\n", start, limit)) + 1
+        end = space or limit
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
 
 
 def _said(kind: str, body: Any) -> tuple[str, str]:

@@ -26,6 +26,9 @@ AT_ONCE = 1000
 # No line is longer: what a peer may send in one message is less. Bytes.
 LONGEST = 256 * 1024 * 1024
 
+# What a line that is not ours may raise: no JSON, no text, or brackets in brackets without end.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class Header(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """The first line."""
@@ -129,7 +132,7 @@ def _checked(file: BinaryIO) -> tuple[Header, int]:
         before = line
     try:
         seal = msgspec.json.decode(before, type=Seal)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         raise _unusable("its end is missing") from None
     if seal.entries != count or seal.sha256 != digest.hexdigest():
         raise _unusable("it was changed or cut")
@@ -141,7 +144,7 @@ def _checked(file: BinaryIO) -> tuple[Header, int]:
 def _header(line: bytes) -> Header:
     try:
         header = msgspec.json.decode(line, type=Header)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         raise _unusable("it is no exported session") from None
     if header.dragoman != "session":
         raise _unusable(f"it holds a {header.dragoman!r}, not a session")
@@ -153,7 +156,9 @@ def _header(line: bytes) -> Header:
 def _entry(line: bytes) -> Entry:
     try:
         entry = msgspec.json.decode(line, type=Entry)
-    except msgspec.DecodeError as error:
+    except RecursionError:
+        raise _unusable("an entry is nested too deeply") from None
+    except _UNREADABLE as error:
         raise _unusable(f"an entry cannot be read: {error}") from None
     if entry.format > FORMAT:
         raise _unusable(f"its entries are of format {entry.format}, and this program knows {FORMAT}; use a newer one")

@@ -143,14 +143,20 @@ def _interpreters(program: str) -> Iterator[str]:
     for _ in range(_INTERPRETERS):
         yield program
         try:
-            with open(program, "rb") as file:
-                line = file.read(_FIRST_LINE).split(b"\n")[0]
+            with open(program, "rb", opener=_open_at_once) as file:
+                is_script = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+                line = file.read(_FIRST_LINE).split(b"\n")[0] if is_script else b""
         except OSError:
             return
         words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
         if not words:
             return
         program = words[0]
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting: a pipe has nobody yet who writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _names(path: str) -> Iterator[str]:

@@ -7,18 +7,21 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.errors import ProtocolError, StartFailed
-from dragoman.transport.remote.limits import Rate
+from dragoman.errors import ProtocolError, StartFailed, WriteStalled
+from dragoman.transport.remote.limits import Limits, Rate
 from dragoman.transport.remote.routing import NotOne, Routing, gist
 from dragoman.transport.remote.safety import check_bind, check_host, check_origin, local_only, owner_of
+from dragoman.transport.remote.sockets import SocketTransport
 from dragoman.transport.remote.spool import ACK_FRAMES, Gone, Receipt, Spool, read_ack, say_ack
 from dragoman.transport.remote.sse import cursor, events
+from dragoman.transport.remote.streams import StreamsTransport
 from dragoman.transport.remote.visitor import Knock, Refused
 
 # --- spools -----------------------------------------------------------------------------------------------------
@@ -78,6 +81,31 @@ def test_receipts_are_due_after_many_frames_and_read_as_they_are_written() -> No
     assert read_ack(say_ack(7)) == 7
     for frame in (b"{}", b'{"jsonrpc":"2.0","method":"_dragoman/ack","params":{"cursor":-1}}', b"x", None):
         assert read_ack(frame) is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda limits: SocketTransport("ann", limits),
+        lambda limits: SocketTransport("ann", limits, resumable=True),
+        lambda limits: StreamsTransport("ann", limits),
+    ],
+)
+def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whole_limit(
+    make: Callable[[Limits], SocketTransport | StreamsTransport],
+) -> None:
+    async def scene() -> None:
+        transport = make(Limits(buffered=1000))
+        transport.send(b"x" * 5000, "s")
+        for _ in range(10):
+            transport.send(b"y" * 100, "s")
+        assert not transport.closed.done()
+        transport.send(b"z", "s")  # sent, and too much
+        assert transport.closed.done()
+        with pytest.raises(WriteStalled, match="slow_consumer"):
+            transport.send(b"z", "s")
+
+    asyncio.run(scene())
 
 
 def test_events_have_their_number_and_that_of_the_log() -> None:

@@ -13,6 +13,7 @@ import msgspec
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, EntryKind, Report, Retention, Summary
 from dragoman.store.sqlite import index, reading
+from dragoman.store.sqlite.faults import Damage
 from dragoman.store.sqlite.log import make, row_of, save
 from dragoman.store.sqlite.reading import Kept
 from dragoman.store.sqlite.schema import SPAN
@@ -37,7 +38,7 @@ def rename(connection: sqlite3.Connection, session_id: str, name: str | None) ->
         query = "SELECT id FROM sessions WHERE (name = ?1 OR id = ?1) AND id <> ?2"
         row = connection.execute(query, (name, session_id)).fetchone()
         if row is not None:
-            raise taken(name, row[0].decode())
+            raise taken(name, row[0].decode("utf-8", "replace"))
     connection.execute("UPDATE sessions SET name = ? WHERE number = ?", (name, kept.number))
     return reading.find(connection, session_id).head.summary
 
@@ -123,19 +124,6 @@ def _clear(connection: sqlite3.Connection, number: int) -> None:
     index.forget(connection, number)
 
 
-def index_some(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Index a stretch of a log, as a transaction of its own; whether there is more."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        more = index.catch_up(connection, session_id)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return more
-
-
 # --- damage ---------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +131,13 @@ def examine(connection: sqlite3.Connection, session_id: str) -> Report:
     """What is intact of a log and what is not."""
     kept = reading.find(connection, session_id)
     return report(session_id, _end(connection, kept), reading.stretch(connection, kept, 1, _end(connection, kept)).lost)
+
+
+def check_file(connection: sqlite3.Connection) -> None:
+    """Raise Damage unless all pages of the file are where they belong."""
+    [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != b"ok":
+        raise Damage("the file is not as SQLite left it")
 
 
 def report(session_id: str, last: int, lost: list[tuple[int, int]]) -> Report:
@@ -175,7 +170,12 @@ def repair(connection: sqlite3.Connection, session_id: str) -> Report:
     for low, high in found.lost:
         connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (base + low, base + high))
         rows = [row_of(kept.number, seq, lines[seq - 1]) for seq in range(low, high + 1)]
-        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        try:
+            connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        except sqlite3.IntegrityError as error:
+            raise Damage("an entry is there and cannot be found") from error
+    if found.lost and reading.stretch(connection, kept, 1, last).lost:
+        raise Damage("what is written cannot be read")  # the order of the file itself is damaged
     if found.lost or last != kept.head.entries:
         save(connection, kept.number, folded(session_id, lines))
         index.forget(connection, kept.number)

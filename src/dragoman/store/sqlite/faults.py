@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from shlex import quote
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 
@@ -17,7 +18,16 @@ _READONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _FULL_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READONLY_ERRNO = {errno.EROFS, errno.EACCES, errno.EPERM}
 
+# What a call of sqlite3 raises: also that Python cannot read what SQLite says, or gives, of a damaged file.
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+
 REPAIR = "run `dragoman sessions repair`"
+
+
+class Damage(sqlite3.DatabaseError):
+    """What the file holds cannot be what was written."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 def code_of(error: BaseException) -> int:
@@ -32,6 +42,8 @@ def is_busy(error: BaseException) -> bool:
 
 def is_damage(error: BaseException) -> bool:
     """Whether an error says that the file is not as it was written."""
+    if isinstance(error, UnicodeDecodeError):
+        return True
     if code_of(error):
         return code_of(error) in _DAMAGED
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError)
@@ -49,7 +61,7 @@ def fault(error: BaseException, path: str) -> StoreFault:
         return StoreFault("readonly", f"{path} cannot be written; change its permissions or use another folder")
     if code in _BUSY:
         return StoreFault("locked", f"{path} is locked by another program; try again when that has finished")
-    if code in _DAMAGED:
+    if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
         return damaged(path)
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreFault("unusable", f"{path} cannot be opened; is its folder there, and yours?")
@@ -68,6 +80,6 @@ def corrupted(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
     what = f"entries {which}{more} of" if lost else "the place of"
     return ProtocolError(
         Kind.SESSION_CORRUPTED,
-        f"{what} session {session_id!r} cannot be read any more; run `dragoman sessions repair {session_id}`",
+        f"{what} session {session_id!r} cannot be read any more; run `dragoman sessions repair {quote(session_id)}`",
         {"sessionId": session_id, "lost": lost},
     )

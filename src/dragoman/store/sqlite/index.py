@@ -1,23 +1,36 @@
 """The index to search in: passages of the logs, and SQLite's full text over them.
 
-Takes stretches of logs that were not looked at yet, gives hits. The last passage of a log may go on, so it is made
+Takes stretches of logs that were not looked at yet, gives hits. Reading a stretch and writing what was found are two
+steps: only the second needs the lock of the file, and it is small. The last passage of a log may go on, so it is made
 anew when there is more. Everything here can be made again from the logs; nothing else depends on it.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
+from collections.abc import Callable
 from contextlib import closing
+from typing import NamedTuple
 
+from dragoman.errors import ProtocolError
 from dragoman.store.contract import Hit
-from dragoman.store.passages import passages
+from dragoman.store.passages import Joiner, Passage
 from dragoman.store.query import snippet, terms
 from dragoman.store.sqlite import reading
+from dragoman.store.sqlite.faults import Damage
 from dragoman.store.sqlite.reading import Kept
 from dragoman.store.sqlite.schema import SEARCH, statements
 
-# Entries that are looked at in one go, between commits of others.
-STRETCH = 4000
+# Text that is indexed in one transaction, which a commit of entries may have to wait for: 256 Ki characters take about
+# 30 ms. The last entry of a stretch may exceed it by as much again (FINDABLE). Characters.
+SLICE = 256 * 1024
+
+# Entries that are read for one transaction, with text or without: so that some progress is kept. Bytes.
+READ = 16 * 1024 * 1024
+
+# What a log counts at least, so that a transaction takes some hundred short ones and not thousands. Characters.
+_SHORT = 512
 
 _FOUND = """
 SELECT sessions.id, passages.first, passages.role, passages.text
@@ -26,43 +39,91 @@ SELECT sessions.id, passages.first, passages.role, passages.text
 """
 
 
-def behind(connection: sqlite3.Connection) -> bool:
-    """Index a stretch of one log that is behind, within a transaction; whether there may be more."""
-    row = connection.execute(
+class Stretch(NamedTuple):
+    """What was found in a stretch of a log, and how far that log is indexed before and after it."""
+
+    session_id: str
+    number: int
+    before: tuple[int, int]  # the last entry that was looked at, and the last of those that need no second look
+    after: tuple[int, int]
+    passages: list[Passage]
+
+
+def behind(connection: sqlite3.Connection) -> list[str]:
+    """The sessions that have entries which are not indexed, the one that changed first first."""
+    rows = connection.execute(
         "SELECT id FROM sessions JOIN progress ON progress.number = sessions.number "
-        "WHERE scanned < entries AND expired_at IS NULL ORDER BY touched LIMIT 1"
-    ).fetchone()
-    if row is None:
-        return False
-    catch_up(connection, row[0].decode())
-    return True
+        "WHERE scanned < entries AND expired_at IS NULL ORDER BY touched"
+    ).fetchall()
+    return [row[0].decode("utf-8", "replace") for row in rows if type(row[0]) is bytes]
 
 
-def catch_up(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Index a stretch of this log, within a transaction; whether there is more of it."""
-    kept = reading.find(connection, session_id)
-    return _scan(connection, kept) < kept.head.entries
+def gather(connection: sqlite3.Connection, waiting: deque[str], is_wanted: Callable[[], bool]) -> list[Stretch]:
+    """Read as much as is indexed in one transaction, of one session or of several; who is read to the end leaves."""
+    found: list[Stretch] = []
+    room = SLICE
+    while waiting and room > 0 and is_wanted():
+        try:
+            kept = reading.find(connection, waiting[0])
+        except ProtocolError:
+            waiting.popleft()  # it was deleted or has expired meanwhile
+            continue
+        if kept.scanned < kept.head.entries:
+            stretch, size = _read(connection, kept, room, is_wanted)
+            found.append(stretch)
+            room -= max(size, _SHORT)
+            if stretch.after[0] < kept.head.entries:
+                break
+        waiting.popleft()
+    return found
 
 
-def _scan(connection: sqlite3.Connection, kept: Kept) -> int:
-    """Gives the last number that was looked at."""
-    count = STRETCH
-    while True:
-        last = min(kept.head.entries, kept.indexed + count)
-        found = list(passages(reading.stretch(connection, kept, kept.indexed + 1, last).lines))
-        if len(found) != 1 or last == kept.head.entries:
+def _read(connection: sqlite3.Connection, kept: Kept, room: int, is_wanted: Callable[[], bool]) -> tuple[Stretch, int]:
+    """A stretch of a log that has about so many characters of text, and how many it has."""
+    joiner = Joiner()
+    found: list[Passage] = []
+    size = read = 0
+    last = kept.indexed
+    for seq, line in reading.each(connection, kept, kept.indexed + 1):
+        last = seq
+        finished = joiner.add(line)
+        found += finished
+        size += sum(len(passage.text) for passage in finished)
+        read += len(line)
+        if size + joiner.size >= room or read >= READ or not is_wanted():
             break
-        count *= 2  # one long passage: without its end there would be no getting on
-    indexed = found[-1].first - 1 if found else last
-    connection.execute("DELETE FROM passages WHERE session = ? AND first > ?", (kept.number, kept.indexed))
-    connection.executemany(
-        "INSERT INTO passages (session, first, role, text) VALUES (?, ?, ?, ?)",
-        [(kept.number, passage.first, passage.role, passage.text) for passage in found],
-    )
-    connection.execute(
-        "UPDATE sessions SET scanned = ?, indexed = ? WHERE number = ?", (last, max(indexed, kept.indexed), kept.number)
-    )
-    return last
+    else:
+        last = kept.head.entries
+    size += joiner.size
+    rest = joiner.rest()
+    sure = rest[0].first - 1 if rest else last
+    if last == kept.head.entries or sure == kept.indexed:
+        found += rest
+    if last < kept.head.entries and sure == kept.indexed:
+        sure = last  # a passage that has no end within this much is ended here
+    before = (kept.scanned, kept.indexed)
+    return Stretch(kept.head.session_id, kept.number, before, (last, sure), found), size
+
+
+def write(connection: sqlite3.Connection, stretches: list[Stretch]) -> list[str]:
+    """Index what was read, within a transaction; gives the sessions that somebody else indexed meanwhile."""
+    missed = []
+    for stretch in stretches:
+        changed = connection.execute(
+            "UPDATE sessions SET scanned = ?, indexed = ? "
+            "WHERE number = ? AND scanned = ? AND indexed = ? AND expired_at IS NULL",
+            (*stretch.after, stretch.number, *stretch.before),
+        ).rowcount
+        if not changed:
+            missed.append(stretch.session_id)
+            continue
+        sure = stretch.before[1]
+        connection.execute("DELETE FROM passages WHERE session = ? AND first > ?", (stretch.number, sure))
+        connection.executemany(
+            "INSERT INTO passages (session, first, role, text) VALUES (?, ?, ?, ?)",
+            [(stretch.number, passage.first, passage.role, passage.text) for passage in stretch.passages],
+        )
+    return missed
 
 
 def search(connection: sqlite3.Connection, query: str, limit: int, session_id: str | None) -> list[Hit]:
@@ -73,6 +134,8 @@ def search(connection: sqlite3.Connection, query: str, limit: int, session_id: s
     rows = connection.execute(_FOUND.format(where[0]), (match, *where[1], max(limit, 0))).fetchall()
     hits = []
     for id, first, role, text in rows:
+        if not (type(id) is type(role) is type(text) is bytes and type(first) is int):
+            raise Damage("a passage is not what was written")
         shown, marks = snippet(wanted, text.decode())
         hits.append(Hit(session_id=id.decode(), seq=first, role=role.decode(), snippet=shown, marks=marks))
     return hits

@@ -54,7 +54,7 @@ class Log:
         self._connection = connection
         self._sessions: dict[str, tuple[int, Head]] = {}
         self._version = -1
-        self.ended: set[str] = set()  # sessions in which a turn ended since somebody looked
+        self.ended: set[str] = set()  # sessions in which a turn ended, as of the last batches
 
     def append(self, batch: Sequence[Append]) -> None:
         """Keep a batch; an append that cannot be made has an error, anything else that fails keeps none of them."""
@@ -89,6 +89,11 @@ class Log:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+    def taken_ended(self) -> set[str]:
+        """The sessions in which a turn ended since this was asked."""
+        ended, self.ended = self.ended, set()
+        return ended
 
     def forget(self) -> None:
         """Know nothing of any session: somebody else changed them, or a change was not kept."""

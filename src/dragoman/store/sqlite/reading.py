@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from dragoman.store.sqlite.faults import corrupted, is_damage
+from dragoman.store.sqlite.faults import FAILURES, corrupted, is_damage
 from dragoman.store.sqlite.schema import SPAN
 from dragoman.store.summary import Head, expired, missing
 
@@ -33,6 +33,11 @@ _STEP = (
     "SELECT group_concat(entry, char(10)), group_concat(sum, ' '), count(*) FROM "
     "(SELECT entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place)"
 )
+
+# How each line begins, before its number.
+_NUMBERED = b'{"seq":'
+
+_EACH = "SELECT place, entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
 
 
 class Kept(NamedTuple):
@@ -124,6 +129,27 @@ def stretch(connection: sqlite3.Connection, kept: Kept, first: int, last: int) -
     return Stretch(found, lost)
 
 
+def each(connection: sqlite3.Connection, kept: Kept, first: int) -> Iterator[tuple[int, bytes]]:
+    """The intact entries from a number on, with their numbers, one a step: whoever reads can stop at any of them."""
+    base, last = kept.number * SPAN, kept.head.entries
+    seq = first - 1
+    try:
+        for place, entry, sum in connection.execute(_EACH, (base + first, base + last)):
+            if place <= base + seq:
+                break  # the order of the file is damaged
+            seq = place - base
+            if type(entry) is bytes and crc32(entry) == sum and _are_in_order([entry], seq, seq):
+                yield seq, entry
+        else:
+            return
+    except FAILURES as error:
+        if not _is_loss(error):
+            raise
+    for number in range(seq + 1, last + 1):
+        for line in _step(connection, kept.number, number, number) or ():
+            yield number, line
+
+
 def _salvaged(
     connection: sqlite3.Connection, number: int, low: int, high: int
 ) -> Iterator[list[bytes] | tuple[int, int]]:
@@ -144,19 +170,30 @@ def _step(connection: sqlite3.Connection, number: int, low: int, high: int) -> l
     base = number * SPAN
     try:
         joined, sums, count = connection.execute(_STEP, (base + low, base + high)).fetchone()
-    except sqlite3.Error as error:
-        if not is_damage(error) and not isinstance(error, sqlite3.DataError):
+    except FAILURES as error:
+        if not _is_loss(error):
             raise
         return None
-    if count != high - low + 1 or type(joined) is not bytes:
+    if count != high - low + 1 or type(joined) is not bytes or type(sums) is not bytes:
         return None
     found = joined.split(b"\n")
-    if len(found) != count or [b"%d" % crc32(line) for line in found] != sums.split():
+    if len(found) != count or (b"%d " * count) % tuple(map(crc32, found)) != sums + b" ":
         return None
-    # Numbers stand at the beginning of each line; the ends are enough, for count and order are right.
-    if not found[0].startswith(b'{"seq":%d,' % low) or not found[-1].startswith(b'{"seq":%d,' % high):
-        return None
-    return found
+    return found if _are_in_order(found, low, high) else None
+
+
+def _are_in_order(lines: list[bytes], low: int, high: int) -> bool:
+    """Whether each line has its own number: pages of a file that changed places give all entries, in a wrong order."""
+    width = len(b"%d" % high)
+    if width == len(b"%d" % low):  # all at once, which costs half as much
+        start, end = len(_NUMBERED), len(_NUMBERED) + width + 1
+        return b"".join([line[start:end] for line in lines]) == (b"%d," * len(lines)) % tuple(range(low, high + 1))
+    return all(line.startswith(b"%b%d," % (_NUMBERED, seq)) for seq, line in enumerate(lines, low))
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Whether an error says that an entry cannot be read, and not that nothing can be."""
+    return is_damage(error) or isinstance(error, sqlite3.DataError)
 
 
 def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:
@@ -166,7 +203,7 @@ def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:
         row = connection.execute(
             "SELECT 1 FROM entries WHERE place > ? AND place < ? LIMIT 1", (base + kept.head.entries, base + SPAN)
         ).fetchone()
-    except sqlite3.DatabaseError as error:
+    except FAILURES as error:
         if not is_damage(error):
             raise
         return True

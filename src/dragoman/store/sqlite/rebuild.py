@@ -16,7 +16,7 @@ from dragoman.errors import StoreFault
 from dragoman.store.contract import Report
 from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.changes import filled, folded, report
-from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.faults import FAILURES, fault
 from dragoman.store.sqlite.log import make, row_of, save
 from dragoman.store.sqlite.reading import Kept
 from dragoman.store.sqlite.schema import PAGE, SPAN, connect, hold, prepare
@@ -61,7 +61,7 @@ def rebuild(path: str) -> Rebuilt:
         os.replace(path, aside)
         os.replace(fresh, path)
         return Rebuilt(reports, aside)
-    except (sqlite3.Error, OSError) as error:
+    except (*FAILURES, OSError) as error:
         raise fault(error, path) from error
     finally:
         _remove(fresh)
@@ -76,7 +76,7 @@ def _opened(path: str, copy: str, fresh: str) -> sqlite3.Connection:
     try:
         connection.execute("SELECT 1 FROM sessions, progress, entries LIMIT 1").fetchone()
         return connection
-    except sqlite3.DatabaseError:
+    except FAILURES:
         connection.close()
     # The first page says where everything is, and that is the same in every file that was made by the same steps.
     _copied(path, copy)
@@ -141,7 +141,7 @@ def _sessions(old: sqlite3.Connection) -> list[Kept]:
             while (row := cursor.fetchone()) is not None:
                 kept = reading.kept_of(row)
                 listed.setdefault(kept.number, kept)
-        except sqlite3.DatabaseError:
+        except FAILURES:
             continue  # from the other end as far as that goes
     ends = _ends(old)
     for number, last in ends.items():
@@ -195,7 +195,7 @@ def _ends(old: sqlite3.Connection) -> dict[int, int]:
                     seq = last.fetchone()[0] % SPAN
                 ends[number] = max(seq, ends.get(number, 0))
                 place = (number + 1) * SPAN - 1 if sign == ">" else number * SPAN
-            except sqlite3.DatabaseError:
+            except FAILURES:
                 break
     return ends
 

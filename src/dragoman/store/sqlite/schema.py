@@ -15,7 +15,7 @@ from contextlib import closing
 from urllib.parse import quote
 
 from dragoman.errors import StoreFault
-from dragoman.store.sqlite.faults import fault, is_busy
+from dragoman.store.sqlite.faults import FAILURES, fault, is_busy
 
 # Says that a file is one of ours ("Drag").
 APPLICATION = 0x44726167
@@ -122,8 +122,15 @@ def connect(path: str, durability: str = "full", *, patience: float = BUSY_PATIE
             connection.close()
             raise
         return connection
-    except (sqlite3.Error, OSError) as error:
+    except (*FAILURES, OSError) as error:
         raise fault(error, path) from error
+
+
+def connect_to_read(path: str, durability: str = "full", *, patience: float = BUSY_PATIENCE) -> sqlite3.Connection:
+    """The same, and nothing can be written with it."""
+    connection = connect(path, durability, patience=patience)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
 
 
 def prepare(path: str, *, patience: float = BUSY_PATIENCE) -> None:
@@ -137,7 +144,7 @@ def prepare(path: str, *, patience: float = BUSY_PATIENCE) -> None:
             if time.monotonic() > deadline:
                 raise StoreFault("locked", f"{path} is being made by another program that does not get on; end that")
             time.sleep(_RETRY)
-    except (sqlite3.Error, OSError) as error:
+    except (*FAILURES, OSError) as error:
         raise fault(error, path) from error
 
 

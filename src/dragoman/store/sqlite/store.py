@@ -22,9 +22,10 @@ from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summar
 from dragoman.store.credentials import Vault
 from dragoman.store.query import terms
 from dragoman.store.sqlite import changes, index, reading
-from dragoman.store.sqlite.faults import corrupted, fault, is_damage
+from dragoman.store.sqlite.faults import FAILURES, corrupted, fault, is_damage
+from dragoman.store.sqlite.indexer import Indexer
 from dragoman.store.sqlite.log import Append
-from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, hold, prepare
+from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, connect_to_read, hold, prepare
 from dragoman.store.sqlite.writer import Writer, closed
 from dragoman.store.summary import expired, found, given_name
 
@@ -53,10 +54,14 @@ class SqliteStore:
         except OSError as error:
             raise fault(error, self.path) from error
         try:
-            self._connection = connect(self.path, durability, patience=patience)
-            self._connection.execute("PRAGMA query_only = ON")
+            self._connection = connect_to_read(self.path, durability, patience=patience)
             self._writer = Writer(
-                lambda: connect(self.path, durability, patience=patience), self.path, changes.index_some
+                lambda: connect(self.path, durability, patience=patience),
+                self.path,
+                lambda ended: self._indexer.note(ended),
+            )
+            self._indexer = Indexer(
+                lambda: connect_to_read(self.path, durability, patience=patience), self.path, self._writer.put_later
             )
         except BaseException:
             os.close(self._hold)
@@ -72,9 +77,9 @@ class SqliteStore:
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
         """Add drafts to a log; they are on the disk when this returns."""
+        self._check_open()
         texts = [_line(draft) for draft in drafts]
         if not texts:
-            self._check_open()
             return []
         seq = await self._writer.put(Append(session_id, [(draft.kind, draft.time) for draft in drafts], texts))
         return [
@@ -146,15 +151,13 @@ class SqliteStore:
         self._check_open()
         terms(query)
         try:
-            while await self._write(index.behind):
-                pass
+            await self._indexer.catch_up()
             return await self._read(lambda connection: index.search(connection, query, limit, session_id))
         except ProtocolError as error:
             if getattr(error, "why", "") != "damaged":
                 raise
         await self._write(index.renew)
-        while await self._write(index.behind):
-            pass
+        await self._indexer.catch_up()
         return await self._read(lambda connection: index.search(connection, query, limit, session_id))
 
     # --- damage -----------------------------------------------------------------------------------------------
@@ -166,6 +169,10 @@ class SqliteStore:
     async def repair(self, session_id: str) -> Report:
         """Replace what was lost; a file that SQLite cannot write any more needs `rebuild`."""
         return await self._write(lambda connection: changes.repair(connection, session_id))
+
+    async def check_file(self) -> None:
+        """Raise StoreFault (damaged) when the file itself, whatever it holds, needs `rebuild`."""
+        await self._read(changes.check_file)
 
     # --- credentials ------------------------------------------------------------------------------------------
 
@@ -191,10 +198,11 @@ class SqliteStore:
         await self._write(changes.touch)
 
     async def close(self) -> None:
-        """Keep all that was given, then let go of the file."""
+        """Keep all that was given, then let go of the file. What is not indexed yet is left for the next time."""
         if self._closed:
             return
         self._closed = True
+        await self._indexer.close()
         await self._writer.close()
         await asyncio.to_thread(self._readers.shutdown)
         self._connection.close()
@@ -205,6 +213,7 @@ class SqliteStore:
             raise closed()
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_open()
         result: T = await self._writer.put(work)
         return result
 
@@ -220,8 +229,9 @@ class SqliteStore:
             try:
                 return work(connection)
             finally:
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")  # there is nothing to commit, and after damage SQLite refuses to
+        except FAILURES as error:
             if session_id is not None and is_damage(error):
                 raise corrupted(session_id, []) from error
             raise fault(error, self.path) from error

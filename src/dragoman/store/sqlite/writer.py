@@ -1,8 +1,9 @@
 """The one thread that writes: it takes what tasks hand over, makes batches, and tells the tasks when they are kept.
 
 Appends that come in the same pass of the loop, or while a commit runs, share the next commit: it begins at once when
-nothing runs. Other work (a fork, a delete) is done between batches, in the order it came. Tasks of a batch are woken
-by one call into their loop. Above is the store; below is the log.
+nothing runs. Other work (a fork, a delete) is done between batches, in the order it came. Work that can wait (for the
+index) is done when nobody waits for anything else. Tasks of a batch are woken by one call into their loop. Above is the
+store; below is the log.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.faults import FAILURES, fault
 from dragoman.store.sqlite.log import Append, Log
+from dragoman.store.sqlite.place import Place
 
 # A commit takes no more entries than this (but never parts of an append), so that who waits for the first of them does
 # not wait for thousands; the cost of a commit is shared by enough of them.
 BATCH = 256
 
-Work = Callable[[sqlite3.Connection], Any]
+# Work that can wait lets so many batches go first while they come without a pause, so that it is done some day on a
+# busy host too; each of them has entries of many tasks, which wait for it a little longer once.
+YIELDS = 16
 
-# What to do for a session in which a turn ended, when there is nothing else to do; whether there is more of it.
-Idle = Callable[[sqlite3.Connection, str], bool]
+Work = Callable[[sqlite3.Connection], Any]
 
 
 class Task:
@@ -41,17 +46,33 @@ class Task:
         self.error: Exception | None = None
 
 
+class Later:
+    """Work that can wait, for a thread that waits for `future`."""
+
+    __slots__ = ("future", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.future: Future[Any] = Future()
+
+
 class Writer:
     """The thread and its inbox."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, idle: Idle) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], path: str, ended: Callable[[set[str]], None] = lambda _: None
+    ) -> None:
+        """`ended` is called in the thread with the sessions in which a turn ended; it must not block."""
         self._connect = connect
         self._path = path
-        self._idle = idle
-        self._inbox: SimpleQueue[list[Task] | None] = SimpleQueue()
+        self._tell_ended = ended
+        self._inbox: SimpleQueue[list[Task] | Later | None] = SimpleQueue()
         self._gathered: list[Task] = []
+        self._later: deque[Later] = deque()
+        self._yielded = 0
         self._ended = False
         self._connection = connect()
+        self._place = Place(path)
         self._log = Log(self._connection)
         self._thread = threading.Thread(target=self._run, name="dragoman-store", daemon=True)
         self._thread.start()
@@ -75,6 +96,12 @@ class Writer:
         if gathered:
             self._inbox.put(gathered)
 
+    def put_later(self, work: Work) -> Future[Any]:
+        """Hand over work that can wait, from any thread but the writer's; not after `close`."""
+        later = Later(work)
+        self._inbox.put(later)
+        return later.future
+
     async def close(self) -> None:
         """Do all that was handed over, then end."""
         if not self._ended:
@@ -88,21 +115,26 @@ class Writer:
     def _run(self) -> None:
         waiting: list[Task] = []
         is_ending = False
-        while waiting or not is_ending:
-            is_ending = self._receive(waiting, block=not self._log.ended) or is_ending
-            if waiting:
+        while waiting or self._later or not is_ending:
+            is_ending = self._receive(waiting) or is_ending
+            if waiting and (not self._later or self._yielded < YIELDS):
                 self._do(waiting)
-            elif not is_ending:
-                self._rest()
+                self._yielded += 1
+            elif self._later:
+                self._do_later(self._later.popleft())
+                self._yielded = 0
         self._connection.close()
 
-    def _receive(self, waiting: list[Task], *, block: bool) -> bool:
+    def _receive(self, waiting: list[Task]) -> bool:
         """Take what is there, waiting for the first if there is nothing else to do; whether the end has come."""
+        block = not waiting and not self._later
         try:
-            arrived = self._inbox.get(block and not waiting)
-            while arrived is not None:
-                waiting += arrived
-                arrived = self._inbox.get(False)
+            while (arrived := self._inbox.get(block)) is not None:
+                if isinstance(arrived, Later):
+                    self._later.append(arrived)
+                else:
+                    waiting += arrived
+                block = False
         except Empty:
             return False
         return True
@@ -117,9 +149,15 @@ class Writer:
         del waiting[: len(done)]
         try:
             if count:
+                # Before, so that nothing goes into a file that is elsewhere; after, so that nothing is said to be kept.
+                self._place.check()
                 self._log.append([task.work for task in done])  # type: ignore[misc]
+                self._place.check()
+                if self._log.ended:
+                    self._tell_ended(self._log.taken_ended())
             else:
-                self._work(done[0])
+                self._log.forget()
+                done[0].result = self._transact(done[0].work)  # type: ignore[arg-type]
         except Exception as error:
             told = error if isinstance(error, ProtocolError) else fault(error, self._path)
             for task in done:
@@ -127,26 +165,28 @@ class Writer:
             self._recover()
         self._tell(done)
 
-    def _work(self, task: Task) -> None:
-        self._log.forget()
+    def _transact(self, work: Work) -> Any:
         connection = self._connection
+        self._place.check()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            task.result = task.work(connection)  # type: ignore[operator]
+            result = work(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        self._place.check()
+        return result
 
-    def _rest(self) -> None:
-        session_id = next(iter(self._log.ended))
+    def _do_later(self, later: Later) -> None:
         try:
-            if self._idle(self._connection, session_id):
-                return
-        except Exception:
-            self._recover()  # it is done when it is needed, and tells then
-        self._log.ended.discard(session_id)
+            result = self._transact(later.work)
+        except Exception as error:
+            self._recover()
+            later.future.set_exception(error if isinstance(error, ProtocolError) else fault(error, self._path))
+        else:
+            later.future.set_result(result)
 
     def _recover(self) -> None:
         """After something failed: a connection that is still in the middle of it is of no use."""
@@ -154,18 +194,16 @@ class Writer:
         try:
             if self._connection.in_transaction:
                 self._connection.rollback()
-        except sqlite3.Error:
+        except FAILURES:
             self._renew()
 
     def _renew(self) -> None:
         try:
             self._connection.close()
             self._connection = self._connect()
-        except (sqlite3.Error, ProtocolError):
+        except (*FAILURES, ProtocolError):
             return  # the next batch fails in the same way, tells, and tries this again
-        ended = self._log.ended
         self._log = Log(self._connection)
-        self._log.ended = ended
 
     @staticmethod
     def _tell(done: list[Task]) -> None:

@@ -73,6 +73,7 @@ class SocketTransport:
         self._pass = 0
         self._burst = False
         self._block = FIRST_BLOCK
+        self._exempt = 0  # the size of the frame that went beyond the limit, which does not count
         self._drainers: list[asyncio.Future[None]] = []
         self._receipt_timer: asyncio.TimerHandle | None = None
         self._parted = self._active = self._loop.time()  # since when there is no socket; the last message either way
@@ -104,7 +105,10 @@ class SocketTransport:
         elif spool.waiting_size >= self._block:
             self._block = min(self._block * 2, COALESCE)
             self._flush()
-        if spool.size - len(data) > self._limits.buffered:  # one frame is taken however large: it would come again
+        before, limit = spool.size - len(data), self._limits.buffered
+        if before <= limit:
+            self._exempt = len(data)  # one frame is taken however large: it would come again
+        elif before + len(data) - self._exempt > limit:
             self._overflow()
 
     @property
@@ -262,6 +266,10 @@ class SocketTransport:
     def _overflow(self) -> None:
         size = self._spool.size
         error = WriteStalled(f"slow_consumer: {size} bytes wait for {self.peer}, which does not read or acknowledge")
+        self.end_slow(error)
+
+    def end_slow(self, error: ConnectionFailed) -> None:
+        """End the connection: its client does not read."""
         self.fail(error, SLOW, "slow_consumer: read faster, or resume your sessions from a cursor")
 
     def fail(self, error: ConnectionFailed, code: int = NORMAL, reason: str = "") -> None:

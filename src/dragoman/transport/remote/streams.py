@@ -88,6 +88,7 @@ class StreamsTransport:
         self._main = Stream(limits)
         self._streams: dict[str, Stream] = {}
         self._waiting = 0  # bytes in all streams
+        self._exempt = 0  # the size of the frame that went beyond the limit, which does not count
         self._broken: ConnectionFailed | None = None
         self._introduced: tuple[object, asyncio.Future[bytes]] | None = None
         self._drainers: list[asyncio.Future[None]] = []
@@ -120,9 +121,16 @@ class StreamsTransport:
         reader = stream.reader
         if reader is not None and reader.sleeps:
             reader.wake()
-        if self._waiting - len(data) > self._limits.buffered:  # one frame is taken however large: it would come again
+        before, limit = self._waiting - len(data), self._limits.buffered
+        if before <= limit:
+            self._exempt = len(data)  # one frame is taken however large: it would come again
+        elif self._waiting - self._exempt > limit:
             error = WriteStalled(f"slow_consumer: {self._waiting} bytes wait for {self.peer}, which does not read")
-            self.fail(error)
+            self.end_slow(error)
+
+    def end_slow(self, error: ConnectionFailed) -> None:
+        """End the connection: its client does not read."""
+        self.fail(error)
 
     @property
     def buffered(self) -> int:

@@ -1,0 +1,125 @@
+"""The thread that keeps the index up to date: it reads logs and makes passages, and the writer writes them in between.
+
+Takes the sessions in which a turn ended, and searches that wait until everything is indexed. Reading and decoding are
+done here, with a connection of its own; the writer gets small transactions that let every other commit go first. What
+is not done when the store is closed is done by the next process in which a turn ends, or that searches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+
+from dragoman.errors import ProtocolError
+from dragoman.store.sqlite import index
+from dragoman.store.sqlite.faults import fault
+from dragoman.store.sqlite.index import Stretch
+from dragoman.store.sqlite.writer import Work, closed
+
+# How a transaction is handed to the writer.
+Hand = Callable[[Work], "Future[list[str]]"]
+
+# A stretch is read again when another process has indexed some of that session meanwhile; but not without end, for a
+# damaged file may say the same each time.
+TRIES = 8
+
+
+class Indexer:
+    """The thread and its inbox."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, hand: Hand) -> None:
+        """`connect` gives a connection to read with."""
+        self._connect = connect
+        self._path = path
+        self._hand = hand
+        self._inbox: SimpleQueue[set[str] | Future[None] | None] = SimpleQueue()
+        self._closed = False
+        self._connection: sqlite3.Connection | None = connect()
+        self._is_behind = True  # an earlier process may have left something
+        self._thread = threading.Thread(target=self._run, name="dragoman-store-index", daemon=True)
+        self._thread.start()
+
+    def note(self, session_ids: set[str]) -> None:
+        """A turn ended in these sessions. From any thread; does not block."""
+        self._inbox.put(session_ids)
+
+    async def catch_up(self) -> None:
+        """Return when all that was logged before this call is indexed; raises StoreFault."""
+        if self._closed:
+            raise closed()
+        done: Future[None] = Future()
+        self._inbox.put(done)
+        await asyncio.wrap_future(done)
+
+    async def close(self) -> None:
+        """Stop after the entry that is being read, or the transaction that is being written. Before the writer ends."""
+        self._closed = True
+        self._inbox.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # --- the thread's side ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (wanted := self._inbox.get()) is not None:
+            if isinstance(wanted, Future):
+                if wanted.set_running_or_notify_cancel():
+                    self._answer(wanted)
+                continue
+            try:
+                self._catch_up(None if self._is_behind else wanted)
+            except ProtocolError:
+                pass  # it is done when it is needed, and tells then
+        if self._connection is not None:
+            self._connection.close()
+
+    def _answer(self, done: Future[None]) -> None:
+        try:
+            self._catch_up(None)
+            if self._closed:
+                raise closed()
+        except ProtocolError as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    def _catch_up(self, session_ids: set[str] | None) -> None:
+        """Index these sessions, or all that are behind, as far as they are now."""
+        tries: Counter[str] = Counter()
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            waiting = deque(index.behind(self._connection) if session_ids is None else session_ids)
+            while waiting and not self._closed:
+                found = self._read(self._connection, waiting)
+                if found and not self._closed:
+                    missed = self._hand(partial(index.write, stretches=found)).result()
+                    tries.update(missed)
+                    waiting += [session_id for session_id in missed if tries[session_id] < TRIES]
+        except ProtocolError:
+            self._let_go()
+            raise
+        except Exception as error:
+            self._let_go()
+            raise fault(error, self._path) from error
+        if session_ids is None:
+            self._is_behind = False
+
+    def _read(self, connection: sqlite3.Connection, waiting: deque[str]) -> list[Stretch]:
+        connection.execute("BEGIN")
+        try:
+            return index.gather(connection, waiting, lambda: not self._closed)
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # it only reads
+
+    def _let_go(self) -> None:
+        """A connection that failed is made anew."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
