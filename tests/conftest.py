@@ -7,6 +7,8 @@ and none failed. Who is marked with what is checked at collection, so a wrong id
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import signal
 import tempfile
@@ -35,6 +37,10 @@ _PLACES = tempfile.TemporaryDirectory(prefix="dragoman-tests-")
 for _variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
     os.environ[_variable] = os.path.join(_PLACES.name, _variable.lower())
 
+# How long one async test may take, in seconds. It is a bound for a hang: the slowest take a few seconds, on a loaded
+# machine ten times that.
+ASYNC_LIMIT = 120.0
+
 PAGE = Path("docs", "acceptance.md")
 PROPERTY = "acceptance item"
 
@@ -51,6 +57,22 @@ def pytest_configure(config: pytest.Config) -> None:
     """Starts collecting results, in the one process that sees them all."""
     if config.getoption("acceptance") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(AcceptanceWriter(config), "acceptance-writer")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs an `async def` test in an event loop of its own, with a limit."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def bounded() -> None:
+        async with asyncio.timeout(ASYNC_LIMIT):
+            await test(**arguments)
+
+    asyncio.run(bounded())
+    return True
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -126,7 +126,7 @@ def test_our_client_reads_the_agents_nine_capabilities(said: bool) -> None:
 # --- 10.2 the client's nine (interactive terminals and watching come with the whole workspace) ----------------
 
 
-def test_a_client_tells_its_nine_capabilities_and_our_agent_reads_them() -> None:
+async def test_a_client_tells_its_nine_capabilities_and_our_agent_reads_them() -> None:
     """The whole tree of section 10.2, said by our client's author, stands on the wire as it does there."""
     tree = {
         "fs": {"read": True, "write": True, "watch": False},
@@ -143,22 +143,19 @@ def test_a_client_tells_its_nine_capabilities_and_our_agent_reads_them() -> None
     async def part(agent: Raw) -> None:
         heard.append(agent.heard[0]["params"]["capabilities"])
 
-    async def work() -> None:
-        async with playing(part, capabilities=capabilities):
-            pass
-        ours, theirs = pair()
-        connection = doing(nothing).attach(theirs)
-        await Raw(ours).result("initialize", initialize(tree))
-        read = connection.peer.capabilities
-        assert (read.fs.read_text_file, read.fs.write_text_file, read.terminal) == (True, True, True)
-        assert read.meta["dragoman"] == side(**capabilities.meta["dragoman"])["dragoman"]  # type: ignore[index]
-        await connection.close()
-
-    run(work())
+    async with playing(part, capabilities=capabilities):
+        pass
+    ours, theirs = pair()
+    connection = doing(nothing).attach(theirs)
+    await Raw(ours).result("initialize", initialize(tree))
+    read = connection.peer.capabilities
+    assert (read.fs.read_text_file, read.fs.write_text_file, read.terminal) == (True, True, True)
+    assert read.meta["dragoman"] == side(**capabilities.meta["dragoman"])["dragoman"]  # type: ignore[index]
+    await connection.close()
     assert heard == [tree]
 
 
-def test_our_agent_opens_no_more_terminals_than_the_client_lends_at_once() -> None:
+async def test_our_agent_opens_no_more_terminals_than_the_client_lends_at_once() -> None:
     """With maxConcurrent 2, a third one is refused before the wire until one is released."""
     refused: list[str] = []
 
@@ -169,24 +166,21 @@ def test_our_agent_opens_no_more_terminals_than_the_client_lends_at_once() -> No
         await first.release()
         await turn.terminals.create("four")
 
-    async def work() -> None:
-        tree = {"terminal": {"create": True, "maxConcurrent": 2}}
-        async with serving(doing(open_three), tree) as client:
-            ids = iter(("a", "b", "c"))
-            client.answers |= {
-                "terminal/create": lambda _: {"terminalId": next(ids)},
-                "terminal/release": lambda _: {"released": True},
-            }
-            session = await opened(client)
-            id = client.ask("session/prompt", text_prompt(session))
-            while not client.heard or client.heard[-1].get("id") != id:
-                message = await client.receive()
-                if message.get("method") in client.answers:  # waits are left open: the commands run on
-                    client.reply(message, client.answers[message["method"]](message["params"]))
-            assert client.heard[-1]["result"]["stopReason"] == "end_turn"
-            assert [params["command"] for params in client.said("terminal/create")] == ["one", "two", "four"]
-
-    run(work())
+    tree = {"terminal": {"create": True, "maxConcurrent": 2}}
+    async with serving(doing(open_three), tree) as client:
+        ids = iter(("a", "b", "c"))
+        client.answers |= {
+            "terminal/create": lambda _: {"terminalId": next(ids)},
+            "terminal/release": lambda _: {"released": True},
+        }
+        session = await opened(client)
+        id = client.ask("session/prompt", text_prompt(session))
+        while not client.heard or client.heard[-1].get("id") != id:
+            message = await client.receive()
+            if message.get("method") in client.answers:  # waits are left open: the commands run on
+                client.reply(message, client.answers[message["method"]](message["params"]))
+        assert client.heard[-1]["result"]["stopReason"] == "end_turn"
+        assert [params["command"] for params in client.said("terminal/create")] == ["one", "two", "four"]
     assert refused == [Kind.RATE_LIMITED]
 
 
@@ -207,7 +201,7 @@ def test_our_agent_opens_no_more_terminals_than_the_client_lends_at_once() -> No
     ],
     ids=["nothing", "read", "write", "files", "terminals", "interactive alone", "watch"],
 )
-def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, offered: Any, allowed: set[str]) -> None:
+async def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, offered: Any, allowed: set[str]) -> None:
     """An author who tries everything: what was announced is on the wire, the rest never leaves, and asking for it by
     name is capability_unsupported."""
     (tmp_path / "a.txt").write_text("own")
@@ -226,28 +220,25 @@ def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, offered:
             if kind := await kind_of(turn.session.request(method, params)):
                 refused.add(f"{method}: {kind}")
 
-    async def work() -> None:
-        async with serving(doing(try_everything), offered) as client:
-            client.answers |= {
-                "fs/read_text_file": lambda _: {"content": "lent", "encoding": "utf-8"},
-                "fs/write_text_file": lambda _: {"bytesWritten": 0, "created": False},
-                "terminal/create": lambda _: {"terminalId": "t"},
-                "terminal/wait_for_exit": lambda _: {"exitCode": 0},
-                "terminal/release": lambda _: {"released": True},
-                "fs/watch": lambda _: {"watchId": "w"},
-            }
-            answered = await prompted(client, await opened(client, tmp_path))
-            assert answered["result"]["stopReason"] == "end_turn"
-            called = {m["method"] for m in client.heard if "id" in m and "method" in m}
-            assert called - {"terminal/wait_for_exit", "terminal/release"} == allowed
-
-    run(work())
+    async with serving(doing(try_everything), offered) as client:
+        client.answers |= {
+            "fs/read_text_file": lambda _: {"content": "lent", "encoding": "utf-8"},
+            "fs/write_text_file": lambda _: {"bytesWritten": 0, "created": False},
+            "terminal/create": lambda _: {"terminalId": "t"},
+            "terminal/wait_for_exit": lambda _: {"exitCode": 0},
+            "terminal/release": lambda _: {"released": True},
+            "fs/watch": lambda _: {"watchId": "w"},
+        }
+        answered = await prompted(client, await opened(client, tmp_path))
+        assert answered["result"]["stopReason"] == "end_turn"
+        called = {m["method"] for m in client.heard if "id" in m and "method" in m}
+        assert called - {"terminal/wait_for_exit", "terminal/release"} == allowed
     tried = {"fs/write_text_file", "terminal/create", "fs/watch"}
     assert refused == {f"{method}: {Kind.CAPABILITY_UNSUPPORTED}" for method in tried - allowed}
 
 
 @pytest.mark.item("004-41")
-def test_our_agent_asks_nobody_who_has_no_dialogs() -> None:
+async def test_our_agent_asks_nobody_who_has_no_dialogs() -> None:
     """A client without permission dialogs is sent no question: the author hears a no."""
     answers: list[bool] = []
 
@@ -255,13 +246,10 @@ def test_our_agent_asks_nobody_who_has_no_dialogs() -> None:
         async with turn.tool("write", kind="edit", paths=["/x"]) as call:
             answers.append(bool(await call.ask()))
 
-    async def work() -> None:
-        async with serving(doing(ask), {"ui": {"permissionDialogs": False}}) as client:
-            assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
-            assert client.said("session/request_permission") == []
-            assert client.updates("tool_call_update")[-1]["status"] == "denied"
-
-    run(work())
+    async with serving(doing(ask), {"ui": {"permissionDialogs": False}}) as client:
+        assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
+        assert client.said("session/request_permission") == []
+        assert client.updates("tool_call_update")[-1]["status"] == "denied"
     assert answers == [False]
 
 
@@ -325,7 +313,7 @@ def test_our_client_uses_only_what_the_agent_announced() -> None:
     ],
     ids=["nothing", "files", "terminals"],
 )
-def test_an_agent_that_calls_what_our_client_did_not_announce_is_refused(
+async def test_an_agent_that_calls_what_our_client_did_not_announce_is_refused(
     tmp_path: Path, lend: Lending | None, served: set[str]
 ) -> None:
     """-32007 for every call that was not announced, and nothing happens."""
@@ -344,7 +332,7 @@ def test_an_agent_that_calls_what_our_client_did_not_announce_is_refused(
             else:
                 assert answered["error"]["code"] == -32007
 
-    run(during_turn(tmp_path, part, lend=lend))
+    await during_turn(tmp_path, part, lend=lend)
     assert (tmp_path / "a.txt").read_text() == ("after" if "fs/write_text_file" in served else "before")
 
 
@@ -386,100 +374,88 @@ KNOWN = [
 
 
 @pytest.mark.item("004-43")
-def test_our_agent_is_told_the_mcp_servers_of_each_session() -> None:
+async def test_our_agent_is_told_the_mcp_servers_of_each_session() -> None:
     """stdio with env and http with headers, as maps on the wire; each session has its own list."""
     agent = doing(nothing)
     seen: list[Session] = []
     agent.opened(seen.append)
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            await opened(client, mcpServers=SERVERS)
-            await opened(client, mcpServers=SERVERS[1:])
-            await opened(client)
-
-    run(work())
+    async with serving(agent) as client:
+        await opened(client, mcpServers=SERVERS)
+        await opened(client, mcpServers=SERVERS[1:])
+        await opened(client)
     assert [session.mcp_servers for session in seen] == [KNOWN, KNOWN[1:], []]
 
 
 @pytest.mark.item("004-43")
-def test_our_client_tells_the_mcp_servers_of_each_session() -> None:
+async def test_our_client_tells_the_mcp_servers_of_each_session() -> None:
     """What a client's author gives is on the wire in the draft's form."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            for number, servers in enumerate((SERVERS, SERVERS[1:])):
-                asked = await agent.expect(method="session/new")
-                assert asked["params"]["mcpServers"] == servers
-                agent.reply(asked, {"sessionId": f"sess_{number}", "createdAt": CREATED})
+    async def part(agent: Raw) -> None:
+        for number, servers in enumerate((SERVERS, SERVERS[1:])):
+            asked = await agent.expect(method="session/new")
+            assert asked["params"]["mcpServers"] == servers
+            agent.reply(asked, {"sessionId": f"sess_{number}", "createdAt": CREATED})
 
-        async with playing(part) as remote:
-            await remote.open("/home/user/project", mcp_servers=KNOWN)
-            await remote.open("/home/user/project", mcp_servers=KNOWN[1:])
-
-    run(work())
+    async with playing(part) as remote:
+        await remote.open("/home/user/project", mcp_servers=KNOWN)
+        await remote.open("/home/user/project", mcp_servers=KNOWN[1:])
 
 
 # --- 12.2 and 12.3 modes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-48")
-def test_every_change_of_mode_is_told_whoever_made_it() -> None:
+async def test_every_change_of_mode_is_told_whoever_made_it() -> None:
     """By the client's set_mode and by the agent's own decision: one notification each, with the mode before."""
 
     async def decide(turn: Turn) -> None:
         turn.session.set_mode("architect")
 
-    async def work() -> None:
-        async with serving(doing(decide, modes=MODES)) as client:
-            session = await opened(client)
-            result = await client.result("session/set_mode", {"sessionId": session, "mode": "plan"})
-            assert result == {"previousMode": "default", "currentMode": "plan"}
-            await prompted(client, session)
-            await client.result("session/set_mode", {"sessionId": session, "mode": "code"})
-            await client.call("_flush", {})
-            assert client.updates("current_mode_update") == [
-                {"previousMode": "default", "currentMode": "plan"},
-                {"previousMode": "plan", "currentMode": "architect"},
-                {"previousMode": "architect", "currentMode": "code"},
-            ]
-
-    run(work())
+    async with serving(doing(decide, modes=MODES)) as client:
+        session = await opened(client)
+        result = await client.result("session/set_mode", {"sessionId": session, "mode": "plan"})
+        assert result == {"previousMode": "default", "currentMode": "plan"}
+        await prompted(client, session)
+        await client.result("session/set_mode", {"sessionId": session, "mode": "code"})
+        await client.call("_flush", {})
+        assert client.updates("current_mode_update") == [
+            {"previousMode": "default", "currentMode": "plan"},
+            {"previousMode": "plan", "currentMode": "architect"},
+            {"previousMode": "architect", "currentMode": "code"},
+        ]
 
 
 @pytest.mark.item("004-48")
-def test_our_client_follows_every_change_of_mode(tmp_path: Path) -> None:
+async def test_our_client_follows_every_change_of_mode(tmp_path: Path) -> None:
     """Told between turns, during one, or asked for by itself: the session's mode is the agent's."""
 
-    async def work() -> None:
-        def changed(agent: Raw, before: str, now: str) -> None:
-            data = {"previousMode": before, "currentMode": now, "reason": "because"}
-            agent.tell("session/update", {"sessionId": SESSION, "type": "current_mode_update", "data": data})
+    def changed(agent: Raw, before: str, now: str) -> None:
+        data = {"previousMode": before, "currentMode": now, "reason": "because"}
+        agent.tell("session/update", {"sessionId": SESSION, "type": "current_mode_update", "data": data})
 
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/prompt")
-            changed(agent, "default", "plan")
-            agent.reply(asked, {"stopReason": "end_turn"})
-            asked = await agent.expect(method="session/set_mode")
-            changed(agent, "plan", "code")
-            agent.reply(asked, {"previousMode": "plan", "currentMode": "code"})
-            asked = await agent.expect(method="_flush")
-            changed(agent, "code", "default")
-            agent.reply(asked, {})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/prompt")
+        changed(agent, "default", "plan")
+        agent.reply(asked, {"stopReason": "end_turn"})
+        asked = await agent.expect(method="session/set_mode")
+        changed(agent, "plan", "code")
+        agent.reply(asked, {"previousMode": "plan", "currentMode": "code"})
+        asked = await agent.expect(method="_flush")
+        changed(agent, "code", "default")
+        agent.reply(asked, {})
 
-        async with playing(part) as remote:
-            session = await remote.open(str(tmp_path))
-            modes: list[str | None] = []
-            session.on_update = lambda _: modes.append(session.mode)
-            async with session.prompt("go"):
-                pass
-            await session.set_mode("code")
-            await remote.request("_flush", {})
-            assert modes == ["plan", "code", "default"]
-            assert session.mode == "default"
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open(str(tmp_path))
+        modes: list[str | None] = []
+        session.on_update = lambda _: modes.append(session.mode)
+        async with session.prompt("go"):
+            pass
+        await session.set_mode("code")
+        await remote.request("_flush", {})
+        assert modes == ["plan", "code", "default"]
+        assert session.mode == "default"
 
 
 # --- 13.1 _meta -----------------------------------------------------------------------------------------------
@@ -488,7 +464,7 @@ META = {"clientVersion": "2.0.0", "experimentalFeature": True, "customTracingId"
 
 
 @pytest.mark.item("004-49")
-def test_a_meta_on_any_object_changes_nothing() -> None:
+async def test_a_meta_on_any_object_changes_nothing() -> None:
     """The same conversation with and without `_meta` on every object gives the same answers; one that is no object is
     not taken for one and does no harm either."""
 
@@ -517,13 +493,10 @@ def test_a_meta_on_any_object_changes_nothing() -> None:
         await connection.close()
         return [opening["result"].keys(), *answers]
 
-    async def work() -> None:
-        plain = await talk({})
-        assert await talk({"_meta": META}) == plain
-        for odd in (5, "text", None, [1]):
-            assert await talk({"_meta": odd}) == plain
-
-    run(work())
+    plain = await talk({})
+    assert await talk({"_meta": META}) == plain
+    for odd in (5, "text", None, [1]):
+        assert await talk({"_meta": odd}) == plain
 
 
 @pytest.mark.item("004-49")
@@ -562,54 +535,51 @@ def test_what_we_say_under_meta_is_always_an_object(tmp_path: Path) -> None:
 
 @pytest.mark.item("004-49")
 @pytest.mark.parametrize("agent_dialect", ["draft", "v1"])
-def test_a_meta_can_carry_a_trace_through_whoever_stands_between(agent_dialect: str) -> None:
+async def test_a_meta_can_carry_a_trace_through_whoever_stands_between(agent_dialect: str) -> None:
     """The trace of a prompt reaches the agent behind an interpreter, and that of its answer and update comes back."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect=agent_dialect)
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
-    async def work() -> None:
-        client_end, ours = pair()
-        theirs, agent_end = pair()
-        client, agent = Raw(client_end), Raw(agent_end)
-        standing = asyncio.ensure_future(proxy.serve(ours, theirs))
-        id = client.ask("initialize", initialize(_meta=trace))
-        asked = await agent.expect(method="initialize")
-        assert asked["params"]["_meta"] == trace
-        told = {"capabilities": AGENT} if agent_dialect == "draft" else {"agentCapabilities": {}}
-        agent.reply(asked, {"protocolVersion": 1, **told})
-        await client.answer(id)
-        id = client.ask("session/new", {"workingDirectory": "/home/user/project", "_meta": trace})
-        asked = await agent.expect(method="session/new")
-        assert asked["params"]["_meta"].items() >= trace.items()
-        agent.reply(asked, {"sessionId": SESSION, "_meta": trace})
-        assert (await client.answer(id))["result"]["_meta"].items() >= trace.items()
-        id = client.ask("session/prompt", {**text_prompt(SESSION), "_meta": trace})
-        asked = await agent.expect(method="session/prompt")
-        assert asked["params"]["_meta"].items() >= trace.items()
-        frame: dict[str, Any] = {"type": "agent_message_chunk", "data": {"content": "hi"}}
-        if agent_dialect == "v1":
-            content = {"type": "text", "text": "hi"}
-            frame = {"update": {"sessionUpdate": "agent_message_chunk", "content": content}}
-        agent.tell("session/update", {"sessionId": SESSION, **frame, "_meta": trace})
-        assert (await client.expect(method="session/update"))["params"] == {
-            "sessionId": SESSION,
-            "type": "agent_message_chunk",
-            "data": {"content": "hi"},
-            "_meta": trace,
-        }
-        agent.reply(asked, {"stopReason": "end_turn", "_meta": trace})
-        assert (await client.answer(id))["result"] == {"stopReason": "end_turn", "_meta": trace}
-        await client_end.close()
-        await standing
-
-    run(work())
+    client_end, ours = pair()
+    theirs, agent_end = pair()
+    client, agent = Raw(client_end), Raw(agent_end)
+    standing = asyncio.ensure_future(proxy.serve(ours, theirs))
+    id = client.ask("initialize", initialize(_meta=trace))
+    asked = await agent.expect(method="initialize")
+    assert asked["params"]["_meta"] == trace
+    told = {"capabilities": AGENT} if agent_dialect == "draft" else {"agentCapabilities": {}}
+    agent.reply(asked, {"protocolVersion": 1, **told})
+    await client.answer(id)
+    id = client.ask("session/new", {"workingDirectory": "/home/user/project", "_meta": trace})
+    asked = await agent.expect(method="session/new")
+    assert asked["params"]["_meta"].items() >= trace.items()
+    agent.reply(asked, {"sessionId": SESSION, "_meta": trace})
+    assert (await client.answer(id))["result"]["_meta"].items() >= trace.items()
+    id = client.ask("session/prompt", {**text_prompt(SESSION), "_meta": trace})
+    asked = await agent.expect(method="session/prompt")
+    assert asked["params"]["_meta"].items() >= trace.items()
+    frame: dict[str, Any] = {"type": "agent_message_chunk", "data": {"content": "hi"}}
+    if agent_dialect == "v1":
+        content = {"type": "text", "text": "hi"}
+        frame = {"update": {"sessionUpdate": "agent_message_chunk", "content": content}}
+    agent.tell("session/update", {"sessionId": SESSION, **frame, "_meta": trace})
+    assert (await client.expect(method="session/update"))["params"] == {
+        "sessionId": SESSION,
+        "type": "agent_message_chunk",
+        "data": {"content": "hi"},
+        "_meta": trace,
+    }
+    agent.reply(asked, {"stopReason": "end_turn", "_meta": trace})
+    assert (await client.answer(id))["result"] == {"stopReason": "end_turn", "_meta": trace}
+    await client_end.close()
+    await standing
 
 
 # --- 13.2 methods of one's own --------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-50")
-def test_an_author_serves_methods_of_their_own_and_unknown_ones_are_not_found() -> None:
+async def test_an_author_serves_methods_of_their_own_and_unknown_ones_are_not_found() -> None:
     """Both ways: a method that begins with an underscore reaches whoever serves it, params and result as they are; one
     that nobody serves is -32601, and an unknown notification is passed over in silence."""
     agent = doing(nothing)
@@ -624,44 +594,38 @@ def test_an_author_serves_methods_of_their_own_and_unknown_ones_are_not_found() 
         await turn.say(str(result["name"]))
         await turn.say(await kind_of(turn.session.request("_vendor/unknown", {})))
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            params = {"path": "/home/user/project/src/index.ts", "analysisType": "security"}
-            result = await client.result("_custom/analyzeCode", params)
-            assert result == {"path": params["path"], "findings": [1, {"two": None}]}
-            assert (await client.error("_custom/other", {}))["code"] == -32601
-            client.tell("_custom/notification", {"any": "thing"})
-            client.answers["_vendor/theme"] = lambda params: {"name": f"dark {params['of']}"}
-            session = await opened(client)
-            assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
-            said = [data["content"] for data in client.updates("agent_message_chunk")]
-            assert said == ["dark editor", Kind.METHOD_NOT_FOUND]
-
-    run(work())
+    async with serving(agent) as client:
+        params = {"path": "/home/user/project/src/index.ts", "analysisType": "security"}
+        result = await client.result("_custom/analyzeCode", params)
+        assert result == {"path": params["path"], "findings": [1, {"two": None}]}
+        assert (await client.error("_custom/other", {}))["code"] == -32601
+        client.tell("_custom/notification", {"any": "thing"})
+        client.answers["_vendor/theme"] = lambda params: {"name": f"dark {params['of']}"}
+        session = await opened(client)
+        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+        said = [data["content"] for data in client.updates("agent_message_chunk")]
+        assert said == ["dark editor", Kind.METHOD_NOT_FOUND]
 
 
 @pytest.mark.item("004-50")
-def test_a_client_serves_and_calls_methods_of_its_own() -> None:
+async def test_a_client_serves_and_calls_methods_of_its_own() -> None:
     """connect(on=...) serves an agent's extension, others are -32601; an agent's -32601 is raised as its kind."""
 
-    async def work() -> None:
-        served = asyncio.Event()
+    served = asyncio.Event()
 
-        async def part(agent: Raw) -> None:
-            assert await agent.result("_vendor/theme", {"of": "editor"}) == {"name": "dark"}
-            assert (await agent.error("_vendor/other", {}))["code"] == -32601
-            served.set()
-            agent.reply(await agent.expect(method="_custom/analyzeCode"), {"findings": []})
-            agent.refuse(await agent.expect(method="_custom/none"), -32601, "Method not found")
+    async def part(agent: Raw) -> None:
+        assert await agent.result("_vendor/theme", {"of": "editor"}) == {"name": "dark"}
+        assert (await agent.error("_vendor/other", {}))["code"] == -32601
+        served.set()
+        agent.reply(await agent.expect(method="_custom/analyzeCode"), {"findings": []})
+        agent.refuse(await agent.expect(method="_custom/none"), -32601, "Method not found")
 
-        async with playing(part, on={"_vendor/theme": lambda _: {"name": "dark"}}) as remote:
-            await served.wait()
-            assert await remote.request("_custom/analyzeCode", {"path": "/x"}) == {"findings": []}
-            with pytest.raises(ProtocolError) as refusal:
-                await remote.request("_custom/none", {})
-            assert refusal.value.kind == Kind.METHOD_NOT_FOUND
-
-    run(work())
+    async with playing(part, on={"_vendor/theme": lambda _: {"name": "dark"}}) as remote:
+        await served.wait()
+        assert await remote.request("_custom/analyzeCode", {"path": "/x"}) == {"findings": []}
+        with pytest.raises(ProtocolError) as refusal:
+            await remote.request("_custom/none", {})
+        assert refusal.value.kind == Kind.METHOD_NOT_FOUND
 
 
 # --- 13.3 capabilities of one's own ---------------------------------------------------------------------------
@@ -670,28 +634,25 @@ CUSTOM = {"codeAnalysis": True, "aiPairProgramming": {"enabled": True, "modes": 
 
 
 @pytest.mark.item("004-51")
-def test_capabilities_of_ones_own_stand_under_custom() -> None:
+async def test_capabilities_of_ones_own_stand_under_custom() -> None:
     """Our agent says and reads `_custom`, and so does our client; neither changes what stands there."""
     heard: list[Any] = []
 
     async def part(agent: Raw) -> None:
         heard.append(agent.heard[0]["params"]["capabilities"])
 
-    async def work() -> None:
-        capabilities = AgentCapabilities(load_session=True, meta=side(custom=CUSTOM))
-        ours, theirs = pair()
-        connection = doing(nothing, capabilities=capabilities).attach(theirs)
-        result = await Raw(ours).result("initialize", initialize({**CLIENT, "_custom": CUSTOM}))
-        assert result["capabilities"]["_custom"] == CUSTOM
-        assert result["capabilities"]["loadSession"] is True
-        assert connection.peer.capabilities.meta["dragoman"]["custom"] == CUSTOM
-        await connection.close()
-        info = {"name": "a", "version": "1"}
-        introduction = {"protocolVersion": 1, "agentInfo": info, "capabilities": {**AGENT, "_custom": CUSTOM}}
-        offered = ClientCapabilities(terminal=True, meta=side(custom=CUSTOM))
-        async with playing(part, introduction, capabilities=offered) as remote:
-            assert isinstance(remote.capabilities.meta, dict)
-            assert remote.capabilities.meta["dragoman"]["custom"] == CUSTOM
-
-    run(work())
+    capabilities = AgentCapabilities(load_session=True, meta=side(custom=CUSTOM))
+    ours, theirs = pair()
+    connection = doing(nothing, capabilities=capabilities).attach(theirs)
+    result = await Raw(ours).result("initialize", initialize({**CLIENT, "_custom": CUSTOM}))
+    assert result["capabilities"]["_custom"] == CUSTOM
+    assert result["capabilities"]["loadSession"] is True
+    assert connection.peer.capabilities.meta["dragoman"]["custom"] == CUSTOM
+    await connection.close()
+    info = {"name": "a", "version": "1"}
+    introduction = {"protocolVersion": 1, "agentInfo": info, "capabilities": {**AGENT, "_custom": CUSTOM}}
+    offered = ClientCapabilities(terminal=True, meta=side(custom=CUSTOM))
+    async with playing(part, introduction, capabilities=offered) as remote:
+        assert isinstance(remote.capabilities.meta, dict)
+        assert remote.capabilities.meta["dragoman"]["custom"] == CUSTOM
     assert heard == [{"terminal": {"create": True}, "_custom": CUSTOM}]

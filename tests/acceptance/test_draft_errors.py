@@ -87,7 +87,7 @@ def test_every_kind_of_error_has_the_drafts_code_both_ways(kind: str, code: int)
 
 
 @pytest.mark.item("004-58")
-def test_our_agent_gives_each_code_for_its_own_reason() -> None:
+async def test_our_agent_gives_each_code_for_its_own_reason() -> None:
     """What really goes wrong at an agent: no initialize, no such session, a second turn, content it does not take, a
     call it does not serve, leave that is refused, a client that never answers."""
 
@@ -99,37 +99,34 @@ def test_our_agent_gives_each_code_for_its_own_reason() -> None:
         elif turn.text == "silence":
             await turn.session.request("_vendor/silent", {}, timeout=0.05)
 
-    async def work() -> None:
-        agent = doing(work_on)
-        ours, theirs = pair()
-        connection = agent.attach(theirs)
-        early = Raw(ours)
-        assert (await early.error("session/new", {"workingDirectory": "/"}))["code"] == -32006
-        await connection.close()
-        async with serving(agent) as client:
-            client.answers["session/request_permission"] = lambda _: {"granted": False}
-            assert (await client.error("session/prompt", text_prompt("sess_invalid")))["code"] == -32000
-            assert (await client.error("session/load", {"sessionId": "sess_invalid"}))["code"] == -32000
-            session = await opened(client)
-            running = client.ask("session/prompt", text_prompt(session, "wait"))
-            assert (await client.error("session/prompt", text_prompt(session)))["code"] == -32006
-            client.tell("session/cancel", {"sessionId": session})
-            assert (await client.answer(running))["result"]["stopReason"] == "cancelled"
-            image = {"type": "image", "source": {"type": "base64", "mediaType": "image/png", "data": ""}}
-            refused = await client.error("session/prompt", {"sessionId": session, "content": [image]})
-            assert refused["code"] == -32007
-            assert (await prompted(client, session, "leave"))["error"]["code"] == -32002
-            id = client.ask("session/prompt", text_prompt(session, "silence"))
-            await client.heard_call("_vendor/silent")  # and never an answer
-            assert (await client.answer(id))["error"]["code"] == -32009
-            assert (await client.error("session/nothing", {}))["code"] == -32601
-            assert (await client.error("session/new", {"workingDirectory": 5}))["code"] == -32602
-
-    run(work())
+    agent = doing(work_on)
+    ours, theirs = pair()
+    connection = agent.attach(theirs)
+    early = Raw(ours)
+    assert (await early.error("session/new", {"workingDirectory": "/"}))["code"] == -32006
+    await connection.close()
+    async with serving(agent) as client:
+        client.answers["session/request_permission"] = lambda _: {"granted": False}
+        assert (await client.error("session/prompt", text_prompt("sess_invalid")))["code"] == -32000
+        assert (await client.error("session/load", {"sessionId": "sess_invalid"}))["code"] == -32000
+        session = await opened(client)
+        running = client.ask("session/prompt", text_prompt(session, "wait"))
+        assert (await client.error("session/prompt", text_prompt(session)))["code"] == -32006
+        client.tell("session/cancel", {"sessionId": session})
+        assert (await client.answer(running))["result"]["stopReason"] == "cancelled"
+        image = {"type": "image", "source": {"type": "base64", "mediaType": "image/png", "data": ""}}
+        refused = await client.error("session/prompt", {"sessionId": session, "content": [image]})
+        assert refused["code"] == -32007
+        assert (await prompted(client, session, "leave"))["error"]["code"] == -32002
+        id = client.ask("session/prompt", text_prompt(session, "silence"))
+        await client.heard_call("_vendor/silent")  # and never an answer
+        assert (await client.answer(id))["error"]["code"] == -32009
+        assert (await client.error("session/nothing", {}))["code"] == -32601
+        assert (await client.error("session/new", {"workingDirectory": 5}))["code"] == -32602
 
 
 @pytest.mark.item("004-58")
-def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> None:
+async def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> None:
     """What really goes wrong at a client: a missing file, one outside, leave refused, what it does not lend."""
 
     async def part(agent: Raw) -> None:
@@ -141,63 +138,57 @@ def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> None:
         assert (await agent.error("terminal/create", {"command": "true"}))["code"] == -32007
 
     lend = Lending(terminals=False, approve=lambda question: question.operation == "read")
-    run(during_turn(tmp_path, part, lend=lend))
+    await during_turn(tmp_path, part, lend=lend)
 
 
 # --- 15.2 what an error carries -------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-59")
-def test_an_error_has_data_that_helps() -> None:
+async def test_an_error_has_data_that_helps() -> None:
     """code, message and data: the session and a suggestion for an unknown one, the members that were wrong, the state,
     the missing capability; and data of an author's own goes along."""
 
     async def fail(_: Turn) -> None:
         raise ProtocolError(Kind.RATE_LIMITED, "slow down", {"retryAfter": 30, "suggestion": "wait half a minute"})
 
-    async def work() -> None:
-        async with serving(doing(fail)) as client:
-            unknown = await client.error("session/prompt", text_prompt("sess_invalid"))
-            assert unknown["code"] == -32000
-            assert isinstance(unknown["message"], str)
-            assert unknown["data"]["sessionId"] == "sess_invalid"
-            assert "session/new" in unknown["data"]["suggestion"]
-            wrong = await client.error("session/new", {"workingDirectory": 5})
-            assert wrong["code"] == -32602
-            assert wrong["data"]["errors"]
-            limited = (await prompted(client, await opened(client)))["error"]
-            assert limited["data"].items() >= {"retryAfter": 30, "suggestion": "wait half a minute"}.items()
-
-    run(work())
+    async with serving(doing(fail)) as client:
+        unknown = await client.error("session/prompt", text_prompt("sess_invalid"))
+        assert unknown["code"] == -32000
+        assert isinstance(unknown["message"], str)
+        assert unknown["data"]["sessionId"] == "sess_invalid"
+        assert "session/new" in unknown["data"]["suggestion"]
+        wrong = await client.error("session/new", {"workingDirectory": 5})
+        assert wrong["code"] == -32602
+        assert wrong["data"]["errors"]
+        limited = (await prompted(client, await opened(client)))["error"]
+        assert limited["data"].items() >= {"retryAfter": 30, "suggestion": "wait half a minute"}.items()
 
 
 @pytest.mark.item("004-59")
-def test_our_client_hears_the_data_of_an_error() -> None:
+async def test_our_client_hears_the_data_of_an_error() -> None:
     """The error object of section 15.2, as it stands there, is raised with its kind, its message and its data."""
 
-    async def work() -> None:
-        data = {"sessionId": "sess_invalid", "suggestion": "Create a new session with session/new"}
+    data = {"sessionId": "sess_invalid", "suggestion": "Create a new session with session/new"}
 
-        async def part(agent: Raw) -> None:
-            asked = await agent.expect(method="session/load")
-            error = {"code": -32000, "message": "Session not found", "data": data}
-            agent.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+    async def part(agent: Raw) -> None:
+        asked = await agent.expect(method="session/load")
+        error = {"code": -32000, "message": "Session not found", "data": data}
+        agent.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
 
-        async with playing(part) as remote:
-            with pytest.raises(ProtocolError, match="Session not found") as refusal:
-                await remote.load("sess_invalid", "/")
-            assert refusal.value.kind == Kind.SESSION_NOT_FOUND
-            assert refusal.value.data is not None
-            assert refusal.value.data.items() >= data.items()
-
-    run(work())
+    async with playing(part) as remote:
+        with pytest.raises(ProtocolError, match="Session not found") as refusal:
+            await remote.load("sess_invalid", "/")
+        assert refusal.value.kind == Kind.SESSION_NOT_FOUND
+        assert refusal.value.data is not None
+        assert refusal.value.data.items() >= data.items()
 
 
 # --- 15.1 limits and timeouts ---------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-61")
-def test_an_agent_limits_the_rate_and_says_so() -> None:
+async def test_an_agent_limits_the_rate_and_says_so() -> None:
     """An agent that takes two prompts refuses the third with -32008 and a time to wait, and goes on afterwards; our
     client's author sees the kind."""
     taken: list[str] = []
@@ -208,30 +199,27 @@ def test_an_agent_limits_the_rate_and_says_so() -> None:
             raise ProtocolError(Kind.RATE_LIMITED, "two prompts a minute", {"retryAfterMs": 20})
         taken.append(turn.text)
 
-    async def work() -> None:
-        async with serving(doing(limited)) as client:
-            session = await opened(client)
-            for _ in range(2):
-                assert "result" in await prompted(client, session)
-            error = (await prompted(client, session))["error"]
-            assert (error["code"], error["data"]["retryAfterMs"]) == (-32008, 20)
+    async with serving(doing(limited)) as client:
+        session = await opened(client)
+        for _ in range(2):
             assert "result" in await prompted(client, session)
+        error = (await prompted(client, session))["error"]
+        assert (error["code"], error["data"]["retryAfterMs"]) == (-32008, 20)
+        assert "result" in await prompted(client, session)
 
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            agent.refuse(await agent.expect(method="session/set_mode"), -32008, "Rate limited")
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        agent.refuse(await agent.expect(method="session/set_mode"), -32008, "Rate limited")
 
-        async with playing(part) as remote:
-            session_ = await remote.open("/")
-            with pytest.raises(ProtocolError) as refusal:
-                await session_.set_mode("plan")
-            assert refusal.value.kind == Kind.RATE_LIMITED
-
-    run(work())
+    async with playing(part) as remote:
+        session_ = await remote.open("/")
+        with pytest.raises(ProtocolError) as refusal:
+            await session_.set_mode("plan")
+        assert refusal.value.kind == Kind.RATE_LIMITED
 
 
 @pytest.mark.item("004-61")
-def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Path) -> None:
+async def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Path) -> None:
     """One more than the limit is -32008; after a release there is room again."""
 
     async def part(agent: Raw) -> None:
@@ -247,11 +235,11 @@ def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Path) -> 
         await agent.result("terminal/release", {"terminalId": terminals[0]})
         assert "result" in await agent.call("terminal/create", {"command": "true"})
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-62")
-def test_what_takes_too_long_ends_and_says_so() -> None:
+async def test_what_takes_too_long_ends_and_says_so() -> None:
     """A limit of the author's, a client that never answers, and our own client's wait: -32009 on the wire, the kind
     `timeout` for whoever waits, and the turn is over."""
 
@@ -262,20 +250,17 @@ def test_what_takes_too_long_ends_and_says_so() -> None:
         else:
             await turn.session.request("_vendor/silent", {}, timeout=0.02)
 
-    async def work() -> None:
-        async with serving(doing(slow)) as client:
-            session = await opened(client)
-            assert (await prompted(client, session, "own"))["error"]["code"] == -32009
-            id = client.ask("session/prompt", text_prompt(session, "client"))
-            await client.heard_call("_vendor/silent")
-            assert (await client.answer(id))["error"]["code"] == -32009
+    async with serving(doing(slow)) as client:
+        session = await opened(client)
+        assert (await prompted(client, session, "own"))["error"]["code"] == -32009
+        id = client.ask("session/prompt", text_prompt(session, "client"))
+        await client.heard_call("_vendor/silent")
+        assert (await client.answer(id))["error"]["code"] == -32009
 
-        async def part(agent: Raw) -> None:
-            await agent.expect(method="_vendor/slow")
+    async def part(agent: Raw) -> None:
+        await agent.expect(method="_vendor/slow")
 
-        async with playing(part) as remote:
-            with pytest.raises(ProtocolError) as refusal:
-                await remote.request("_vendor/slow", {}, timeout=0.02)
-            assert refusal.value.kind == Kind.TIMEOUT
-
-    run(work())
+    async with playing(part) as remote:
+        with pytest.raises(ProtocolError) as refusal:
+            await remote.request("_vendor/slow", {}, timeout=0.02)
+        assert refusal.value.kind == Kind.TIMEOUT

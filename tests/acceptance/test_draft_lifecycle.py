@@ -52,69 +52,60 @@ def parrot(**options: Any) -> Agent:
 
 
 @pytest.mark.item("004-05")
-def test_everything_said_is_a_json_rpc_2_message() -> None:
+async def test_everything_said_is_a_json_rpc_2_message() -> None:
     """Every frame of our agent is one object with jsonrpc "2.0": a call with a method, or a reply with the id it
     answers and either a result or an error; ids of the peer come back as they were, numbers or strings."""
 
-    async def work() -> None:
-        async with serving(parrot()) as client:
-            session = await opened(client)
-            client.send({"jsonrpc": "2.0", "id": "seven", "method": "session/prompt", "params": text_prompt(session)})
-            await client.until(lambda message: message.get("id") == "seven")
-            client.send({"jsonrpc": "2.0", "id": "eight", "method": "session/nothing"})
-            refused = await client.until(lambda message: message.get("id") == "eight")
-            assert refused["error"]["code"] == -32601
-            assert client.updates("agent_message_chunk") == [{"content": "You said: go"}]
-            for message in client.heard:
-                assert message["jsonrpc"] == "2.0"
-                if "method" in message:
-                    assert isinstance(message["method"], str)
-                    assert isinstance(message["params"], dict)
-                    assert not {"result", "error"} & message.keys()
-                else:
-                    assert len({"result", "error"} & message.keys()) == 1
-                    assert "id" in message
-
-    run(work())
+    async with serving(parrot()) as client:
+        session = await opened(client)
+        client.send({"jsonrpc": "2.0", "id": "seven", "method": "session/prompt", "params": text_prompt(session)})
+        await client.until(lambda message: message.get("id") == "seven")
+        client.send({"jsonrpc": "2.0", "id": "eight", "method": "session/nothing"})
+        refused = await client.until(lambda message: message.get("id") == "eight")
+        assert refused["error"]["code"] == -32601
+        assert client.updates("agent_message_chunk") == [{"content": "You said: go"}]
+        for message in client.heard:
+            assert message["jsonrpc"] == "2.0"
+            if "method" in message:
+                assert isinstance(message["method"], str)
+                assert isinstance(message["params"], dict)
+                assert not {"result", "error"} & message.keys()
+            else:
+                assert len({"result", "error"} & message.keys()) == 1
+                assert "id" in message
 
 
 @pytest.mark.item("004-05")
-def test_what_is_no_json_rpc_2_is_answered_as_json_rpc_2_says() -> None:
+async def test_what_is_no_json_rpc_2_is_answered_as_json_rpc_2_says() -> None:
     """Broken JSON is -32700 with id null, an object that is no request and a batch are -32600; the connection lives."""
 
-    async def work() -> None:
-        async with serving(parrot()) as client:
-            for frame, code in (
-                (b'{"jsonrpc": "2.0", "id": 5, "method":', -32700),
-                (b'{"jsonrpc": "2.0", "id": null, "params": 3, "method": 7}', -32600),
-                (b'[{"jsonrpc": "2.0", "id": 5, "method": "session/new"}]', -32600),
-            ):
-                client.send(frame)
-                answered = await client.receive()
-                assert (answered["jsonrpc"], answered["id"], answered["error"]["code"]) == ("2.0", None, code)
-            assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
-
-    run(work())
+    async with serving(parrot()) as client:
+        for frame, code in (
+            (b'{"jsonrpc": "2.0", "id": 5, "method":', -32700),
+            (b'{"jsonrpc": "2.0", "id": null, "params": 3, "method": 7}', -32600),
+            (b'[{"jsonrpc": "2.0", "id": 5, "method": "session/new"}]', -32600),
+        ):
+            client.send(frame)
+            answered = await client.receive()
+            assert (answered["jsonrpc"], answered["id"], answered["error"]["code"]) == ("2.0", None, code)
+        assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
 
 
 @pytest.mark.item("004-05")
-def test_our_client_speaks_json_rpc_2_too() -> None:
+async def test_our_client_speaks_json_rpc_2_too() -> None:
     """Requests of our client have ids, each its own; its notifications have none; its answers carry the agent's id."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.send({"jsonrpc": "2.0", "id": "ours", "method": "_nobody/knows", "params": {}})
-            assert (await agent.expect(id="ours", jsonrpc="2.0"))["error"]["code"] == -32601
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            assert "id" not in await agent.expect(jsonrpc="2.0", method="session/cancel")
-            ids = [message["id"] for message in agent.heard if "method" in message and "id" in message]
-            assert len(set(ids)) == len(ids) == 2
+    async def part(agent: Raw) -> None:
+        agent.send({"jsonrpc": "2.0", "id": "ours", "method": "_nobody/knows", "params": {}})
+        assert (await agent.expect(id="ours", jsonrpc="2.0"))["error"]["code"] == -32601
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        assert "id" not in await agent.expect(jsonrpc="2.0", method="session/cancel")
+        ids = [message["id"] for message in agent.heard if "method" in message and "id" in message]
+        assert len(set(ids)) == len(ids) == 2
 
-        async with playing(part) as remote:
-            session = await remote.open("/home/user/project")
-            session.cancel()
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/home/user/project")
+        session.cancel()
 
 
 # --- 3.2.1 stdio ----------------------------------------------------------------------------------------------
@@ -166,7 +157,7 @@ def test_our_client_starts_the_agent_reads_its_log_and_leaves_no_process(tmp_pat
 
 
 @pytest.mark.item("004-08")
-def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> None:
+async def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> None:
     """Face, files, terminals and leave: each is given to `connect` by itself, and each does its work without the
     others; what is not there is not announced, and the agent never calls it."""
     (tmp_path / "note.txt").write_text("inside")
@@ -199,57 +190,51 @@ def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> None:
         await connection.close()
         return said, {"files": offered.fs.read_text_file, "terminals": offered.terminal}
 
-    async def work() -> None:
-        files = Lending(terminals=False, approve=approve)
-        assert await ask("file", lend=files) == ("inside", {"files": True, "terminals": False})
-        terminals = Lending(files=False, approve=approve)
-        assert await ask("command", lend=terminals) == ("ran", {"files": False, "terminals": True})
-        nothing = {"files": False, "terminals": False}
-        assert await ask("leave", permission="allow") == ("allowed: True", nothing)
-        assert await ask("leave", permission="deny") == ("allowed: False", nothing)
-        assert used == ["read", "execute"]
-        seen: list[Any] = []
-        async with joined(agent, dialect="draft") as remote:  # the face: whoever wants to see is told everything
-            session = await remote.open(str(tmp_path))
-            session.on_update = seen.append
-            await session.prompt("look").__aenter__()
-            assert session.turn is not None
-            await session.turn.wait()
-        assert [type(update) for update in seen] == [AgentMessageChunk]
-
-    run(work())
+    files = Lending(terminals=False, approve=approve)
+    assert await ask("file", lend=files) == ("inside", {"files": True, "terminals": False})
+    terminals = Lending(files=False, approve=approve)
+    assert await ask("command", lend=terminals) == ("ran", {"files": False, "terminals": True})
+    nothing = {"files": False, "terminals": False}
+    assert await ask("leave", permission="allow") == ("allowed: True", nothing)
+    assert await ask("leave", permission="deny") == ("allowed: False", nothing)
+    assert used == ["read", "execute"]
+    seen: list[Any] = []
+    async with joined(agent, dialect="draft") as remote:  # the face: whoever wants to see is told everything
+        session = await remote.open(str(tmp_path))
+        session.on_update = seen.append
+        await session.prompt("look").__aenter__()
+        assert session.turn is not None
+        await session.turn.wait()
+    assert [type(update) for update in seen] == [AgentMessageChunk]
 
 
 @pytest.mark.item("004-08")
-def test_the_parts_of_an_agent_are_parts_of_their_own() -> None:
+async def test_the_parts_of_an_agent_are_parts_of_their_own() -> None:
     """The model is the author's function, tools are executed by the turn's tool calls, sessions are kept by the agent:
     one is exchanged without touching the others."""
     agent = parrot()
 
-    async def work() -> None:
-        async with joined(agent, dialect="draft") as remote:
-            session = await remote.open("/")
-            assert await session.ask("hello") == "You said: hello"
-            assert list(agent.sessions) == [session.id]
+    async with joined(agent, dialect="draft") as remote:
+        session = await remote.open("/")
+        assert await session.ask("hello") == "You said: hello"
+        assert list(agent.sessions) == [session.id]
 
-            @agent.prompt
-            async def with_tool(turn: Turn) -> None:
-                async with turn.tool("Count", kind="think") as call:
-                    await call.text("3")
-                await turn.say("another model")
+        @agent.prompt
+        async def with_tool(turn: Turn) -> None:
+            async with turn.tool("Count", kind="think") as call:
+                await call.text("3")
+            await turn.say("another model")
 
-            assert await session.ask("hello") == "another model"
-            assert [call.status for call in session.tool_calls.values()] == [ToolCallStatus.COMPLETED]
-            assert list(agent.sessions) == [session.id]
-
-    run(work())
+        assert await session.ask("hello") == "another model"
+        assert [call.status for call in session.tool_calls.values()] == [ToolCallStatus.COMPLETED]
+        assert list(agent.sessions) == [session.id]
 
 
 # --- 3.4 concurrent sessions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-09")
-def test_sessions_of_one_process_run_side_by_side_and_know_nothing_of_each_other(tmp_path: Path) -> None:
+async def test_sessions_of_one_process_run_side_by_side_and_know_nothing_of_each_other(tmp_path: Path) -> None:
     """Three turns run at the same time in one agent process; ids differ, each session has its own history and folder,
     and cancelling one leaves the others alone."""
     folders = [tmp_path / name for name in ("one", "two", "three")]
@@ -257,94 +242,85 @@ def test_sessions_of_one_process_run_side_by_side_and_know_nothing_of_each_other
         folder.mkdir()
         (folder / "name.txt").write_text(folder.name)
 
-    async def work() -> None:
-        async with connect(EVERYTHING, dialect="draft", lend=Lending(), permission="allow") as remote:
-            sessions = [await remote.open(str(folder)) for folder in folders]
-            assert len({session.id for session in sessions}) == 3
-            slow = [session.prompt("/slow 600") for session in sessions]
-            for turn in slow:
-                await turn.__aenter__()
-            for turn in slow:
-                async for _ in turn:
-                    break  # all three are under way now
-            slow[0].cancel()
-            assert (await slow[0].wait()).stop_reason == "cancelled"
-            assert not slow[1].is_over
-            assert not slow[2].is_over
-            # A file call names no session in the draft: the folder tells whose it is.
-            assert "has 1 line" in await sessions[0].ask("/read name.txt")
-            for turn in slow[1:]:
-                turn.cancel()
-                assert (await turn.wait()).stop_reason == "cancelled"
-            for session, folder in zip(sessions, folders, strict=True):
-                assert "has 1 line" in await session.ask("/read name.txt")
-                read = list(session.tool_calls.values())[-1]
-                assert read.content[0].content.text == folder.name
-
-    run(work())
+    async with connect(EVERYTHING, dialect="draft", lend=Lending(), permission="allow") as remote:
+        sessions = [await remote.open(str(folder)) for folder in folders]
+        assert len({session.id for session in sessions}) == 3
+        slow = [session.prompt("/slow 600") for session in sessions]
+        for turn in slow:
+            await turn.__aenter__()
+        for turn in slow:
+            async for _ in turn:
+                break  # all three are under way now
+        slow[0].cancel()
+        assert (await slow[0].wait()).stop_reason == "cancelled"
+        assert not slow[1].is_over
+        assert not slow[2].is_over
+        # A file call names no session in the draft: the folder tells whose it is.
+        assert "has 1 line" in await sessions[0].ask("/read name.txt")
+        for turn in slow[1:]:
+            turn.cancel()
+            assert (await turn.wait()).stop_reason == "cancelled"
+        for session, folder in zip(sessions, folders, strict=True):
+            assert "has 1 line" in await session.ask("/read name.txt")
+            read = list(session.tool_calls.values())[-1]
+            assert read.content[0].content.text == folder.name
 
 
 # --- 4.1 initialization ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-10")
-def test_our_agent_answers_the_drafts_initialize() -> None:
+async def test_our_agent_answers_the_drafts_initialize() -> None:
     """The request of section 4.1 is answered with version, agentInfo and the draft's capability tree."""
 
-    async def work() -> None:
-        agent = parrot()
-        ours, theirs = pair()
-        connection = agent.attach(theirs)
-        client = Raw(ours)
-        answered = await client.call(
-            "initialize",
-            initialize({"fs": {"read": True, "write": True}, "terminal": {"create": True, "interactive": False}}),
-        )
-        result = answered["result"]
-        assert result["protocolVersion"] == 1
-        assert result["agentInfo"] == {"name": "parrot", "version": "1.0.0"}
-        assert result["capabilities"]["loadSession"] is True
-        assert result["capabilities"]["mcpCapabilities"]["transport"] == ["stdio"]
-        assert result["capabilities"]["promptCapabilities"]["streaming"] is True
-        assert result["capabilities"]["promptCapabilities"]["cancellation"] is True
-        assert result["capabilities"]["sessionCapabilities"]["modes"] == []
-        await connection.close()
-
-    run(work())
+    agent = parrot()
+    ours, theirs = pair()
+    connection = agent.attach(theirs)
+    client = Raw(ours)
+    answered = await client.call(
+        "initialize",
+        initialize({"fs": {"read": True, "write": True}, "terminal": {"create": True, "interactive": False}}),
+    )
+    result = answered["result"]
+    assert result["protocolVersion"] == 1
+    assert result["agentInfo"] == {"name": "parrot", "version": "1.0.0"}
+    assert result["capabilities"]["loadSession"] is True
+    assert result["capabilities"]["mcpCapabilities"]["transport"] == ["stdio"]
+    assert result["capabilities"]["promptCapabilities"]["streaming"] is True
+    assert result["capabilities"]["promptCapabilities"]["cancellation"] is True
+    assert result["capabilities"]["sessionCapabilities"]["modes"] == []
+    await connection.close()
 
 
 @pytest.mark.item("004-10")
-def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> None:
+async def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> None:
     """The first frame of our client is section 4.1's request; the answer of section 4.1 is understood."""
 
-    async def work() -> None:
-        seen: list[Any] = []
+    seen: list[Any] = []
 
-        async def part(agent: Raw) -> None:
-            seen.extend(agent.heard)
+    async def part(agent: Raw) -> None:
+        seen.extend(agent.heard)
 
-        plain = Lending(
-            binary=False,
-            listing=False,
-            folders=False,
-            watching=False,
-            batches=False,
-            interactive=False,
-            max_terminals=None,
-        )
-        async with playing(part, name="MyEditor", version="1.0", lend=plain) as remote:
-            assert remote.info is not None
-            assert (remote.info.name, remote.info.version) == ("Claude Agent", "1.0.0")
-            assert remote.capabilities.load_session is True
-            assert remote.dialect == "draft"
-        assert seen[0]["method"] == "initialize"
-        assert seen[0]["params"] == {
-            "protocolVersion": 1,
-            "clientInfo": {"name": "MyEditor", "version": "1.0"},
-            "capabilities": {"fs": {"read": True, "write": True}, "terminal": {"create": True}},
-        }
-
-    run(work())
+    plain = Lending(
+        binary=False,
+        listing=False,
+        folders=False,
+        watching=False,
+        batches=False,
+        interactive=False,
+        max_terminals=None,
+    )
+    async with playing(part, name="MyEditor", version="1.0", lend=plain) as remote:
+        assert remote.info is not None
+        assert (remote.info.name, remote.info.version) == ("Claude Agent", "1.0.0")
+        assert remote.capabilities.load_session is True
+        assert remote.dialect == "draft"
+    assert seen[0]["method"] == "initialize"
+    assert seen[0]["params"] == {
+        "protocolVersion": 1,
+        "clientInfo": {"name": "MyEditor", "version": "1.0"},
+        "capabilities": {"fs": {"read": True, "write": True}, "terminal": {"create": True}},
+    }
 
 
 # --- 4.2 authentication (the advice for HTTP comes with HTTP) -------------------------------------------------
@@ -358,7 +334,9 @@ def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> None:
         ("custom", {"any": "x"}),
     ],
 )
-def test_authentication_is_optional_and_takes_any_of_the_methods(method: str, credentials: dict[str, str]) -> None:
+async def test_authentication_is_optional_and_takes_any_of_the_methods(
+    method: str, credentials: dict[str, str]
+) -> None:
     """A session opens without it; with it, method and credentials reach the agent's author as they were said."""
     agent = parrot()
     heard: list[Any] = []
@@ -368,13 +346,10 @@ def test_authentication_is_optional_and_takes_any_of_the_methods(method: str, cr
         heard.append((params.method_id, params.meta["dragoman"]["credentials"]))
         return AuthenticateResult()
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            assert await opened(client)
-            result = await client.result("authenticate", {"method": method, "credentials": credentials})
-            assert result == {"success": True}
-
-    run(work())
+    async with serving(agent) as client:
+        assert await opened(client)
+        result = await client.result("authenticate", {"method": method, "credentials": credentials})
+        assert result == {"success": True}
     assert heard == [(method, credentials)]
 
 
@@ -382,103 +357,97 @@ def test_authentication_is_optional_and_takes_any_of_the_methods(method: str, cr
 
 
 @pytest.mark.item("004-12")
-def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_and_loads_it() -> None:
+async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_and_loads_it() -> None:
     """Section 4.3: servers and system prompt reach the author; load replays and describes the session."""
     agent = parrot()
     seen: list[Session] = []
     agent.opened(seen.append)
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            server = {
-                "name": "filesystem",
-                "transport": {"type": "stdio", "command": "mcp-server-filesystem", "args": ["/home/user/project"]},
-            }
-            session = await opened(client, mcpServers=[server], systemPrompt="You are a helpful coding assistant.")
-            assert seen[0].system_prompt == "You are a helpful coding assistant."
-            [known] = seen[0].mcp_servers
-            assert (known.name, known.command, known.args) == (
-                "filesystem",
-                "mcp-server-filesystem",
-                ["/home/user/project"],
-            )
-            await prompted(client, session, "hello")
-            before = len(client.heard)
-            loaded = await client.result("session/load", {"sessionId": session})
-            assert loaded == {
-                "sessionId": session,
-                "workingDirectory": "/home/user/project",
-                "mode": "default",
-                "configOptions": {},
-                "messageCount": 2,
-            }
-            replayed = [(m["params"]["type"], m["params"]["data"]) for m in client.heard[before:-1]]
-            assert replayed == [
-                ("user_message_chunk", {"content": "hello"}),
-                ("agent_message_chunk", {"content": "You said: hello"}),
-            ]
-
-    run(work())
+    async with serving(agent) as client:
+        server = {
+            "name": "filesystem",
+            "transport": {"type": "stdio", "command": "mcp-server-filesystem", "args": ["/home/user/project"]},
+        }
+        session = await opened(client, mcpServers=[server], systemPrompt="You are a helpful coding assistant.")
+        assert seen[0].system_prompt == "You are a helpful coding assistant."
+        [known] = seen[0].mcp_servers
+        assert (known.name, known.command, known.args) == (
+            "filesystem",
+            "mcp-server-filesystem",
+            ["/home/user/project"],
+        )
+        await prompted(client, session, "hello")
+        before = len(client.heard)
+        loaded = await client.result("session/load", {"sessionId": session})
+        assert loaded == {
+            "sessionId": session,
+            "workingDirectory": "/home/user/project",
+            "mode": "default",
+            "configOptions": {},
+            "messageCount": 2,
+        }
+        replayed = [(m["params"]["type"], m["params"]["data"]) for m in client.heard[before:-1]]
+        assert replayed == [
+            ("user_message_chunk", {"content": "hello"}),
+            ("agent_message_chunk", {"content": "You said: hello"}),
+        ]
 
 
 @pytest.mark.item("004-12")
-def test_our_client_opens_and_loads_sessions_as_the_draft_says() -> None:
+async def test_our_client_opens_and_loads_sessions_as_the_draft_says() -> None:
     """session/new with workingDirectory and the draft's servers, session/load with nothing but the id; the mode and
     values of the answer are the session's."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            asked = await agent.expect(method="session/new")
-            assert asked["params"] == {
-                "workingDirectory": "/home/user/project",
-                "mcpServers": [
-                    {
-                        "name": "filesystem",
-                        "transport": {
-                            "type": "stdio",
-                            "command": "mcp-server-filesystem",
-                            "args": ["/home/user/project"],
-                            "env": {},
-                        },
-                    }
-                ],
-            }
-            agent.reply(asked, {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/load")
-            assert asked["params"]["sessionId"] == "sess_old"
-            assert asked["params"].keys() <= {"sessionId", "_meta"}
-            chunk = {"sessionId": "sess_old", "type": "agent_message_chunk", "data": {"content": "from before"}}
-            agent.tell("session/update", chunk)
-            agent.reply(
-                asked,
+    async def part(agent: Raw) -> None:
+        asked = await agent.expect(method="session/new")
+        assert asked["params"] == {
+            "workingDirectory": "/home/user/project",
+            "mcpServers": [
                 {
-                    "sessionId": "sess_old",
-                    "workingDirectory": "/home/user/project",
-                    "mode": "plan",
-                    "configOptions": {"autoApprove": True, "maxTokens": 4096},
-                    "messageCount": 1,
-                },
-            )
+                    "name": "filesystem",
+                    "transport": {
+                        "type": "stdio",
+                        "command": "mcp-server-filesystem",
+                        "args": ["/home/user/project"],
+                        "env": {},
+                    },
+                }
+            ],
+        }
+        agent.reply(asked, {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/load")
+        assert asked["params"]["sessionId"] == "sess_old"
+        assert asked["params"].keys() <= {"sessionId", "_meta"}
+        chunk = {"sessionId": "sess_old", "type": "agent_message_chunk", "data": {"content": "from before"}}
+        agent.tell("session/update", chunk)
+        agent.reply(
+            asked,
+            {
+                "sessionId": "sess_old",
+                "workingDirectory": "/home/user/project",
+                "mode": "plan",
+                "configOptions": {"autoApprove": True, "maxTokens": 4096},
+                "messageCount": 1,
+            },
+        )
 
-        async with playing(part) as remote:
-            server = McpServer(name="filesystem", command="mcp-server-filesystem", args=["/home/user/project"], env=[])
-            assert (await remote.open("/home/user/project", mcp_servers=[server])).id == SESSION
-            old = await remote.load("sess_old", "/home/user/project")
-            assert old.mode == "plan"
-            assert [(option.id, option.current_value) for option in old.options] == [
-                ("autoApprove", True),
-                ("maxTokens", "4096"),
-            ]
-            assert [update.content.text for update in old.between] == ["from before"]
-
-    run(work())
+    async with playing(part) as remote:
+        server = McpServer(name="filesystem", command="mcp-server-filesystem", args=["/home/user/project"], env=[])
+        assert (await remote.open("/home/user/project", mcp_servers=[server])).id == SESSION
+        old = await remote.load("sess_old", "/home/user/project")
+        assert old.mode == "plan"
+        assert [(option.id, option.current_value) for option in old.options] == [
+            ("autoApprove", True),
+            ("maxTokens", "4096"),
+        ]
+        assert [update.content.text for update in old.between] == ["from before"]
 
 
 # --- 4.4 the prompt turn --------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-13")
-def test_our_agent_walks_through_the_drawn_turn() -> None:
+async def test_our_agent_walks_through_the_drawn_turn() -> None:
     """Section 4.4 in order: thought, tool call, file read and answer, tool call update, message, result with usage."""
     agent = Agent("worker", version="1", dialect="draft")
 
@@ -492,71 +461,65 @@ def test_our_agent_walks_through_the_drawn_turn() -> None:
         await turn.say("Done.")
         turn.spent = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            client.answers["fs/read_text_file"] = lambda _: {"content": "one\ntwo\n", "encoding": "utf-8"}
-            session = await opened(client)
-            start = len(client.heard)
-            answered = await prompted(client, session)
-            assert answered["result"]["stopReason"] == "end_turn"
-            usage = answered["result"]["usage"]
-            assert (usage["inputTokens"], usage["outputTokens"]) == (1500, 2300)
-            steps = [
-                m["params"]["type"] if m["method"] == "session/update" else m["method"] for m in client.heard[start:-1]
-            ]
-            assert steps == [
-                "thought_message_chunk",
-                "tool_call",
-                "fs/read_text_file",
-                "tool_call_update",
-                "tool_call_update",
-                "agent_message_chunk",
-            ]
-            assert client.said("fs/read_text_file") == [{"path": "/home/user/project/src/auth.ts"}]
-            announced = client.updates("tool_call")[0]
-            assert (announced["tool"], announced["status"]) == ("fs/read_text_file", "pending")
-            assert [data["status"] for data in client.updates("tool_call_update")] == ["in_progress", "completed"]
-            assert client.updates("tool_call_update")[0]["output"] == {"type": "text", "text": "Read 2 lines"}
-
-    run(work())
+    async with serving(agent) as client:
+        client.answers["fs/read_text_file"] = lambda _: {"content": "one\ntwo\n", "encoding": "utf-8"}
+        session = await opened(client)
+        start = len(client.heard)
+        answered = await prompted(client, session)
+        assert answered["result"]["stopReason"] == "end_turn"
+        usage = answered["result"]["usage"]
+        assert (usage["inputTokens"], usage["outputTokens"]) == (1500, 2300)
+        steps = [
+            m["params"]["type"] if m["method"] == "session/update" else m["method"] for m in client.heard[start:-1]
+        ]
+        assert steps == [
+            "thought_message_chunk",
+            "tool_call",
+            "fs/read_text_file",
+            "tool_call_update",
+            "tool_call_update",
+            "agent_message_chunk",
+        ]
+        assert client.said("fs/read_text_file") == [{"path": "/home/user/project/src/auth.ts"}]
+        announced = client.updates("tool_call")[0]
+        assert (announced["tool"], announced["status"]) == ("fs/read_text_file", "pending")
+        assert [data["status"] for data in client.updates("tool_call_update")] == ["in_progress", "completed"]
+        assert client.updates("tool_call_update")[0]["output"] == {"type": "text", "text": "Read 2 lines"}
 
 
 @pytest.mark.item("004-13")
-def test_our_client_follows_the_drawn_turn(tmp_path: Path) -> None:
+async def test_our_client_follows_the_drawn_turn(tmp_path: Path) -> None:
     """Our client's prompt has the draft's shape, it serves the read, tells the updates in order and gives the usage."""
     (tmp_path / "auth.ts").write_text("one\ntwo\n")
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            assert agent.heard[-1]["params"] == text_prompt(SESSION)
+    async def part(agent: Raw) -> None:
+        assert agent.heard[-1]["params"] == text_prompt(SESSION)
 
-            def update(kind: str, **data: Any) -> None:
-                agent.tell("session/update", {"sessionId": SESSION, "type": kind, "data": data})
+        def update(kind: str, **data: Any) -> None:
+            agent.tell("session/update", {"sessionId": SESSION, "type": kind, "data": data})
 
-            update("thought_message_chunk", content="First look.", visible=True)
-            update("tool_call", id="tc_1", tool="fs/read_text_file", input={"path": "auth.ts"}, status="pending")
-            read = await agent.result("fs/read_text_file", {"path": str(tmp_path / "auth.ts")})
-            assert read["content"] == "one\ntwo\n"
-            update("tool_call_update", id="tc_1", status="completed", output={"type": "text", "text": "2 lines"})
-            update("agent_message_chunk", content="Done.", index=0)
+        update("thought_message_chunk", content="First look.", visible=True)
+        update("tool_call", id="tc_1", tool="fs/read_text_file", input={"path": "auth.ts"}, status="pending")
+        read = await agent.result("fs/read_text_file", {"path": str(tmp_path / "auth.ts")})
+        assert read["content"] == "one\ntwo\n"
+        update("tool_call_update", id="tc_1", status="completed", output={"type": "text", "text": "2 lines"})
+        update("agent_message_chunk", content="Done.", index=0)
 
-        usage = {"inputTokens": 1500, "outputTokens": 2300}
-        played = await during_turn(tmp_path, part, lend=Lending(), result={"stopReason": "end_turn", "usage": usage})
-        kinds = [type(update).__struct_config__.tag for update in played.updates]
-        assert kinds == ["agent_thought_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]
-        assert played.session.tool_calls["tc_1"].status == "completed"
-        assert played.turn.stop_reason == "end_turn"
-        assert played.turn.usage is not None
-        assert (played.turn.usage.input_tokens, played.turn.usage.output_tokens) == (1500, 2300)
-
-    run(work())
+    usage = {"inputTokens": 1500, "outputTokens": 2300}
+    played = await during_turn(tmp_path, part, lend=Lending(), result={"stopReason": "end_turn", "usage": usage})
+    kinds = [type(update).__struct_config__.tag for update in played.updates]
+    assert kinds == ["agent_thought_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]
+    assert played.session.tool_calls["tc_1"].status == "completed"
+    assert played.turn.stop_reason == "end_turn"
+    assert played.turn.usage is not None
+    assert (played.turn.usage.input_tokens, played.turn.usage.output_tokens) == (1500, 2300)
 
 
 # --- 4.5 cancellation -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-14")
-def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the_prompt() -> None:
+async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the_prompt() -> None:
     """Open calls, one pending and one in progress, are told to be cancelled, finished ones are not spoken of again,
     and only then the prompt is answered, with `cancelled` and no error."""
     agent = Agent("worker", version="1", dialect="draft")
@@ -570,69 +533,60 @@ def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the_promp
             await turn.say("busy")
             await asyncio.Event().wait()
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            session = await opened(client)
-            id = client.ask("session/prompt", text_prompt(session))
-            await client.until(lambda m: m.get("params", {}).get("type") == "agent_message_chunk")
-            names = {data["id"]: data["tool"] for data in client.updates("tool_call")}
-            start = len(client.heard)
-            client.tell("session/cancel", {"sessionId": session})
-            answered = await client.answer(id)
-            assert answered == {"jsonrpc": "2.0", "id": id, "result": {"stopReason": "cancelled"}}
-            after = client.heard[start:-1]
-            assert [m["params"]["type"] for m in after] == ["tool_call_update", "tool_call_update"]
-            assert {names[m["params"]["data"]["id"]]: m["params"]["data"]["status"] for m in after} == {
-                "waiting": "cancelled",
-                "working": "cancelled",
-            }
-
-    run(work())
+    async with serving(agent) as client:
+        session = await opened(client)
+        id = client.ask("session/prompt", text_prompt(session))
+        await client.until(lambda m: m.get("params", {}).get("type") == "agent_message_chunk")
+        names = {data["id"]: data["tool"] for data in client.updates("tool_call")}
+        start = len(client.heard)
+        client.tell("session/cancel", {"sessionId": session})
+        answered = await client.answer(id)
+        assert answered == {"jsonrpc": "2.0", "id": id, "result": {"stopReason": "cancelled"}}
+        after = client.heard[start:-1]
+        assert [m["params"]["type"] for m in after] == ["tool_call_update", "tool_call_update"]
+        assert {names[m["params"]["data"]["id"]]: m["params"]["data"]["status"] for m in after} == {
+            "waiting": "cancelled",
+            "working": "cancelled",
+        }
 
 
 @pytest.mark.item("004-14")
-def test_cancelling_with_our_client_ends_the_turn_as_drawn() -> None:
+async def test_cancelling_with_our_client_ends_the_turn_as_drawn() -> None:
     """Our client sends session/cancel as a notification, hears of the cancelled call, and the turn ends `cancelled`."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/prompt")
-            data = {"id": "tc_1", "tool": "search", "input": {}, "status": "pending"}
-            agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call", "data": data})
-            cancel = await agent.expect(method="session/cancel")
-            assert cancel == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": SESSION}}
-            data = {"id": "tc_1", "status": "cancelled"}
-            agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call_update", "data": data})
-            agent.reply(asked, {"stopReason": "cancelled"})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/prompt")
+        data = {"id": "tc_1", "tool": "search", "input": {}, "status": "pending"}
+        agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call", "data": data})
+        cancel = await agent.expect(method="session/cancel")
+        assert cancel == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": SESSION}}
+        data = {"id": "tc_1", "status": "cancelled"}
+        agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call_update", "data": data})
+        agent.reply(asked, {"stopReason": "cancelled"})
 
-        async with playing(part) as remote:
-            session = await remote.open("/home/user/project")
-            statuses = []
-            async with session.prompt("go") as turn:
-                async for update in turn:
-                    statuses.append(update.status)  # type: ignore[union-attr]
-                    if len(statuses) == 1:
-                        turn.cancel()
-            assert statuses == ["pending", "cancelled"]
-            assert session.tool_calls["tc_1"].status == "cancelled"
-            assert turn.stop_reason == "cancelled"
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/home/user/project")
+        statuses = []
+        async with session.prompt("go") as turn:
+            async for update in turn:
+                statuses.append(update.status)  # type: ignore[union-attr]
+                if len(statuses) == 1:
+                    turn.cancel()
+        assert statuses == ["pending", "cancelled"]
+        assert session.tool_calls["tc_1"].status == "cancelled"
+        assert turn.stop_reason == "cancelled"
 
 
 @pytest.mark.item("004-14")
-def test_an_agent_process_stops_working_when_it_is_cancelled(tmp_path: Path) -> None:
+async def test_an_agent_process_stops_working_when_it_is_cancelled(tmp_path: Path) -> None:
     """`/slow 600` of the everything agent would take ten minutes; cancelled, the turn is over at once."""
 
-    async def work() -> None:
-        async with connect(EVERYTHING, dialect="draft") as remote:
-            session = await remote.open(str(tmp_path))
-            async with session.prompt("/slow 600") as turn:
-                async for update in turn:
-                    if getattr(update, "status", None) == ToolCallStatus.IN_PROGRESS:
-                        turn.cancel()
-            assert turn.stop_reason == "cancelled"
-            assert [call.status for call in session.tool_calls.values()] == ["cancelled"]
-
-    run(work())
+    async with connect(EVERYTHING, dialect="draft") as remote:
+        session = await remote.open(str(tmp_path))
+        async with session.prompt("/slow 600") as turn:
+            async for update in turn:
+                if getattr(update, "status", None) == ToolCallStatus.IN_PROGRESS:
+                    turn.cancel()
+        assert turn.stop_reason == "cancelled"
+        assert [call.status for call in session.tool_calls.values()] == ["cancelled"]

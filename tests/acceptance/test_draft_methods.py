@@ -74,56 +74,50 @@ def side(**members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.item("004-15")
-def test_initialize_has_every_field_and_its_meta_goes_along() -> None:
+async def test_initialize_has_every_field_and_its_meta_goes_along() -> None:
     """All members of request and answer, `_meta` of both included, come through an interpreter as they were."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect="draft")
 
-    async def work() -> None:
-        client_end, ours = pair()
-        theirs, agent_end = pair()
-        client, agent = Raw(client_end), Raw(agent_end)
-        standing = asyncio.ensure_future(proxy.serve(ours, theirs))
-        asked = initialize(CLIENT, _meta={"traceId": "t-1"})
-        id = client.ask("initialize", asked)
-        heard = await agent.expect(method="initialize")
-        assert heard["params"] == asked
-        result = {
-            "protocolVersion": 1,
-            "agentInfo": {"name": "Claude Agent", "version": "1.0.0"},
-            "capabilities": AGENT,
-            "_meta": {"build": {"number": 7}},
-        }
-        agent.reply(heard, result)
-        assert (await client.answer(id))["result"] == result
-        await client_end.close()
-        await standing
-
-    run(work())
+    client_end, ours = pair()
+    theirs, agent_end = pair()
+    client, agent = Raw(client_end), Raw(agent_end)
+    standing = asyncio.ensure_future(proxy.serve(ours, theirs))
+    asked = initialize(CLIENT, _meta={"traceId": "t-1"})
+    id = client.ask("initialize", asked)
+    heard = await agent.expect(method="initialize")
+    assert heard["params"] == asked
+    result = {
+        "protocolVersion": 1,
+        "agentInfo": {"name": "Claude Agent", "version": "1.0.0"},
+        "capabilities": AGENT,
+        "_meta": {"build": {"number": 7}},
+    }
+    agent.reply(heard, result)
+    assert (await client.answer(id))["result"] == result
+    await client_end.close()
+    await standing
 
 
 @pytest.mark.item("004-15")
 @pytest.mark.parametrize("version", [1, 2, 99])
-def test_our_agent_answers_with_the_negotiated_version_and_all_required_fields(version: int) -> None:
+async def test_our_agent_answers_with_the_negotiated_version_and_all_required_fields(version: int) -> None:
     """protocolVersion is an integer that both know: 1, whatever was asked for; a `_meta` disturbs nobody."""
 
-    async def work() -> None:
-        ours, theirs = pair()
-        connection = settable().attach(theirs)
-        params = initialize(_meta={"experimental": True}) | {"protocolVersion": version}
-        result = await Raw(ours).result("initialize", params)
-        assert result["protocolVersion"] == 1
-        assert result["agentInfo"] == {"name": "settable", "version": "1"}
-        assert isinstance(result["capabilities"], dict)
-        await connection.close()
-
-    run(work())
+    ours, theirs = pair()
+    connection = settable().attach(theirs)
+    params = initialize(_meta={"experimental": True}) | {"protocolVersion": version}
+    result = await Raw(ours).result("initialize", params)
+    assert result["protocolVersion"] == 1
+    assert result["agentInfo"] == {"name": "settable", "version": "1"}
+    assert isinstance(result["capabilities"], dict)
+    await connection.close()
 
 
 # --- 5.1.2 authenticate ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-16")
-def test_our_agent_tells_success_with_expiry_and_failure_with_its_text() -> None:
+async def test_our_agent_tells_success_with_expiry_and_failure_with_its_text() -> None:
     """A failure is a result with success false and an error text, not a JSON-RPC error; a success may expire."""
     agent = Agent("locked", version="1", dialect="draft")
 
@@ -134,154 +128,136 @@ def test_our_agent_tells_success_with_expiry_and_failure_with_its_text() -> None
             raise ProtocolError(Kind.AUTH_REQUIRED, "this key is not known")
         return AuthenticateResult(meta=side(expiresAt="2026-03-01T00:00:00Z"))
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            wrong = {"method": "api_key", "credentials": {"apiKey": "sk-wrong"}}
-            assert await client.result("authenticate", wrong) == {"success": False, "error": "this key is not known"}
-            right = {"method": "api_key", "credentials": {"apiKey": "sk-right"}}
-            told = {"success": True, "expiresAt": "2026-03-01T00:00:00Z"}
-            assert await client.result("authenticate", right) == told
-
-    run(work())
+    async with serving(agent) as client:
+        wrong = {"method": "api_key", "credentials": {"apiKey": "sk-wrong"}}
+        assert await client.result("authenticate", wrong) == {"success": False, "error": "this key is not known"}
+        right = {"method": "api_key", "credentials": {"apiKey": "sk-right"}}
+        told = {"success": True, "expiresAt": "2026-03-01T00:00:00Z"}
+        assert await client.result("authenticate", right) == told
 
 
 @pytest.mark.item("004-16")
-def test_our_client_sends_credentials_and_hears_success_failure_and_expiry() -> None:
+async def test_our_client_sends_credentials_and_hears_success_failure_and_expiry() -> None:
     """Method and credentials on the wire; a success false is raised with its text, expiresAt can be read."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            asked = await agent.expect(method="authenticate")
-            assert asked["params"] == {"method": "api_key", "credentials": {"apiKey": "sk-1"}}
-            agent.reply(asked, {"success": False, "error": "unknown key"})
-            asked = await agent.expect(method="authenticate")
-            assert asked["params"] == {"method": "oauth2", "credentials": {"accessToken": "t"}}
-            agent.reply(asked, {"success": True, "expiresAt": "2026-03-01T00:00:00Z"})
+    async def part(agent: Raw) -> None:
+        asked = await agent.expect(method="authenticate")
+        assert asked["params"] == {"method": "api_key", "credentials": {"apiKey": "sk-1"}}
+        agent.reply(asked, {"success": False, "error": "unknown key"})
+        asked = await agent.expect(method="authenticate")
+        assert asked["params"] == {"method": "oauth2", "credentials": {"accessToken": "t"}}
+        agent.reply(asked, {"success": True, "expiresAt": "2026-03-01T00:00:00Z"})
 
-        async with playing(part) as remote:
-            with pytest.raises(ProtocolError, match="unknown key") as refused:
-                await remote.authenticate("api_key", {"apiKey": "sk-1"})
-            assert refused.value.kind == Kind.AUTH_REQUIRED
-            params = AuthenticateParams(method_id="oauth2", meta=side(credentials={"accessToken": "t"}))
-            result = await remote.request("authenticate", params)
-            assert result.meta["dragoman"]["expiresAt"] == "2026-03-01T00:00:00Z"
-
-    run(work())
+    async with playing(part) as remote:
+        with pytest.raises(ProtocolError, match="unknown key") as refused:
+            await remote.authenticate("api_key", {"apiKey": "sk-1"})
+        assert refused.value.kind == Kind.AUTH_REQUIRED
+        params = AuthenticateParams(method_id="oauth2", meta=side(credentials={"accessToken": "t"}))
+        result = await remote.request("authenticate", params)
+        assert result.meta["dragoman"]["expiresAt"] == "2026-03-01T00:00:00Z"
 
 
 # --- 5.1.3 session/new ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-17")
-def test_our_agent_takes_every_field_of_session_new() -> None:
+async def test_our_agent_takes_every_field_of_session_new() -> None:
     """Folder, servers, system prompt, initial mode and initial options are set when the session is answered for, and
     createdAt is an ISO 8601 time of now."""
     agent = settable()
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            before = datetime.now().astimezone()
-            result = await client.result(
-                "session/new",
-                {
-                    "workingDirectory": "/home/user/project",
-                    "mcpServers": [{"name": "fs", "transport": {"type": "stdio", "command": "mcp-fs"}}],
-                    "systemPrompt": "Be brief.",
-                    "initialMode": "code",
-                    "configOptions": {"autoApprove": True, "model": "large", "maxTokens": 9000},
-                },
-            )
-            assert result.keys() >= {"sessionId", "createdAt"}
-            assert abs((datetime.fromisoformat(result["createdAt"]) - before).total_seconds()) < 60
-            session = agent.sessions[result["sessionId"]]
-            assert session.cwd == "/home/user/project"
-            assert [server.name for server in session.mcp_servers] == ["fs"]
-            assert session.system_prompt == "Be brief."
-            assert session.mode == "code"
-            loaded = await client.result("session/load", {"sessionId": session.id})
-            assert loaded["mode"] == "code"
-            assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": 9000}
-            assert client.said("session/update") == []  # nothing was told of a session before its answer
-
-    run(work())
+    async with serving(agent) as client:
+        before = datetime.now().astimezone()
+        result = await client.result(
+            "session/new",
+            {
+                "workingDirectory": "/home/user/project",
+                "mcpServers": [{"name": "fs", "transport": {"type": "stdio", "command": "mcp-fs"}}],
+                "systemPrompt": "Be brief.",
+                "initialMode": "code",
+                "configOptions": {"autoApprove": True, "model": "large", "maxTokens": 9000},
+            },
+        )
+        assert result.keys() >= {"sessionId", "createdAt"}
+        assert abs((datetime.fromisoformat(result["createdAt"]) - before).total_seconds()) < 60
+        session = agent.sessions[result["sessionId"]]
+        assert session.cwd == "/home/user/project"
+        assert [server.name for server in session.mcp_servers] == ["fs"]
+        assert session.system_prompt == "Be brief."
+        assert session.mode == "code"
+        loaded = await client.result("session/load", {"sessionId": session.id})
+        assert loaded["mode"] == "code"
+        assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": 9000}
+        assert client.said("session/update") == []  # nothing was told of a session before its answer
 
 
 @pytest.mark.item("004-17")
-def test_a_session_begins_in_the_mode_default_unless_told() -> None:
+async def test_a_session_begins_in_the_mode_default_unless_told() -> None:
     """Though `plan` comes first in the agent's list; and only workingDirectory is required."""
     agent = settable()
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            session = await opened(client)
-            assert agent.sessions[session].mode == "default"
-            assert (await client.result("session/load", {"sessionId": session}))["mode"] == "default"
-            refused = await client.error("session/new", {"mcpServers": []})
-            assert refused["code"] == -32602
-            assert (await client.error("session/new", {"workingDirectory": "relative"}))["code"] == -32602
-
-    run(work())
+    async with serving(agent) as client:
+        session = await opened(client)
+        assert agent.sessions[session].mode == "default"
+        assert (await client.result("session/load", {"sessionId": session}))["mode"] == "default"
+        refused = await client.error("session/new", {"mcpServers": []})
+        assert refused["code"] == -32602
+        assert (await client.error("session/new", {"workingDirectory": "relative"}))["code"] == -32602
 
 
 @pytest.mark.item("004-17")
-def test_our_client_says_every_field_of_session_new() -> None:
+async def test_our_client_says_every_field_of_session_new() -> None:
     """What our client opens a session with stands in the draft's members, and nowhere else."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            asked = await agent.expect(method="session/new")
-            assert asked["params"] == {
-                "workingDirectory": "/home/user/project",
-                "systemPrompt": "Be brief.",
-                "initialMode": "plan",
-                "configOptions": {"maxTokens": 9000},
-                "mcpServers": [],
-            }
-            agent.reply(asked, {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/new")
-            assert asked["params"] == {"workingDirectory": "/home/user/project", "initialMode": "code"}
-            agent.reply(asked, {"sessionId": "sess_2", "createdAt": CREATED})
+    async def part(agent: Raw) -> None:
+        asked = await agent.expect(method="session/new")
+        assert asked["params"] == {
+            "workingDirectory": "/home/user/project",
+            "systemPrompt": "Be brief.",
+            "initialMode": "plan",
+            "configOptions": {"maxTokens": 9000},
+            "mcpServers": [],
+        }
+        agent.reply(asked, {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/new")
+        assert asked["params"] == {"workingDirectory": "/home/user/project", "initialMode": "code"}
+        agent.reply(asked, {"sessionId": "sess_2", "createdAt": CREATED})
 
-        async with playing(part) as remote:
-            prompt = SystemPrompt(mode="append", content=[TextContent(text="Be brief.")])
-            params = NewSessionParams(
-                cwd="/home/user/project",
-                mcp_servers=[],
-                system_prompt=prompt,
-                meta=side(initialMode="plan", configOptions={"maxTokens": 9000}),
-            )
-            result = await remote.request("session/new", params)
-            assert result.meta["dragoman"]["createdAt"] == CREATED
-            assert result.modes.current_mode_id == "plan"
-            session = await remote.open("/home/user/project", mode="code")
-            assert session.mode == "code"
-
-    run(work())
+    async with playing(part) as remote:
+        prompt = SystemPrompt(mode="append", content=[TextContent(text="Be brief.")])
+        params = NewSessionParams(
+            cwd="/home/user/project",
+            mcp_servers=[],
+            system_prompt=prompt,
+            meta=side(initialMode="plan", configOptions={"maxTokens": 9000}),
+        )
+        result = await remote.request("session/new", params)
+        assert result.meta["dragoman"]["createdAt"] == CREATED
+        assert result.modes.current_mode_id == "plan"
+        session = await remote.open("/home/user/project", mode="code")
+        assert session.mode == "code"
 
 
 # --- 5.1.5 session/prompt -------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-19")
-def test_our_agent_takes_attachments() -> None:
+async def test_our_agent_takes_attachments() -> None:
     """Files by path (a relative one is in the working directory), by uri and by value come after the content."""
     got: list[Any] = []
 
     async def keep(turn: Turn) -> None:
         got.extend(turn.prompt)
 
-    async def work() -> None:
-        async with serving(doing(keep)) as client:
-            attachments = [
-                {"name": "auth.ts", "path": "/home/user/project/src/auth.ts", "mimeType": "text/typescript"},
-                {"path": "src/b c.ts"},
-                {"uri": "https://example.com/spec.md"},
-                {"name": "dot.png", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
-            ]
-            answered = await prompted(client, await opened(client), "see these", attachments=attachments)
-            assert answered["result"]["stopReason"] == "end_turn"
-
-    run(work())
+    async with serving(doing(keep)) as client:
+        attachments = [
+            {"name": "auth.ts", "path": "/home/user/project/src/auth.ts", "mimeType": "text/typescript"},
+            {"path": "src/b c.ts"},
+            {"uri": "https://example.com/spec.md"},
+            {"name": "dot.png", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+        ]
+        answered = await prompted(client, await opened(client), "see these", attachments=attachments)
+        assert answered["result"]["stopReason"] == "end_turn"
     text, whole, relative, remote, data = got
     assert isinstance(text, TextContent)
     assert isinstance(whole, ResourceLink)
@@ -297,49 +273,43 @@ def test_our_agent_takes_attachments() -> None:
 
 @pytest.mark.item("004-19")
 @pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "error"])
-def test_our_agent_tells_why_the_turn_ended_and_what_it_cost(reason: str) -> None:
+async def test_our_agent_tells_why_the_turn_ended_and_what_it_cost(reason: str) -> None:
     """The stop reasons that an agent can give by itself, `error` included, with usage; `cancelled` is 004-14."""
 
     async def spend(turn: Turn) -> str:
         turn.spent = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
         return reason
 
-    async def work() -> None:
-        async with serving(doing(spend)) as client:
-            result = (await prompted(client, await opened(client)))["result"]
-            assert result["stopReason"] == reason
-            assert (result["usage"]["inputTokens"], result["usage"]["outputTokens"]) == (1500, 2300)
-
-    run(work())
+    async with serving(doing(spend)) as client:
+        result = (await prompted(client, await opened(client)))["result"]
+        assert result["stopReason"] == reason
+        assert (result["usage"]["inputTokens"], result["usage"]["outputTokens"]) == (1500, 2300)
 
 
 @pytest.mark.item("004-19")
-def test_our_client_attaches_files_and_reads_every_stop_reason() -> None:
+async def test_our_client_attaches_files_and_reads_every_stop_reason() -> None:
     """Attachments leave in the member of that name, beside the content; all four reasons and usage are read."""
     reasons = ["end_turn", "cancelled", "max_tokens", "error"]
     attachment = {"name": "auth.ts", "path": "/home/user/project/src/auth.ts"}
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            for reason in reasons:
-                asked = await agent.expect(method="session/prompt")
-                assert asked["params"] == {**text_prompt(SESSION), "attachments": [attachment]}
-                agent.reply(asked, {"stopReason": reason, "usage": {"inputTokens": 3, "outputTokens": 4}})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        for reason in reasons:
+            asked = await agent.expect(method="session/prompt")
+            assert asked["params"] == {**text_prompt(SESSION), "attachments": [attachment]}
+            agent.reply(asked, {"stopReason": reason, "usage": {"inputTokens": 3, "outputTokens": 4}})
 
-        async with playing(part) as remote:
-            session = await remote.open("/home/user/project")
-            link = ResourceLink(
-                name="auth.ts", uri="file:///home/user/project/src/auth.ts", meta=side(attachment=attachment)
-            )
-            for reason in reasons:
-                async with session.prompt([TextContent(text="go"), link]) as turn:
-                    pass
-                assert turn.stop_reason == reason
-                assert turn.usage is not None
-                assert (turn.usage.input_tokens, turn.usage.output_tokens) == (3, 4)
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/home/user/project")
+        link = ResourceLink(
+            name="auth.ts", uri="file:///home/user/project/src/auth.ts", meta=side(attachment=attachment)
+        )
+        for reason in reasons:
+            async with session.prompt([TextContent(text="go"), link]) as turn:
+                pass
+            assert turn.stop_reason == reason
+            assert turn.usage is not None
+            assert (turn.usage.input_tokens, turn.usage.output_tokens) == (3, 4)
     assert {StopReason.END_TURN, StopReason.CANCELLED, StopReason.MAX_TOKENS, StopReason.ERROR} == set(reasons)
 
 
@@ -347,102 +317,88 @@ def test_our_client_attaches_files_and_reads_every_stop_reason() -> None:
 
 
 @pytest.mark.item("004-20")
-def test_our_agent_tells_the_mode_before_and_the_mode_now() -> None:
+async def test_our_agent_tells_the_mode_before_and_the_mode_now() -> None:
     """Also when the agent itself changed the mode in between; an unknown mode is refused and changes nothing."""
     agent = settable()
 
-    async def work() -> None:
-        async with serving(agent) as client:
-            session = await opened(client)
+    async with serving(agent) as client:
+        session = await opened(client)
 
-            async def change(mode: str) -> Any:
-                return await client.result("session/set_mode", {"sessionId": session, "mode": mode})
+        async def change(mode: str) -> Any:
+            return await client.result("session/set_mode", {"sessionId": session, "mode": mode})
 
-            assert await change("plan") == {"previousMode": "default", "currentMode": "plan"}
-            assert await change("code") == {"previousMode": "plan", "currentMode": "code"}
-            agent.sessions[session].set_mode("default")
-            assert await change("plan") == {"previousMode": "default", "currentMode": "plan"}
-            refused = await client.error("session/set_mode", {"sessionId": session, "mode": "nonsense"})
-            assert refused["code"] == -32602
-            assert await change("plan") == {"previousMode": "plan", "currentMode": "plan"}
-
-    run(work())
+        assert await change("plan") == {"previousMode": "default", "currentMode": "plan"}
+        assert await change("code") == {"previousMode": "plan", "currentMode": "code"}
+        agent.sessions[session].set_mode("default")
+        assert await change("plan") == {"previousMode": "default", "currentMode": "plan"}
+        refused = await client.error("session/set_mode", {"sessionId": session, "mode": "nonsense"})
+        assert refused["code"] == -32602
+        assert await change("plan") == {"previousMode": "plan", "currentMode": "plan"}
 
 
 @pytest.mark.item("004-20")
-def test_our_client_sets_a_mode_as_the_draft_says() -> None:
+async def test_our_client_sets_a_mode_as_the_draft_says() -> None:
     """`mode` on the wire, and the session is in the new mode after the answer."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/set_mode")
-            assert asked["params"] == {"sessionId": SESSION, "mode": "plan"}
-            agent.reply(asked, {"previousMode": "default", "currentMode": "plan"})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/set_mode")
+        assert asked["params"] == {"sessionId": SESSION, "mode": "plan"}
+        agent.reply(asked, {"previousMode": "default", "currentMode": "plan"})
 
-        async with playing(part) as remote:
-            session = await remote.open("/home/user/project")
-            assert session.mode == "default"
-            await session.set_mode("plan")
-            assert session.mode == "plan"
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/home/user/project")
+        assert session.mode == "default"
+        await session.set_mode("plan")
+        assert session.mode == "plan"
 
 
 VALUES: list[Any] = [True, "large", 8192, 0.5, None, ["a", 1], {"deep": {"er": [None, False]}}]
 
 
 @pytest.mark.item("004-21")
-def test_our_agent_takes_any_json_value_for_an_option_and_tells_both_values() -> None:
+async def test_our_agent_takes_any_json_value_for_an_option_and_tells_both_values() -> None:
     """One after the other into a free option; choices and switches tell both values too, and refuse what they lack."""
 
-    async def work() -> None:
-        async with serving(settable()) as client:
-            session = await opened(client)
+    async with serving(settable()) as client:
+        session = await opened(client)
 
-            async def change(key: str, value: Any) -> Any:
-                return await client.call(
-                    "session/set_config_option", {"sessionId": session, "key": key, "value": value}
-                )
+        async def change(key: str, value: Any) -> Any:
+            return await client.call("session/set_config_option", {"sessionId": session, "key": key, "value": value})
 
-            before: Any = 4096
-            for value in VALUES:
-                result = (await change("maxTokens", value))["result"]
-                assert (result["key"], result["previousValue"], result["currentValue"]) == ("maxTokens", before, value)
-                assert type(result["currentValue"]) is type(value)
-                before = value
-            result = (await change("autoApprove", True))["result"]
-            assert (result["previousValue"], result["currentValue"]) == (False, True)
-            result = (await change("model", "large"))["result"]
-            assert (result["previousValue"], result["currentValue"]) == ("small", "large")
-            assert (await change("model", "huge"))["error"]["code"] == -32602
-            loaded = await client.result("session/load", {"sessionId": session})
-            assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": VALUES[-1]}
-
-    run(work())
+        before: Any = 4096
+        for value in VALUES:
+            result = (await change("maxTokens", value))["result"]
+            assert (result["key"], result["previousValue"], result["currentValue"]) == ("maxTokens", before, value)
+            assert type(result["currentValue"]) is type(value)
+            before = value
+        result = (await change("autoApprove", True))["result"]
+        assert (result["previousValue"], result["currentValue"]) == (False, True)
+        result = (await change("model", "large"))["result"]
+        assert (result["previousValue"], result["currentValue"]) == ("small", "large")
+        assert (await change("model", "huge"))["error"]["code"] == -32602
+        loaded = await client.result("session/load", {"sessionId": session})
+        assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": VALUES[-1]}
 
 
 @pytest.mark.item("004-21")
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_our_client_sets_any_json_value(value: Any) -> None:
+async def test_our_client_sets_any_json_value(value: Any) -> None:
     """`key` and the value itself on the wire; what the agent says it is now is the option's value."""
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/set_config_option")
-            assert asked["params"] == {"sessionId": SESSION, "key": "maxTokens", "value": value}
-            assert type(asked["params"]["value"]) is type(value)
-            agent.reply(asked, {"key": "maxTokens", "previousValue": 1, "currentValue": 2})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/set_config_option")
+        assert asked["params"] == {"sessionId": SESSION, "key": "maxTokens", "value": value}
+        assert type(asked["params"]["value"]) is type(value)
+        agent.reply(asked, {"key": "maxTokens", "previousValue": 1, "currentValue": 2})
 
-        async with playing(part) as remote:
-            session = await remote.open("/home/user/project")
-            await session.set_option("maxTokens", value)
-            [option] = [option for option in session.options if option.id == "maxTokens"]
-            assert isinstance(option.meta, dict)
-            assert option.meta["dragoman"]["value"] == 2
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/home/user/project")
+        await session.set_option("maxTokens", value)
+        [option] = [option for option in session.options if option.id == "maxTokens"]
+        assert isinstance(option.meta, dict)
+        assert option.meta["dragoman"]["value"] == 2
 
 
 # --- 5.2.1 session/request_permission (that scopes last comes with the grants) --------------------------------
@@ -457,7 +413,7 @@ OPERATIONS = {
 }
 
 
-def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_reason() -> None:
+async def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_reason() -> None:
     """The question as the table says it; each answer, with any scope, is a yes or a no to the author."""
     answers: list[bool] = []
 
@@ -467,28 +423,25 @@ def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_reason(
             async with tool as call:
                 answers.append(bool(await call.ask("because it must be")))
 
-    async def work() -> None:
-        scopes: list[Any] = [
-            {"granted": True, "scope": "once"},
-            {"granted": True, "remember": True, "scope": "session"},
-            {"granted": True, "remember": True, "scope": "workspace"},
-            {"granted": True, "remember": True, "scope": "always"},
-            {"granted": True},
-            {"granted": False},
-        ]
-        async with serving(doing(ask)) as client:
-            client.answers["session/request_permission"] = lambda _: scopes.pop(0)
-            session = await opened(client)
-            await prompted(client, session)
-            asked = client.said("session/request_permission")
-            assert [params["operation"] for params in asked] == list(OPERATIONS.values())
-            calls = [data["id"] for data in client.updates("tool_call")]
-            for params, call in zip(asked, calls, strict=True):
-                assert params["sessionId"] == session
-                assert params["resource"] in {"c", *(f"/p/{kind}" for kind in OPERATIONS)}
-                assert (params["reason"], params["toolCallId"]) == ("because it must be", call)
-
-    run(work())
+    scopes: list[Any] = [
+        {"granted": True, "scope": "once"},
+        {"granted": True, "remember": True, "scope": "session"},
+        {"granted": True, "remember": True, "scope": "workspace"},
+        {"granted": True, "remember": True, "scope": "always"},
+        {"granted": True},
+        {"granted": False},
+    ]
+    async with serving(doing(ask)) as client:
+        client.answers["session/request_permission"] = lambda _: scopes.pop(0)
+        session = await opened(client)
+        await prompted(client, session)
+        asked = client.said("session/request_permission")
+        assert [params["operation"] for params in asked] == list(OPERATIONS.values())
+        calls = [data["id"] for data in client.updates("tool_call")]
+        for params, call in zip(asked, calls, strict=True):
+            assert params["sessionId"] == session
+            assert params["resource"] in {"c", *(f"/p/{kind}" for kind in OPERATIONS)}
+            assert (params["reason"], params["toolCallId"]) == ("because it must be", call)
     assert answers == [True] * 5 + [False]
 
 
@@ -502,7 +455,7 @@ def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_reason(
         ("deny", {"granted": False}),
     ],
 )
-def test_our_clients_user_chooses_how_far_a_yes_reaches(tmp_path: Path, chosen: str, answer: Any) -> None:
+async def test_our_clients_user_chooses_how_far_a_yes_reaches(tmp_path: Path, chosen: str, answer: Any) -> None:
     """Every operation is put to the user with the four scopes and a no; the answer is the draft's."""
     seen: list[Any] = []
 
@@ -515,7 +468,7 @@ def test_our_clients_user_chooses_how_far_a_yes_reaches(tmp_path: Path, chosen: 
             params = {"sessionId": SESSION, "operation": operation, "resource": "/x", "reason": "why"}
             assert await agent.result("session/request_permission", params) == answer
 
-    run(during_turn(tmp_path, part, permission=permission))
+    await during_turn(tmp_path, part, permission=permission)
     assert seen == [["once", "session", "workspace", "always", "deny"]] * 6
 
 
@@ -523,7 +476,7 @@ def test_our_clients_user_chooses_how_far_a_yes_reaches(tmp_path: Path, chosen: 
 
 
 @pytest.mark.item("004-23")
-def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> None:
+async def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> None:
     """Lines count from 1 and endLine is included; the answer names the encoding, all lines and whether it was cut."""
     text = "één\ntwee\ndrie\nvier\n"
     (tmp_path / "utf8.txt").write_text(text, encoding="utf-8")
@@ -550,11 +503,11 @@ def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> None:
         assert (await read("utf8.txt", encoding="no-such"))["error"]["code"] == -32602
         assert (await read("missing.txt"))["error"]["code"] == -32004
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-23")
-def test_our_agent_reads_with_encoding_and_line_range() -> None:
+async def test_our_agent_reads_with_encoding_and_line_range() -> None:
     """startLine and endLine, both counted, and the encoding are on the wire; the result's other members can be read."""
     got: list[Any] = []
 
@@ -566,18 +519,15 @@ def test_our_agent_reads_with_encoding_and_line_range() -> None:
         )
         got.append((await turn.session.request("fs/read_text_file", params)).meta["dragoman"])
 
-    async def work() -> None:
-        async with serving(doing(read)) as client:
-            told = {"content": "x", "encoding": "latin-1", "totalLines": 9, "truncated": True}
-            client.answers["fs/read_text_file"] = lambda _: told
-            await prompted(client, await opened(client))
-            assert client.said("fs/read_text_file") == [
-                {"path": "/home/user/project/a.txt"},
-                {"path": "/home/user/project/a.txt", "startLine": 5, "endLine": 7},
-                {"path": "/home/user/project/b.txt", "encoding": "latin-1"},
-            ]
-
-    run(work())
+    async with serving(doing(read)) as client:
+        told = {"content": "x", "encoding": "latin-1", "totalLines": 9, "truncated": True}
+        client.answers["fs/read_text_file"] = lambda _: told
+        await prompted(client, await opened(client))
+        assert client.said("fs/read_text_file") == [
+            {"path": "/home/user/project/a.txt"},
+            {"path": "/home/user/project/a.txt", "startLine": 5, "endLine": 7},
+            {"path": "/home/user/project/b.txt", "encoding": "latin-1"},
+        ]
     assert got[:2] == ["x", "x"]
     assert got[2] == {"encoding": "latin-1", "totalLines": 9, "truncated": True}
 
@@ -586,7 +536,7 @@ def test_our_agent_reads_with_encoding_and_line_range() -> None:
 
 
 @pytest.mark.item("004-24")
-def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_path: Path) -> None:
+async def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_path: Path) -> None:
     """bytesWritten counts bytes of the encoding, created tells a new file; folders are made only when asked for, and
     an existing file is left alone when overwrite is false."""
 
@@ -614,11 +564,11 @@ def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_path: Pat
         assert (await write("d.txt", "€", encoding="latin-1"))["error"]["code"] == -32602
         assert not (tmp_path / "d.txt").exists()
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-24")
-def test_our_agent_writes_with_encoding_directories_and_overwrite() -> None:
+async def test_our_agent_writes_with_encoding_directories_and_overwrite() -> None:
     """Path and content alone for a plain write; the other members when the author gives them; both results read."""
     got: list[Any] = []
 
@@ -632,22 +582,19 @@ def test_our_agent_writes_with_encoding_directories_and_overwrite() -> None:
         )
         got.append((await turn.session.request("fs/write_text_file", params)).meta["dragoman"])
 
-    async def work() -> None:
-        async with serving(doing(write)) as client:
-            client.answers["fs/write_text_file"] = lambda _: {"bytesWritten": 4, "created": True}
-            await prompted(client, await opened(client))
-            assert client.said("fs/write_text_file") == [
-                {"path": "/home/user/project/a.txt", "content": "text"},
-                {
-                    "path": "/home/user/project/b.txt",
-                    "content": "text",
-                    "encoding": "latin-1",
-                    "createDirectories": True,
-                    "overwrite": False,
-                },
-            ]
-
-    run(work())
+    async with serving(doing(write)) as client:
+        client.answers["fs/write_text_file"] = lambda _: {"bytesWritten": 4, "created": True}
+        await prompted(client, await opened(client))
+        assert client.said("fs/write_text_file") == [
+            {"path": "/home/user/project/a.txt", "content": "text"},
+            {
+                "path": "/home/user/project/b.txt",
+                "content": "text",
+                "encoding": "latin-1",
+                "createDirectories": True,
+                "overwrite": False,
+            },
+        ]
     assert got == [{"bytesWritten": 4, "created": True}]
 
 
@@ -660,7 +607,7 @@ def pushes(agent: Raw) -> None:
 
 
 @pytest.mark.item("004-25")
-def test_our_client_starts_a_command_with_args_folder_environment_and_timeout(tmp_path: Path) -> None:
+async def test_our_client_starts_a_command_with_args_folder_environment_and_timeout(tmp_path: Path) -> None:
     """Each argument stays one, cwd may be relative to the working directory, env is a map, the pid is that of the
     process; what runs longer than the timeout in milliseconds is ended."""
     (tmp_path / "sub").mkdir()
@@ -686,11 +633,11 @@ def test_our_client_starts_a_command_with_args_folder_environment_and_timeout(tm
         assert ended == {"exitCode": 143, "signal": "SIGTERM", "timedOut": True}
         assert (await agent.error("terminal/create", {"command": "no-such-command-here"}))["code"] == -32004
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-26")
-def test_our_client_pushes_output_while_the_command_runs_each_stream_by_its_name(tmp_path: Path) -> None:
+async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_its_name(tmp_path: Path) -> None:
     """The agent asks for nothing: what is written to stdout and stderr arrives labelled while the command still waits
     for us, and the rest before the answer to the wait."""
     gate = tmp_path / "gate"
@@ -714,11 +661,11 @@ def test_our_client_pushes_output_while_the_command_runs_each_stream_by_its_name
         last = agent.said("terminal/output")[-1]
         assert (last["data"], last["stream"]) == ("last\n", "stdout")
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-26")
-def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: Path) -> None:
     """Pushes that are refused, or never answered, hold nothing up."""
 
     async def part(agent: Raw) -> None:
@@ -729,11 +676,11 @@ def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: Path) 
         created = await agent.result("terminal/create", {"command": "echo", "args": ["again"]})
         assert (await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]}))["exitCode"] == 0
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-27")
-def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: Path) -> None:
+async def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: Path) -> None:
     """timedOut is true, the command runs on, and a later wait tells how it really ended."""
 
     async def part(agent: Raw) -> None:
@@ -750,11 +697,11 @@ def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: Path) 
         quick = await agent.result("terminal/create", {"command": "sh", "args": ["-c", "exit 7"]})
         assert await agent.result("terminal/wait_for_exit", {"terminalId": quick["terminalId"]}) == {"exitCode": 7}
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-28")
-def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_or_by_force(tmp_path: Path) -> None:
+async def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_or_by_force(tmp_path: Path) -> None:
     """How the command ended shows which signal it got; killed is false when nothing was left to kill."""
     stubborn = {"command": "sh", "args": ["-c", "trap '' TERM; echo ready; while :; do sleep 600 & wait; done"]}
 
@@ -779,11 +726,11 @@ def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_or_by_
         nonsense = {"terminalId": created["terminalId"], "signal": "SIGNONSENSE"}
         assert (await agent.error("terminal/kill", nonsense))["code"] == -32602
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 @pytest.mark.item("004-29")
-def test_our_client_releases_a_terminal_with_what_still_runs_in_it(tmp_path: Path) -> None:
+async def test_our_client_releases_a_terminal_with_what_still_runs_in_it(tmp_path: Path) -> None:
     """released is true, the process is gone, and the id is no longer known."""
 
     async def part(agent: Raw) -> None:
@@ -795,7 +742,7 @@ def test_our_client_releases_a_terminal_with_what_still_runs_in_it(tmp_path: Pat
         for method in ("terminal/release", "terminal/kill", "terminal/wait_for_exit"):
             assert (await agent.error(method, terminal))["code"] == -32004
 
-    run(during_turn(tmp_path, part, lend=Lending()))
+    await during_turn(tmp_path, part, lend=Lending())
 
 
 # --- 5.2.4 to 5.2.8 terminals: our agent in a client's --------------------------------------------------------
@@ -825,7 +772,7 @@ class Terminals:
 
 
 @pytest.mark.item("004-25", "004-27", "004-28", "004-29")
-def test_our_agent_says_every_member_of_the_terminal_calls() -> None:
+async def test_our_agent_says_every_member_of_the_terminal_calls() -> None:
     """create with args, cwd, env and timeout, wait with timeout, kill with signal and force, release: exactly the
     draft's members; pid, signal and timedOut of the answers can be read."""
     got: dict[str, Any] = {}
@@ -846,33 +793,30 @@ def test_our_agent_says_every_member_of_the_terminal_calls() -> None:
             await terminal.kill()
             got["ended"] = await terminal.wait()
 
-    async def work() -> None:
-        async with serving(doing(work_in_terminal)) as client:
-            Terminals(client)
-            late = {"exitCode": -1, "timedOut": True}
-            ended = {"exitCode": 143, "signal": "SIGTERM"}
-            client.answers["terminal/wait_for_exit"] = lambda params: late if "timeout" in params else ended
-            answered = await prompted(client, await opened(client))
-            assert answered["result"]["stopReason"] == "end_turn", answered
-            assert client.said("terminal/create") == [
-                {"command": "npm", "args": ["test"], "cwd": "/home/user/project", "timeout": 30000},
-                {"command": "ls", "args": [], "env": {"A": "1", "B": "two"}},
-            ]
-            terminal = {"terminalId": "term_abc"}
-            assert {**terminal, "timeout": 500} in client.said("terminal/wait_for_exit")
-            assert client.said("terminal/kill") == [
-                {**terminal, "signal": "SIGINT"},
-                {**terminal, "force": True},
-                terminal,  # SIGTERM goes without saying
-            ]
-            assert client.said("terminal/release") == [terminal]
-
-    run(work())
+    async with serving(doing(work_in_terminal)) as client:
+        Terminals(client)
+        late = {"exitCode": -1, "timedOut": True}
+        ended = {"exitCode": 143, "signal": "SIGTERM"}
+        client.answers["terminal/wait_for_exit"] = lambda params: late if "timeout" in params else ended
+        answered = await prompted(client, await opened(client))
+        assert answered["result"]["stopReason"] == "end_turn", answered
+        assert client.said("terminal/create") == [
+            {"command": "npm", "args": ["test"], "cwd": "/home/user/project", "timeout": 30000},
+            {"command": "ls", "args": [], "env": {"A": "1", "B": "two"}},
+        ]
+        terminal = {"terminalId": "term_abc"}
+        assert {**terminal, "timeout": 500} in client.said("terminal/wait_for_exit")
+        assert client.said("terminal/kill") == [
+            {**terminal, "signal": "SIGINT"},
+            {**terminal, "force": True},
+            terminal,  # SIGTERM goes without saying
+        ]
+        assert client.said("terminal/release") == [terminal]
     assert got == {"pid": 4242, "late": True, "ended": 143}
 
 
 @pytest.mark.item("004-26")
-def test_our_agent_takes_pushed_output_of_both_streams() -> None:
+async def test_our_agent_takes_pushed_output_of_both_streams() -> None:
     """Each push is answered with received, and the author sees the text; a terminal nobody knows is not received."""
     got: list[str] = []
 
@@ -881,28 +825,25 @@ def test_our_agent_takes_pushed_output_of_both_streams() -> None:
             await terminal.wait()
             got.append((await terminal.output()).output)
 
-    async def work() -> None:
-        async with serving(doing(look)) as client:
-            Terminals(client, ("stdout", "ok\n"), ("stderr", "1 warning\n"))
-            # Only when everything was pushed does the command end.
-            taken: list[Any] = []
+    async with serving(doing(look)) as client:
+        Terminals(client, ("stdout", "ok\n"), ("stderr", "1 warning\n"))
+        # Only when everything was pushed does the command end.
+        taken: list[Any] = []
 
-            def is_wait(message: Any) -> bool:
-                return bool(message.get("method") == "terminal/wait_for_exit")
+        def is_wait(message: Any) -> bool:
+            return bool(message.get("method") == "terminal/wait_for_exit")
 
-            session = await opened(client)
-            id = client.ask("session/prompt", text_prompt(session))
-            waits: list[Any] = []
-            while len(taken) < 2:
-                message = await client.until(lambda m: is_wait(m) or m.get("result") == {"received": True})
-                (waits if is_wait(message) else taken).append(message)
-            for message in waits:
-                client.reply(message, {"exitCode": 0})
-            assert (await client.answer(id))["result"]["stopReason"] == "end_turn"
-            unknown = {"terminalId": "term_unknown", "data": "x"}
-            assert await client.result("terminal/output", unknown) == {"received": False}
-
-    run(work())
+        session = await opened(client)
+        id = client.ask("session/prompt", text_prompt(session))
+        waits: list[Any] = []
+        while len(taken) < 2:
+            message = await client.until(lambda m: is_wait(m) or m.get("result") == {"received": True})
+            (waits if is_wait(message) else taken).append(message)
+        for message in waits:
+            client.reply(message, {"exitCode": 0})
+        assert (await client.answer(id))["result"]["stopReason"] == "end_turn"
+        unknown = {"terminalId": "term_unknown", "data": "x"}
+        assert await client.result("terminal/output", unknown) == {"received": False}
     assert got == ["ok\n1 warning\n"]
 
 
@@ -912,7 +853,7 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 @pytest.mark.item("004-30")
-def test_an_update_has_a_session_a_type_and_data_and_may_have_a_timestamp() -> None:
+async def test_an_update_has_a_session_a_type_and_data_and_may_have_a_timestamp() -> None:
     """Our agent's frames have the three required members; with a time, also a timestamp, in ISO 8601."""
 
     async def speak(turn: Turn) -> None:
@@ -921,16 +862,13 @@ def test_an_update_has_a_session_a_type_and_data_and_may_have_a_timestamp() -> N
         params = UpdateParams(session_id=turn.session.id, update=chunk, meta=side(timestamp=turn.session.updated_at))
         turn.session.connection.notify("session/update", params)
 
-    async def work() -> None:
-        async with serving(doing(speak)) as client:
-            session = await opened(client)
-            await prompted(client, session)
-            plain, timed = client.said("session/update")
-            assert plain == {"sessionId": session, "type": "agent_message_chunk", "data": {"content": "no time"}}
-            assert ISO.fullmatch(timed.pop("timestamp"))
-            assert timed == {"sessionId": session, "type": "agent_message_chunk", "data": {"content": "timed"}}
-
-    run(work())
+    async with serving(doing(speak)) as client:
+        session = await opened(client)
+        await prompted(client, session)
+        plain, timed = client.said("session/update")
+        assert plain == {"sessionId": session, "type": "agent_message_chunk", "data": {"content": "no time"}}
+        assert ISO.fullmatch(timed.pop("timestamp"))
+        assert timed == {"sessionId": session, "type": "agent_message_chunk", "data": {"content": "timed"}}
 
 
 @pytest.mark.item("004-30")

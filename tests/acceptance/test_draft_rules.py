@@ -27,7 +27,6 @@ from tests.acceptance.draft import (
     opened,
     playing,
     prompted,
-    run,
     serving,
     text_prompt,
 )
@@ -74,7 +73,7 @@ def test_nothing_delicate_happens_without_explicit_leave(tmp_path: Path, prompt:
 
 
 @pytest.mark.item("004-52")
-def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(tmp_path: Path) -> None:
     """What a client lends is used only with its leave, whether the agent asked for permission or not."""
     (tmp_path / "a.txt").write_text("before")
     asked: list[tuple[str, str]] = []
@@ -90,7 +89,7 @@ def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(tmp_pa
         refused = await agent.error("terminal/create", {"command": "touch", "args": ["made"]})
         assert refused["code"] == -32002
 
-    run(during_turn(tmp_path, part, lend=Lending(approve=approve)))
+    await during_turn(tmp_path, part, lend=Lending(approve=approve))
     assert asked == [("read", f"{tmp_path}/a.txt"), ("write", f"{tmp_path}/a.txt"), ("execute", "touch made")]
     assert (tmp_path / "a.txt").read_text() == "before"
     assert not (tmp_path / "made").exists()
@@ -100,7 +99,7 @@ def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(tmp_pa
 
 
 @pytest.mark.item("004-55")
-def test_files_stay_inside_the_working_directory_and_relative_paths_start_there(tmp_path: Path) -> None:
+async def test_files_stay_inside_the_working_directory_and_relative_paths_start_there(tmp_path: Path) -> None:
     """Relative paths of files and terminals are resolved against workingDirectory; what leaves it by dots, by an
     absolute path or by a link is -32005; a folder that the client allowed besides is no exit."""
     inside, outside, allowed = (tmp_path / name for name in ("inside", "outside", "allowed"))
@@ -109,46 +108,43 @@ def test_files_stay_inside_the_working_directory_and_relative_paths_start_there(
         (folder / "a.txt").write_text(folder.name)
     (inside / "link").symlink_to(outside)
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/prompt")
-            agent.answers["terminal/output"] = lambda _: {"received": True}
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/prompt")
+        agent.answers["terminal/output"] = lambda _: {"received": True}
 
-            async def read(path: str) -> Any:
-                return await agent.call("fs/read_text_file", {"path": path})
+        async def read(path: str) -> Any:
+            return await agent.call("fs/read_text_file", {"path": path})
 
-            for path, text in (
-                ("a.txt", "inside"),
-                ("src/a.txt", "src"),
-                ("src/../a.txt", "inside"),
-                (f"{inside}/a.txt", "inside"),
-                (f"{allowed}/a.txt", "allowed"),
-            ):
-                assert (await read(path))["result"]["content"] == text
-            for path in ("../outside/a.txt", f"{outside}/a.txt", "link/a.txt", "/etc/hostname", "src/../../x"):
-                assert (await read(path))["error"]["code"] == -32005
-                write = {"path": path, "content": "changed"}
-                assert (await agent.error("fs/write_text_file", write))["code"] == -32005
-            assert (await agent.result("fs/write_text_file", {"path": "src/b.txt", "content": "x"}))["created"]
-            assert (inside / "src" / "b.txt").read_text() == "x"
-            created = await agent.result("terminal/create", {"command": "pwd", "cwd": "src"})
-            await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
-            assert agent.said("terminal/output")[0]["data"] == f"{inside}/src\n"
-            assert (await agent.error("terminal/create", {"command": "pwd", "cwd": ".."}))["code"] == -32005
-            agent.reply(asked, {"stopReason": "end_turn"})
+        for path, text in (
+            ("a.txt", "inside"),
+            ("src/a.txt", "src"),
+            ("src/../a.txt", "inside"),
+            (f"{inside}/a.txt", "inside"),
+            (f"{allowed}/a.txt", "allowed"),
+        ):
+            assert (await read(path))["result"]["content"] == text
+        for path in ("../outside/a.txt", f"{outside}/a.txt", "link/a.txt", "/etc/hostname", "src/../../x"):
+            assert (await read(path))["error"]["code"] == -32005
+            write = {"path": path, "content": "changed"}
+            assert (await agent.error("fs/write_text_file", write))["code"] == -32005
+        assert (await agent.result("fs/write_text_file", {"path": "src/b.txt", "content": "x"}))["created"]
+        assert (inside / "src" / "b.txt").read_text() == "x"
+        created = await agent.result("terminal/create", {"command": "pwd", "cwd": "src"})
+        await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
+        assert agent.said("terminal/output")[0]["data"] == f"{inside}/src\n"
+        assert (await agent.error("terminal/create", {"command": "pwd", "cwd": ".."}))["code"] == -32005
+        agent.reply(asked, {"stopReason": "end_turn"})
 
-        async with playing(part, lend=Lending()) as remote:
-            session = await remote.open(str(inside), directories=[str(allowed)])
-            async with session.prompt("go"):
-                pass
-
-    run(work())
+    async with playing(part, lend=Lending()) as remote:
+        session = await remote.open(str(inside), directories=[str(allowed)])
+        async with session.prompt("go"):
+            pass
     assert (outside / "a.txt").read_text() == "outside"
 
 
 @pytest.mark.item("004-55")
-def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path) -> None:
+async def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path) -> None:
     """Where the client lends no files, the agent's own calls end at the session's folder."""
     (tmp_path / "a.txt").write_text("inside")
     kinds: list[str] = []
@@ -158,11 +154,8 @@ def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path) -> No
         for path in ("/etc/hostname", f"{tmp_path}/../other"):
             kinds.append(await kind_of(turn.files.read(path)))
 
-    async def work() -> None:
-        async with joined(doing(reach), dialect="draft") as remote:
-            assert await (await remote.open(str(tmp_path))).ask("go") == "inside"
-
-    run(work())
+    async with joined(doing(reach), dialect="draft") as remote:
+        assert await (await remote.open(str(tmp_path))).ask("go") == "inside"
     assert kinds == [Kind.ACCESS_DENIED, Kind.ACCESS_DENIED]
 
 
@@ -170,7 +163,7 @@ def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path) -> No
 
 
 @pytest.mark.item("004-63")
-def test_a_client_object_starts_the_agent_initializes_it_and_keeps_track_of_requests(tmp_path: Path) -> None:
+async def test_a_client_object_starts_the_agent_initializes_it_and_keeps_track_of_requests(tmp_path: Path) -> None:
     """connect() with a command: one process, initialize first; answers that come in another order than the requests
     reach whoever asked, and requests that are open when the agent dies fail and do not hang."""
     script = tmp_path / "agent.py"
@@ -186,20 +179,17 @@ def test_a_client_object_starts_the_agent_initializes_it_and_keeps_track_of_requ
         "sys.exit(3)\n"
     )
 
-    async def work() -> None:
-        async with connect([sys.executable, str(script)], dialect="draft") as remote:
-            assert remote.info is not None
-            assert remote.info.name == "odd"
-            answers = await asyncio.gather(*(remote.request("_echo", {"n": n}) for n in range(3)))
-            assert answers == [{"echo": {"n": n}} for n in range(3)]
-            with pytest.raises(Exception, match="exited with status 3"):
-                await remote.request("_last", {})
-
-    run(work())
+    async with connect([sys.executable, str(script)], dialect="draft") as remote:
+        assert remote.info is not None
+        assert remote.info.name == "odd"
+        answers = await asyncio.gather(*(remote.request("_echo", {"n": n}) for n in range(3)))
+        assert answers == [{"echo": {"n": n}} for n in range(3)]
+        with pytest.raises(Exception, match="exited with status 3"):
+            await remote.request("_last", {})
 
 
 @pytest.mark.item("004-64")
-def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(tmp_path: Path) -> None:
+async def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(tmp_path: Path) -> None:
     """Between turns as well as in one, several at once; reads, questions and terminals are served, and a write asks
     first: refused, it is -32002 and nothing was written."""
     leave = {"granted": False}
@@ -212,67 +202,62 @@ def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(tmp_pa
             return leave["granted"]
         return True
 
-    async def work() -> None:
-        async def serves(agent: Raw) -> None:
-            (tmp_path / "b.txt").unlink(missing_ok=True)
-            read = agent.ask("fs/read_text_file", {"path": str(tmp_path / "a.txt")})
-            question = {"sessionId": SESSION, "operation": "file_write", "resource": "b.txt"}
-            permission = agent.ask("session/request_permission", question)
-            terminal = agent.ask("terminal/create", {"command": "true"})
-            answers: dict[int, Any] = {}
-            while answers.keys() != {read, permission, terminal}:
-                message = await agent.until(lambda m: "method" not in m)
-                answers[message["id"]] = message["result"]
-            assert answers[read]["content"] == "text"
-            assert answers[permission] == {"granted": True, "scope": "once"}
-            assert answers[terminal]["terminalId"]
-            write = {"path": str(tmp_path / "b.txt"), "content": "x"}
-            leave["granted"] = False
-            assert (await agent.error("fs/write_text_file", write))["code"] == -32002
-            assert not (tmp_path / "b.txt").exists()
-            leave["granted"] = True
-            assert (await agent.result("fs/write_text_file", write))["created"] is True
-
-        async def part(agent: Raw) -> None:
-            agent.answers["terminal/output"] = lambda _: {"received": True}
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            for asked_for, answer in (("_between", {}), ("session/prompt", {"stopReason": "end_turn"})):
-                message = await agent.heard_call(asked_for)
-                await serves(agent)
-                agent.reply(message, answer)
-
-        async with playing(part, lend=Lending(approve=approve), permission="allow") as remote:
-            session = await remote.open(str(tmp_path))
-            await remote.request("_between", {})  # no turn is running
-            async with session.prompt("go"):
-                pass
-
     (tmp_path / "a.txt").write_text("text")
-    run(work())
+
+    async def serves(agent: Raw) -> None:
+        (tmp_path / "b.txt").unlink(missing_ok=True)
+        read = agent.ask("fs/read_text_file", {"path": str(tmp_path / "a.txt")})
+        question = {"sessionId": SESSION, "operation": "file_write", "resource": "b.txt"}
+        permission = agent.ask("session/request_permission", question)
+        terminal = agent.ask("terminal/create", {"command": "true"})
+        answers: dict[int, Any] = {}
+        while answers.keys() != {read, permission, terminal}:
+            message = await agent.until(lambda m: "method" not in m)
+            answers[message["id"]] = message["result"]
+        assert answers[read]["content"] == "text"
+        assert answers[permission] == {"granted": True, "scope": "once"}
+        assert answers[terminal]["terminalId"]
+        write = {"path": str(tmp_path / "b.txt"), "content": "x"}
+        leave["granted"] = False
+        assert (await agent.error("fs/write_text_file", write))["code"] == -32002
+        assert not (tmp_path / "b.txt").exists()
+        leave["granted"] = True
+        assert (await agent.result("fs/write_text_file", write))["created"] is True
+
+    async def part(agent: Raw) -> None:
+        agent.answers["terminal/output"] = lambda _: {"received": True}
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        for asked_for, answer in (("_between", {}), ("session/prompt", {"stopReason": "end_turn"})):
+            message = await agent.heard_call(asked_for)
+            await serves(agent)
+            agent.reply(message, answer)
+
+    async with playing(part, lend=Lending(approve=approve), permission="allow") as remote:
+        session = await remote.open(str(tmp_path))
+        await remote.request("_between", {})  # no turn is running
+        async with session.prompt("go"):
+            pass
     assert asked.count("write") == 4
 
 
 @pytest.mark.item("004-64")
-def test_a_client_is_ready_as_soon_as_a_session_is_answered_for(tmp_path: Path) -> None:
+async def test_a_client_is_ready_as_soon_as_a_session_is_answered_for(tmp_path: Path) -> None:
     """An agent that looks around in the very moment it has opened the session gets what it asks for."""
     (tmp_path / "AGENTS.md").write_text("rules")
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            assert (await agent.result("fs/read_text_file", {"path": "AGENTS.md"}))["content"] == "rules"
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        assert (await agent.result("fs/read_text_file", {"path": "AGENTS.md"}))["content"] == "rules"
 
-        async with playing(part, lend=Lending()) as remote:
-            await remote.open(str(tmp_path))
-
-    run(work())
+    async with playing(part, lend=Lending()) as remote:
+        await remote.open(str(tmp_path))
 
 
 # --- 16.2 for agent developers --------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-67")
-def test_updates_are_sent_while_the_agent_works() -> None:
+async def test_updates_are_sent_while_the_agent_works() -> None:
     """Each piece arrives before the next is made: the agent goes on only when the client says so, and the prompt is
     answered at the end; first thoughts, then text and tool calls."""
 
@@ -291,30 +276,27 @@ def test_updates_are_sent_while_the_agent_works() -> None:
         await turn.say("more text")
         await step()
 
-    async def work() -> None:
-        async with serving(doing(stream)) as client:
-            session = await opened(client)
-            id = client.ask("session/prompt", text_prompt(session))
-            seen: list[list[str]] = []
-            for _ in range(5):
-                step = await client.heard_call("_step")
-                seen.append([params["type"] for params in client.said("session/update")])
-                client.reply(step, {})
-            assert (await client.answer(id))["result"]["stopReason"] == "end_turn"
-            assert [kinds[-1] for kinds in seen] == [
-                "thought_message_chunk",
-                "agent_message_chunk",
-                "tool_call",
-                "tool_call_update",
-                "agent_message_chunk",
-            ]
-            assert [len(kinds) for kinds in seen] == [1, 2, 3, 4, 6]
-
-    run(work())
+    async with serving(doing(stream)) as client:
+        session = await opened(client)
+        id = client.ask("session/prompt", text_prompt(session))
+        seen: list[list[str]] = []
+        for _ in range(5):
+            step = await client.heard_call("_step")
+            seen.append([params["type"] for params in client.said("session/update")])
+            client.reply(step, {})
+        assert (await client.answer(id))["result"]["stopReason"] == "end_turn"
+        assert [kinds[-1] for kinds in seen] == [
+            "thought_message_chunk",
+            "agent_message_chunk",
+            "tool_call",
+            "tool_call_update",
+            "agent_message_chunk",
+        ]
+        assert [len(kinds) for kinds in seen] == [1, 2, 3, 4, 6]
 
 
 @pytest.mark.item("004-68")
-def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
+async def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
     """Announced; asked where it needs leave; `denied`, and then nothing is done; else `in_progress`, executed, and
     `completed` with its output or `failed` with the error's text."""
     done: list[str] = []
@@ -334,38 +316,35 @@ def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
         except ValueError:
             await turn.say("It failed.")
 
-    async def work() -> None:
-        async with serving(doing(execute)) as client:
-            session = await opened(client)
+    async with serving(doing(execute)) as client:
+        session = await opened(client)
 
-            async def steps(text: str, granted: bool) -> tuple[list[str], Any]:
-                client.answers["session/request_permission"] = lambda _: {"granted": granted}
-                start = len(client.heard)
-                assert (await prompted(client, session, text))["result"]["stopReason"] == "end_turn"
-                walked: list[str] = []
-                last: Any = None
-                for message in client.heard[start:]:
-                    if message.get("method") == "session/request_permission":
-                        assert message["params"]["reason"] == "to try it"
-                        walked.append("asked")
-                    elif message.get("params", {}).get("type") in ("tool_call", "tool_call_update"):
-                        last = message["params"]["data"]
-                        walked.append(last["status"])
-                return walked, last
+        async def steps(text: str, granted: bool) -> tuple[list[str], Any]:
+            client.answers["session/request_permission"] = lambda _: {"granted": granted}
+            start = len(client.heard)
+            assert (await prompted(client, session, text))["result"]["stopReason"] == "end_turn"
+            walked: list[str] = []
+            last: Any = None
+            for message in client.heard[start:]:
+                if message.get("method") == "session/request_permission":
+                    assert message["params"]["reason"] == "to try it"
+                    walked.append("asked")
+                elif message.get("params", {}).get("type") in ("tool_call", "tool_call_update"):
+                    last = message["params"]["data"]
+                    walked.append(last["status"])
+            return walked, last
 
-            walked, _ = await steps("denied", False)
-            assert walked == ["pending", "awaiting_permission", "asked", "denied"]
-            walked, _ = await steps("work", True)
-            assert walked == ["pending", "awaiting_permission", "asked", "in_progress", "in_progress", "completed"]
-            walked, _ = await steps("free", True)
-            assert walked == ["pending", "in_progress", "in_progress", "completed"]
-            outputs = [data["output"] for data in client.updates("tool_call_update") if "output" in data]
-            assert outputs == [{"type": "text", "text": "42"}] * 2
-            walked, last = await steps("fail", True)
-            assert walked == ["pending", "awaiting_permission", "asked", "in_progress", "failed"]
-            assert last["error"] == "the disk is full"
-
-    run(work())
+        walked, _ = await steps("denied", False)
+        assert walked == ["pending", "awaiting_permission", "asked", "denied"]
+        walked, _ = await steps("work", True)
+        assert walked == ["pending", "awaiting_permission", "asked", "in_progress", "in_progress", "completed"]
+        walked, _ = await steps("free", True)
+        assert walked == ["pending", "in_progress", "in_progress", "completed"]
+        outputs = [data["output"] for data in client.updates("tool_call_update") if "output" in data]
+        assert outputs == [{"type": "text", "text": "42"}] * 2
+        walked, last = await steps("fail", True)
+        assert walked == ["pending", "awaiting_permission", "asked", "in_progress", "failed"]
+        assert last["error"] == "the disk is full"
     assert done == ["work", "free", "fail"]
 
 
@@ -373,66 +352,57 @@ def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
 
 
 @pytest.mark.item("004-78")
-def test_the_version_is_an_integer_and_older_agents_go_on_working() -> None:
+async def test_the_version_is_an_integer_and_older_agents_go_on_working() -> None:
     """Our client says an integer; an agent that answers an older version, and says nothing of what came later, is
     talked to with what it has: its capabilities tell."""
 
-    async def work() -> None:
-        heard: list[Any] = []
+    heard: list[Any] = []
 
-        async def part(agent: Raw) -> None:
-            heard.append(agent.heard[0]["params"]["protocolVersion"])
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/prompt")
-            chunk = {"sessionId": SESSION, "type": "agent_message_chunk", "data": {"content": "still here"}}
-            agent.tell("session/update", chunk)
-            agent.reply(asked, {"stopReason": "end_turn"})
+    async def part(agent: Raw) -> None:
+        heard.append(agent.heard[0]["params"]["protocolVersion"])
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/prompt")
+        chunk = {"sessionId": SESSION, "type": "agent_message_chunk", "data": {"content": "still here"}}
+        agent.tell("session/update", chunk)
+        agent.reply(asked, {"stopReason": "end_turn"})
 
-        info = {"name": "old", "version": "0.1"}
-        async with playing(part, {"protocolVersion": 0, "agentInfo": info, "capabilities": {}}) as remote:
-            session = await remote.open("/")
-            assert await session.ask("hello") == "still here"
-            assert session.modes is None
-            with pytest.raises(ProtocolError) as refusal:
-                await remote.load(SESSION, "/")
-            assert refusal.value.kind == Kind.CAPABILITY_UNSUPPORTED
-        assert heard == [1]
-
-    run(work())
+    info = {"name": "old", "version": "0.1"}
+    async with playing(part, {"protocolVersion": 0, "agentInfo": info, "capabilities": {}}) as remote:
+        session = await remote.open("/")
+        assert await session.ask("hello") == "still here"
+        assert session.modes is None
+        with pytest.raises(ProtocolError) as refusal:
+            await remote.load(SESSION, "/")
+        assert refusal.value.kind == Kind.CAPABILITY_UNSUPPORTED
+    assert heard == [1]
 
 
 @pytest.mark.item("004-78")
 @pytest.mark.parametrize("dialect", ["2025.1", "crow", "banjo", "v1", "draft"])
-def test_our_client_finds_agents_of_every_age(tmp_path: Path, dialect: str) -> None:
+async def test_our_client_finds_agents_of_every_age(tmp_path: Path, dialect: str) -> None:
     """Nothing is told about the agent but its command: whichever version of the protocol it has, the turn works."""
 
-    async def work() -> None:
-        async with connect([*EVERYTHING, "--dialect", dialect], cwd=str(tmp_path)) as remote:
-            session = await remote.open(str(tmp_path))
-            assert await session.ask("/echo heard") == "heard"
-
-    run(work())
+    async with connect([*EVERYTHING, "--dialect", dialect], cwd=str(tmp_path)) as remote:
+        session = await remote.open(str(tmp_path))
+        assert await session.ask("/echo heard") == "heard"
 
 
 @pytest.mark.item("004-78")
-def test_what_is_old_goes_on_working_for_at_least_one_version() -> None:
+async def test_what_is_old_goes_on_working_for_at_least_one_version() -> None:
     """The policy is written down where users look for changes, and an agent answers a client of a later version with
     the one it has instead of turning it away."""
     text = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
     assert "deprecated goes on working for at least one major version" in text
 
-    async def work() -> None:
-        async def echo(turn: Turn) -> None:
-            await turn.say(turn.text)
+    async def echo(turn: Turn) -> None:
+        await turn.say(turn.text)
 
-        ours, theirs = pair()
-        connection = doing(echo).attach(theirs)
-        client = Raw(ours)
-        assert (await client.result("initialize", initialize() | {"protocolVersion": 2}))["protocolVersion"] == 1
-        assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
-        await connection.close()
-
-    run(work())
+    ours, theirs = pair()
+    connection = doing(echo).attach(theirs)
+    client = Raw(ours)
+    assert (await client.result("initialize", initialize() | {"protocolVersion": 2}))["protocolVersion"] == 1
+    assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
+    await connection.close()
 
 
 # --- appendix B: the schemas ----------------------------------------------------------------------------------
@@ -443,7 +413,7 @@ UPDATE = Draft202012Validator(SCHEMAS["SessionUpdate"])
 
 
 @pytest.mark.item("004-80")
-def test_every_update_of_the_everything_agent_is_valid(tmp_path: Path) -> None:
+async def test_every_update_of_the_everything_agent_is_valid(tmp_path: Path) -> None:
     """All it can say, as frames on the wire, against the schema of appendix B.2; all nine types are among it."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     prompts = [
@@ -453,23 +423,20 @@ def test_every_update_of_the_everything_agent_is_valid(tmp_path: Path) -> None:
         "/error timeout",
     ]  # fmt: skip
 
-    async def work() -> None:
-        async with serving(everything("draft"), {}) as client:
-            client.answers["session/request_permission"] = lambda _: {"granted": True}
-            session = await opened(client, tmp_path)
-            for prompt in prompts:
-                await prompted(client, session, prompt)
-            await client.result("session/load", {"sessionId": session})  # with the user's own words
-            frames = client.said("session/update")
-            for frame in frames:
-                UPDATE.validate(frame)
-            assert {frame["type"] for frame in frames} == set(UPDATE.schema["properties"]["type"]["enum"])
-
-    run(work())
+    async with serving(everything("draft"), {}) as client:
+        client.answers["session/request_permission"] = lambda _: {"granted": True}
+        session = await opened(client, tmp_path)
+        for prompt in prompts:
+            await prompted(client, session, prompt)
+        await client.result("session/load", {"sessionId": session})  # with the user's own words
+        frames = client.said("session/update")
+        for frame in frames:
+            UPDATE.validate(frame)
+        assert {frame["type"] for frame in frames} == set(UPDATE.schema["properties"]["type"]["enum"])
 
 
 @pytest.mark.item("004-80")
-def test_every_content_block_our_client_says_is_valid() -> None:
+async def test_every_content_block_our_client_says_is_valid() -> None:
     """The blocks of a prompt on the wire against the schema of appendix B.1, which has no audio; and the schema is a
     real check: a block without what it needs is not valid."""
     blocks: list[Any] = [
@@ -481,20 +448,17 @@ def test_every_content_block_our_client_says_is_valid() -> None:
         EmbeddedResource(resource=ResourceContents(uri="file:///a", blob="AAAA", mime_type="image/png")),
     ]
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/prompt")
-            assert len(asked["params"]["content"]) == len(blocks)
-            for block in asked["params"]["content"]:
-                BLOCK.validate(block)
-                needed = {"text": "text", "image": "source", "resource_link": "uri", "resource": "uri"}[block["type"]]
-                assert not BLOCK.is_valid({name: value for name, value in block.items() if name != needed})
-            agent.reply(asked, {"stopReason": "end_turn"})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/prompt")
+        assert len(asked["params"]["content"]) == len(blocks)
+        for block in asked["params"]["content"]:
+            BLOCK.validate(block)
+            needed = {"text": "text", "image": "source", "resource_link": "uri", "resource": "uri"}[block["type"]]
+            assert not BLOCK.is_valid({name: value for name, value in block.items() if name != needed})
+        agent.reply(asked, {"stopReason": "end_turn"})
 
-        async with playing(part) as remote:
-            session = await remote.open("/")
-            async with session.prompt(blocks):
-                pass
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/")
+        async with session.prompt(blocks):
+            pass

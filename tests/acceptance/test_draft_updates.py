@@ -152,7 +152,7 @@ def test_our_client_reads_the_nine_updates_with_all_their_members() -> None:
 
 
 @pytest.mark.item("004-32")
-def test_the_nine_updates_come_out_of_a_proxy_that_reads_them_as_they_went_in() -> None:
+async def test_the_nine_updates_come_out_of_a_proxy_that_reads_them_as_they_went_in() -> None:
     """Lifted into the vocabulary, given to an author, lowered again: the same JSON."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect="draft")
 
@@ -160,26 +160,23 @@ def test_the_nine_updates_come_out_of_a_proxy_that_reads_them_as_they_went_in() 
     async def claimed(params: Any, forward: Any) -> None:
         await forward(params)
 
-    async def work() -> None:
-        client_end, ours = pair()
-        theirs, agent_end = pair()
-        client, agent = Raw(client_end), Raw(agent_end)
-        standing = asyncio.ensure_future(proxy.serve(ours, theirs))
-        id = client.ask("initialize", initialize())
-        agent.reply(await agent.expect(method="initialize"), {"protocolVersion": 1, "capabilities": AGENT})
-        await client.answer(id)
-        for kind, data in NINE:
-            params = {"sessionId": SESSION, "type": kind, "data": data}
-            agent.tell("session/update", params)
-            assert (await client.expect(method="session/update"))["params"] == params
-        await client_end.close()
-        await standing
-
-    run(work())
+    client_end, ours = pair()
+    theirs, agent_end = pair()
+    client, agent = Raw(client_end), Raw(agent_end)
+    standing = asyncio.ensure_future(proxy.serve(ours, theirs))
+    id = client.ask("initialize", initialize())
+    agent.reply(await agent.expect(method="initialize"), {"protocolVersion": 1, "capabilities": AGENT})
+    await client.answer(id)
+    for kind, data in NINE:
+        params = {"sessionId": SESSION, "type": kind, "data": data}
+        agent.tell("session/update", params)
+        assert (await client.expect(method="session/update"))["params"] == params
+    await client_end.close()
+    await standing
 
 
 @pytest.mark.item("004-32")
-def test_our_agent_says_the_nine_updates() -> None:
+async def test_our_agent_says_the_nine_updates() -> None:
     """Everything an author says of them stands in the draft's members, the previous mode and value included."""
     settings = {
         "modes": [SessionMode(id="default", name="Default"), SessionMode(id="plan", name="Plan")],
@@ -215,61 +212,55 @@ def test_our_agent_says_the_nine_updates() -> None:
         await turn.update(CurrentModeUpdate(current_mode_id="plan", meta=side(reason="The user asked")))
         turn.session.set_option("autoApprove", True)
 
-    async def work() -> None:
-        async with serving(doing(speak, **settings)) as client:
-            await prompted(client, await opened(client))
-            said = client.said("session/update")
-            assert [params["type"] for params in said] == [kind for kind, _ in NINE]
-            for params, (kind, data) in zip(said, NINE, strict=True):
-                expected = {**data, "source": "agent"} if kind == "config_option_update" else data
-                assert bare(params["data"]) == expected
-
-    run(work())
+    async with serving(doing(speak, **settings)) as client:
+        await prompted(client, await opened(client))
+        said = client.said("session/update")
+        assert [params["type"] for params in said] == [kind for kind, _ in NINE]
+        for params, (kind, data) in zip(said, NINE, strict=True):
+            expected = {**data, "source": "agent"} if kind == "config_option_update" else data
+            assert bare(params["data"]) == expected
 
 
 # --- 8.1 creating tool calls ----------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-33")
-def test_a_tool_call_that_needs_leave_goes_step_by_step(tmp_path: Path) -> None:
+async def test_a_tool_call_that_needs_leave_goes_step_by_step(tmp_path: Path) -> None:
     """The everything agent's /write: pending with requiresPermission, the question, in progress, the write, completed;
     a call that needs no leave has no flag and no question."""
 
-    async def work() -> None:
-        async with serving(everything("draft")) as client:
-            client.answers |= {
-                "fs/read_text_file": lambda _: {"content": "old\n", "encoding": "utf-8"},
-                "fs/write_text_file": lambda _: {"bytesWritten": 4, "created": False},
-                "session/request_permission": lambda _: {"granted": True, "scope": "once"},
-            }
-            session = await opened(client, tmp_path)
-            start = len(client.heard)
-            await prompted(client, session, "/write a.txt new")
-            steps: list[Any] = []
-            for message in client.heard[start:]:
-                params = message.get("params", {})
-                if params.get("type") in ("tool_call", "tool_call_update"):
-                    steps.append(params["data"].get("status"))
-                elif message.get("method") in ("session/request_permission", "fs/write_text_file"):
-                    steps.append(message["method"])
-            assert [step for step in steps if step is not None] == [
-                "pending",
-                "awaiting_permission",
-                "session/request_permission",
-                "in_progress",
-                "fs/write_text_file",
-                "completed",
-            ]
-            [call] = client.updates("tool_call")
-            assert call["requiresPermission"] is True
-            [question] = client.said("session/request_permission")
-            assert (question["operation"], question["resource"]) == ("file_write", str(tmp_path / "a.txt"))
-            assert question["toolCallId"] == call["id"]
-            await prompted(client, session, "/read a.txt")
-            assert "requiresPermission" not in client.updates("tool_call")[-1]
-            assert len(client.said("session/request_permission")) == 1
-
-    run(work())
+    async with serving(everything("draft")) as client:
+        client.answers |= {
+            "fs/read_text_file": lambda _: {"content": "old\n", "encoding": "utf-8"},
+            "fs/write_text_file": lambda _: {"bytesWritten": 4, "created": False},
+            "session/request_permission": lambda _: {"granted": True, "scope": "once"},
+        }
+        session = await opened(client, tmp_path)
+        start = len(client.heard)
+        await prompted(client, session, "/write a.txt new")
+        steps: list[Any] = []
+        for message in client.heard[start:]:
+            params = message.get("params", {})
+            if params.get("type") in ("tool_call", "tool_call_update"):
+                steps.append(params["data"].get("status"))
+            elif message.get("method") in ("session/request_permission", "fs/write_text_file"):
+                steps.append(message["method"])
+        assert [step for step in steps if step is not None] == [
+            "pending",
+            "awaiting_permission",
+            "session/request_permission",
+            "in_progress",
+            "fs/write_text_file",
+            "completed",
+        ]
+        [call] = client.updates("tool_call")
+        assert call["requiresPermission"] is True
+        [question] = client.said("session/request_permission")
+        assert (question["operation"], question["resource"]) == ("file_write", str(tmp_path / "a.txt"))
+        assert question["toolCallId"] == call["id"]
+        await prompted(client, session, "/read a.txt")
+        assert "requiresPermission" not in client.updates("tool_call")[-1]
+        assert len(client.said("session/request_permission")) == 1
 
 
 # --- 8.2 the states of a tool call ----------------------------------------------------------------------------
@@ -310,27 +301,24 @@ async def try_move(call: Tool, to: str) -> None:
 @pytest.mark.item("004-34")
 @pytest.mark.parametrize("to", list(ARROWS))
 @pytest.mark.parametrize("start", [state for state in ARROWS if state != "awaiting_permission"])
-def test_a_tool_call_moves_only_along_the_arrows(start: str, to: str) -> None:
+async def test_a_tool_call_moves_only_along_the_arrows(start: str, to: str) -> None:
     """From each state to each state: an arrow is gone and told, anything else is refused or leaves a final state as it
     is, and nothing of it appears on the wire."""
     outcome: list[str] = []
 
-    async def work() -> None:
-        async def try_it(turn: Turn) -> None:
-            async with turn.tool("work") as call:
-                await bring(call, start, client)
-                client.answers["session/request_permission"] = lambda _: {"granted": True}
-                outcome.append(await kind_of(try_move(call, to)) or call.status)
-                await call.finish("cancelled" if call.status == "pending" else "completed")
+    async def try_it(turn: Turn) -> None:
+        async with turn.tool("work") as call:
+            await bring(call, start, client)
+            client.answers["session/request_permission"] = lambda _: {"granted": True}
+            outcome.append(await kind_of(try_move(call, to)) or call.status)
+            await call.finish("cancelled" if call.status == "pending" else "completed")
 
-        async with serving(doing(try_it)) as client:
-            answered = await prompted(client, await opened(client))
-            assert "result" in answered
-            told = [data["status"] for data in client.updates("tool_call_update")]
-            walked = ["pending", *told]
-            assert all(after in ARROWS[before] for before, after in pairwise(walked)), walked
-
-    run(work())
+    async with serving(doing(try_it)) as client:
+        answered = await prompted(client, await opened(client))
+        assert "result" in answered
+        told = [data["status"] for data in client.updates("tool_call_update")]
+        walked = ["pending", *told]
+        assert all(after in ARROWS[before] for before, after in pairwise(walked)), walked
     if to in ARROWS[start]:
         # Leave that is given leads on at once; completing a call that has not begun begins it first.
         assert outcome == ["in_progress" if to == "awaiting_permission" else to]
@@ -352,7 +340,7 @@ def test_a_tool_call_moves_only_along_the_arrows(start: str, to: str) -> None:
     ],
     ids=["granted", "denied", "cancelled"],
 )
-def test_a_call_that_awaits_permission_is_granted_denied_or_cancelled(answer: Any, walked: list[str]) -> None:
+async def test_a_call_that_awaits_permission_is_granted_denied_or_cancelled(answer: Any, walked: list[str]) -> None:
     """What the wire shows of the three ways out of awaiting_permission; from denied nothing leads on."""
     refused: list[str] = []
 
@@ -361,20 +349,17 @@ def test_a_call_that_awaits_permission_is_granted_denied_or_cancelled(answer: An
             if not await call.ask():
                 refused.append(await kind_of(call.start()))
 
-    async def work() -> None:
-        async with serving(doing(ask)) as client:
-            session = await opened(client)
-            id = client.ask("session/prompt", text_prompt(session))
-            question = await client.heard_call("session/request_permission")
-            if answer is None:
-                client.tell("session/cancel", {"sessionId": session})
-            else:
-                client.reply(question, answer)
-            await client.answer(id)
-            told = [data["status"] for data in client.updates("tool_call_update")]
-            assert ["pending", *told] == walked
-
-    run(work())
+    async with serving(doing(ask)) as client:
+        session = await opened(client)
+        id = client.ask("session/prompt", text_prompt(session))
+        question = await client.heard_call("session/request_permission")
+        if answer is None:
+            client.tell("session/cancel", {"sessionId": session})
+        else:
+            client.reply(question, answer)
+        await client.answer(id)
+        told = [data["status"] for data in client.updates("tool_call_update")]
+        assert ["pending", *told] == walked
     assert refused == ([Kind.INVALID_STATE] if walked[-1] == "denied" else [])
 
 
@@ -390,7 +375,7 @@ HUNK = {
 
 
 @pytest.mark.item("004-36")
-def test_our_agent_says_text_diffs_in_hunks_and_terminals(tmp_path: Path) -> None:
+async def test_our_agent_says_text_diffs_in_hunks_and_terminals(tmp_path: Path) -> None:
     """Three calls, one kind of output each, as in section 8.4; a terminal tells its command, streams and code."""
 
     async def work_through(turn: Turn) -> None:
@@ -403,37 +388,34 @@ def test_our_agent_says_text_diffs_in_hunks_and_terminals(tmp_path: Path) -> Non
                 await call.terminal(terminal.id)
                 await terminal.wait()
 
-    async def work() -> None:
-        async with serving(doing(work_through)) as client:
+    async with serving(doing(work_through)) as client:
 
-            def create(_: Any) -> Any:
-                loop = asyncio.get_running_loop()
-                for stream, data in (("stdout", "All tests passed!"), ("stderr", "1 warning")):
-                    push = {"terminalId": "term_abc", "data": data, "stream": stream}
-                    loop.call_soon(client.ask, "terminal/output", push)
-                return {"terminalId": "term_abc"}
+        def create(_: Any) -> Any:
+            loop = asyncio.get_running_loop()
+            for stream, data in (("stdout", "All tests passed!"), ("stderr", "1 warning")):
+                push = {"terminalId": "term_abc", "data": data, "stream": stream}
+                loop.call_soon(client.ask, "terminal/output", push)
+            return {"terminalId": "term_abc"}
 
-            client.answers |= {
-                "terminal/create": create,
-                "terminal/wait_for_exit": lambda _: {"exitCode": 0},
-                "terminal/release": lambda _: {"released": True},
-            }
-            await prompted(client, await opened(client, tmp_path))
-            outputs = [data["output"] for data in client.updates("tool_call_update") if "output" in data]
-            assert outputs[0] == {"type": "text", "text": "File successfully written"}
-            assert outputs[1] == {"type": "diff", "path": "/home/user/project/a.txt", "hunks": [HUNK]}
-            last = client.updates("tool_call_update")[-1]
-            assert last["status"] == "completed"
-            assert last["output"] == {
-                "type": "terminal",
-                "terminalId": "term_abc",
-                "command": "npm test",
-                "exitCode": 0,
-                "stdout": "All tests passed!",
-                "stderr": "1 warning",
-            }
-
-    run(work())
+        client.answers |= {
+            "terminal/create": create,
+            "terminal/wait_for_exit": lambda _: {"exitCode": 0},
+            "terminal/release": lambda _: {"released": True},
+        }
+        await prompted(client, await opened(client, tmp_path))
+        outputs = [data["output"] for data in client.updates("tool_call_update") if "output" in data]
+        assert outputs[0] == {"type": "text", "text": "File successfully written"}
+        assert outputs[1] == {"type": "diff", "path": "/home/user/project/a.txt", "hunks": [HUNK]}
+        last = client.updates("tool_call_update")[-1]
+        assert last["status"] == "completed"
+        assert last["output"] == {
+            "type": "terminal",
+            "terminalId": "term_abc",
+            "command": "npm test",
+            "exitCode": 0,
+            "stdout": "All tests passed!",
+            "stderr": "1 warning",
+        }
 
 
 @pytest.mark.item("004-36")
@@ -518,20 +500,17 @@ BLOCKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.item("004-38")
-def test_our_agent_takes_the_five_content_blocks() -> None:
+async def test_our_agent_takes_the_five_content_blocks() -> None:
     """Text, image, audio, link and resource, media by value and by url, optional members there or not."""
     got: list[Any] = []
 
     async def keep(turn: Turn) -> None:
         got.extend(turn.prompt)
 
-    async def work() -> None:
-        async with serving(doing(keep, image=True, audio=True)) as client:
-            session = await opened(client)
-            result = await client.result("session/prompt", {"sessionId": session, "content": BLOCKS})
-            assert result["stopReason"] == "end_turn"
-
-    run(work())
+    async with serving(doing(keep, image=True, audio=True)) as client:
+        session = await opened(client)
+        result = await client.result("session/prompt", {"sessionId": session, "content": BLOCKS})
+        assert result["stopReason"] == "end_turn"
     text, image, far_image, audio, far_audio, link, resource, bare_link, bare_resource = got
     assert text == TextContent(text="Please change this")
     assert image == ImageContent(data=PNG, mime_type="image/png")
@@ -548,7 +527,7 @@ def test_our_agent_takes_the_five_content_blocks() -> None:
 
 
 @pytest.mark.item("004-38")
-def test_our_client_says_the_five_content_blocks() -> None:
+async def test_our_client_says_the_five_content_blocks() -> None:
     """The same blocks, said by a client's author, are on the wire exactly as the draft writes them."""
     blocks: list[Any] = [
         TextContent(text="Please change this"),
@@ -565,23 +544,20 @@ def test_our_client_says_the_five_content_blocks() -> None:
         EmbeddedResource(resource=ResourceContents(uri=URI, text="export {}\n")),
     ]
 
-    async def work() -> None:
-        async def part(agent: Raw) -> None:
-            agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
-            asked = await agent.expect(method="session/prompt")
-            assert bare(asked["params"]["content"]) == BLOCKS
-            agent.reply(asked, {"stopReason": "end_turn"})
+    async def part(agent: Raw) -> None:
+        agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
+        asked = await agent.expect(method="session/prompt")
+        assert bare(asked["params"]["content"]) == BLOCKS
+        agent.reply(asked, {"stopReason": "end_turn"})
 
-        async with playing(part) as remote:
-            session = await remote.open("/home/user/project")
-            async with session.prompt(blocks):
-                pass
-
-    run(work())
+    async with playing(part) as remote:
+        session = await remote.open("/home/user/project")
+        async with session.prompt(blocks):
+            pass
 
 
 @pytest.mark.item("004-38")
-def test_content_goes_from_our_client_to_our_agent_unchanged(tmp_path: Path) -> None:
+async def test_content_goes_from_our_client_to_our_agent_unchanged(tmp_path: Path) -> None:
     """Our client and our agent, both speaking the draft: what went in is what the author gets."""
     got: list[Any] = []
     blocks: list[Any] = [TextContent(text="a"), ImageContent(data=PNG, mime_type="image/png")]
@@ -589,11 +565,8 @@ def test_content_goes_from_our_client_to_our_agent_unchanged(tmp_path: Path) -> 
     async def keep(turn: Turn) -> None:
         got.extend(turn.prompt)
 
-    async def work() -> None:
-        async with joined(doing(keep, image=True), dialect="draft", lend=Lending()) as remote:
-            session = await remote.open(str(tmp_path))
-            async with session.prompt(blocks):
-                pass
-
-    run(work())
+    async with joined(doing(keep, image=True), dialect="draft", lend=Lending()) as remote:
+        session = await remote.open(str(tmp_path))
+        async with session.prompt(blocks):
+            pass
     assert got == blocks

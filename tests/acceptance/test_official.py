@@ -87,46 +87,43 @@ async def greet(turn: Turn) -> None:
 
 
 @pytest.mark.item("001-13", "OFF-01")
-def test_every_stable_method_of_an_agent_is_served() -> None:
+async def test_every_stable_method_of_an_agent_is_served() -> None:
     """Each row of the table that official v1 calls stable is asked of one agent and answered with its shape."""
 
-    async def talk() -> None:
-        served: set[str] = {"initialize", "session/new"}
-        async with client_of(whole(greet=greet, hold=hold)) as peer:
-            session = await begin(peer, SHOWS)
+    served: set[str] = {"initialize", "session/new"}
+    async with client_of(whole(greet=greet, hold=hold)) as peer:
+        session = await begin(peer, SHOWS)
 
-            async def ask(method: str, **params: Json) -> Json:
-                served.add(method)
-                answer = await peer.request(method, method, params)
-                return answer["result"]
+        async def ask(method: str, **params: Json) -> Json:
+            served.add(method)
+            answer = await peer.request(method, method, params)
+            return answer["result"]
 
-            base = {"sessionId": session}
-            place = {"cwd": CWD, "mcpServers": []}
-            assert await ask("authenticate", methodId="account") == {}
-            assert await ask("session/prompt", **prompt(session, "greet")) == {"stopReason": "end_turn"}
-            assert await ask("session/set_mode", **base, modeId="code") == {}
-            options = await ask("session/set_config_option", **base, configId="effort", value="high")
-            assert [option["currentValue"] for option in options["configOptions"]] == [False, "high"]
-            assert set(await ask("session/load", **base, **place)) == {"modes", "configOptions"}
-            assert set(await ask("session/resume", **base, **place)) == {"modes", "configOptions"}
-            (listed,) = (await ask("session/list"))["sessions"]
-            assert (listed["sessionId"], listed["cwd"]) == (session, CWD)
-            peer.send(call("turn", "session/prompt", prompt(session, "hold")))
-            await peer.expect(params={"update": {"sessionUpdate": "agent_message_chunk"}})
-            peer.send(note("session/cancel", base))
-            await peer.expect(id="turn", result={"stopReason": "cancelled"})
-            peer.send(note("$/cancel_request", {"requestId": "turn"}))  # it is over: ignored
-            assert await ask("session/close", **base) == {}
-            assert await ask("session/delete", **base) == {}
-            assert await ask("logout") == {}
-            served |= {"session/cancel", "$/cancel_request"}
-        assert served == STABLE[Side.AGENT]
-
-    run(talk())
+        base = {"sessionId": session}
+        place = {"cwd": CWD, "mcpServers": []}
+        assert await ask("authenticate", methodId="account") == {}
+        assert await ask("session/prompt", **prompt(session, "greet")) == {"stopReason": "end_turn"}
+        assert await ask("session/set_mode", **base, modeId="code") == {}
+        options = await ask("session/set_config_option", **base, configId="effort", value="high")
+        assert [option["currentValue"] for option in options["configOptions"]] == [False, "high"]
+        assert set(await ask("session/load", **base, **place)) == {"modes", "configOptions"}
+        assert set(await ask("session/resume", **base, **place)) == {"modes", "configOptions"}
+        (listed,) = (await ask("session/list"))["sessions"]
+        assert (listed["sessionId"], listed["cwd"]) == (session, CWD)
+        peer.send(call("turn", "session/prompt", prompt(session, "hold")))
+        await peer.expect(params={"update": {"sessionUpdate": "agent_message_chunk"}})
+        peer.send(note("session/cancel", base))
+        await peer.expect(id="turn", result={"stopReason": "cancelled"})
+        peer.send(note("$/cancel_request", {"requestId": "turn"}))  # it is over: ignored
+        assert await ask("session/close", **base) == {}
+        assert await ask("session/delete", **base) == {}
+        assert await ask("logout") == {}
+        served |= {"session/cancel", "$/cancel_request"}
+    assert served == STABLE[Side.AGENT]
 
 
 @pytest.mark.item("001-13", "OFF-01")
-def test_every_stable_method_of_a_client_is_served(tmp_path: Any) -> None:
+async def test_every_stable_method_of_a_client_is_served(tmp_path: Any) -> None:
     """Each row of the table that official v1 calls stable is asked of one client and answered with its shape."""
     asked: list[str] = []
 
@@ -162,12 +159,9 @@ def test_every_stable_method_of_a_client_is_served(tmp_path: Any) -> None:
         )
         peer.send(result(turn, {"stopReason": "end_turn"}))
 
-    async def talk() -> None:
-        options: Any = {"lend": Lending(), "permission": "allow", "elicit": lambda _: {"branch": "main"}}
-        async with agent_played(part, **options) as remote:
-            assert await (await remote.open(str(tmp_path))).ask("go") == "x"
-
-    run(talk())
+    options: Any = {"lend": Lending(), "permission": "allow", "elicit": lambda _: {"branch": "main"}}
+    async with agent_played(part, **options) as remote:
+        assert await (await remote.open(str(tmp_path))).ask("go") == "x"
     assert {*asked, "session/update", "elicitation/complete", "$/cancel_request"} == STABLE[Side.CLIENT]
 
 
@@ -233,44 +227,41 @@ def test_every_stable_update_passes_from_agent_to_client_unchanged() -> None:
 
 
 @pytest.mark.item("OFF-01")
-def test_sessions_are_listed_in_pages_closed_and_deleted() -> None:
+async def test_sessions_are_listed_in_pages_closed_and_deleted() -> None:
     """Newest first, by folder, page after page; close ends work, delete forgets, and forgetting twice is no error."""
     agent = Agent("a")
     agent.prompt(acting(hold=hold))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            told = (await peer.request(0, "initialize", hello()))["result"]["agentCapabilities"]
-            assert {"list", "close", "delete", "resume", "additionalDirectories"} <= set(told["sessionCapabilities"])
-            assert (await peer.request(1, "session/list", {}))["result"]["sessions"] == []
-            ids = []
-            for number in range(120):
-                new = {"cwd": f"/folder{number % 2}", "mcpServers": []}
-                ids.append((await peer.request(2, "session/new", new))["result"]["sessionId"])
-            found: list[str] = []
-            params: Json = {}
-            while True:
-                page = (await peer.request(3, "session/list", params))["result"]
-                found += [session["sessionId"] for session in page["sessions"]]
-                if "nextCursor" not in page:
-                    break
-                params = {"cursor": page["nextCursor"]}
-            assert found == ids[::-1]
-            mine = (await peer.request(4, "session/list", {"cwd": "/folder1"}))["result"]["sessions"]
-            assert {session["cwd"] for session in mine} == {"/folder1"}
-            peer.send(call(5, "session/prompt", prompt(ids[0], "hold")))
-            await peer.expect(method="session/update")
-            peer.send(call(6, "session/close", {"sessionId": ids[0]}))
-            frames = [await peer.receive(), await peer.receive()]
-            assert frames == [result(5, {"stopReason": "cancelled"}), result(6, {})]
-            refused = await peer.request(7, "session/prompt", prompt(ids[0], "hold"))
-            assert "error" in refused  # it is there, but not open
-            for _ in range(2):
-                assert await peer.request(8, "session/delete", {"sessionId": ids[0]}) == result(8, {})
-            gone = await peer.request(9, "session/resume", {"sessionId": ids[0], "cwd": "/folder0"})
-            assert gone["error"]["code"] == -32002
-
-    run(talk())
+    async with client_of(agent) as peer:
+        told = (await peer.request(0, "initialize", hello()))["result"]["agentCapabilities"]
+        assert {"list", "close", "delete", "resume", "additionalDirectories"} <= set(told["sessionCapabilities"])
+        assert (await peer.request(1, "session/list", {}))["result"]["sessions"] == []
+        ids = []
+        for number in range(120):
+            new = {"cwd": f"/folder{number % 2}", "mcpServers": []}
+            ids.append((await peer.request(2, "session/new", new))["result"]["sessionId"])
+        found: list[str] = []
+        params: Json = {}
+        while True:
+            page = (await peer.request(3, "session/list", params))["result"]
+            found += [session["sessionId"] for session in page["sessions"]]
+            if "nextCursor" not in page:
+                break
+            params = {"cursor": page["nextCursor"]}
+        assert found == ids[::-1]
+        mine = (await peer.request(4, "session/list", {"cwd": "/folder1"}))["result"]["sessions"]
+        assert {session["cwd"] for session in mine} == {"/folder1"}
+        peer.send(call(5, "session/prompt", prompt(ids[0], "hold")))
+        await peer.expect(method="session/update")
+        peer.send(call(6, "session/close", {"sessionId": ids[0]}))
+        frames = [await peer.receive(), await peer.receive()]
+        assert frames == [result(5, {"stopReason": "cancelled"}), result(6, {})]
+        refused = await peer.request(7, "session/prompt", prompt(ids[0], "hold"))
+        assert "error" in refused  # it is there, but not open
+        for _ in range(2):
+            assert await peer.request(8, "session/delete", {"sessionId": ids[0]}) == result(8, {})
+        gone = await peer.request(9, "session/resume", {"sessionId": ids[0], "cwd": "/folder0"})
+        assert gone["error"]["code"] == -32002
 
 
 @pytest.mark.item("OFF-01")
@@ -353,49 +344,43 @@ def test_more_directories_are_roots_of_the_session(tmp_path: Any) -> None:
 
 
 @pytest.mark.item("OFF-01")
-def test_after_logout_sessions_need_a_login_again() -> None:
+async def test_after_logout_sessions_need_a_login_again() -> None:
     """logout is announced where there is a login; afterwards a new session is answered with -32000."""
     agent = whole(greet=greet)
     agent.auth_required = True
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            told = (await peer.request(1, "initialize", hello()))["result"]
-            assert told["agentCapabilities"]["auth"]["logout"] == {}
-            assert told["authMethods"] == [{"id": "account", "name": "Account"}]
-            new = {"cwd": CWD, "mcpServers": []}
-            assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
-            await peer.request(3, "authenticate", {"methodId": "account"})
-            assert "result" in await peer.request(4, "session/new", new)
-            assert await peer.request(5, "logout", {}) == result(5, {})
-            assert (await peer.request(6, "session/new", new))["error"]["code"] == -32000
-        plain = Agent("a")
-        async with client_of(plain) as peer:
-            told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-            assert "logout" not in told.get("auth", {})
-            assert (await peer.request(2, "logout", {}))["error"]["code"] == -32601
-
-    run(talk())
+    async with client_of(agent) as peer:
+        told = (await peer.request(1, "initialize", hello()))["result"]
+        assert told["agentCapabilities"]["auth"]["logout"] == {}
+        assert told["authMethods"] == [{"id": "account", "name": "Account"}]
+        new = {"cwd": CWD, "mcpServers": []}
+        assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
+        await peer.request(3, "authenticate", {"methodId": "account"})
+        assert "result" in await peer.request(4, "session/new", new)
+        assert await peer.request(5, "logout", {}) == result(5, {})
+        assert (await peer.request(6, "session/new", new))["error"]["code"] == -32000
+    plain = Agent("a")
+    async with client_of(plain) as peer:
+        told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+        assert "logout" not in told.get("auth", {})
+        assert (await peer.request(2, "logout", {}))["error"]["code"] == -32601
 
 
 @pytest.mark.item("OFF-01")
 @pytest.mark.parametrize("announces", [True, False])
-def test_authentication_in_a_terminal_is_offered_to_clients_that_have_one(announces: bool) -> None:
+async def test_authentication_in_a_terminal_is_offered_to_clients_that_have_one(announces: bool) -> None:
     """The method has its arguments and its environment as a map, and is left out where the client cannot show it."""
     method = AuthMethod(id="login", name="Log in", type="terminal", args=["--login"], env={"NO_COLOR": "1"})
     agent = Agent("a", auth_methods=[method])
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            answer = await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": announces}}))
-            said_ = {"id": "login", "name": "Log in", "type": "terminal", "args": ["--login"], "env": {"NO_COLOR": "1"}}
-            assert answer["result"]["authMethods"] == ([said_] if announces else [])
-
-    run(talk())
+    async with client_of(agent) as peer:
+        answer = await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": announces}}))
+        said_ = {"id": "login", "name": "Log in", "type": "terminal", "args": ["--login"], "env": {"NO_COLOR": "1"}}
+        assert answer["result"]["authMethods"] == ([said_] if announces else [])
 
 
 @pytest.mark.item("OFF-01")
-def test_an_agent_elicits_by_form_and_by_link() -> None:
+async def test_an_agent_elicits_by_form_and_by_link() -> None:
     """Both modes with their members; what the user did reaches the author; a mode not announced is never sent."""
 
     async def form(turn: Turn) -> None:
@@ -410,40 +395,37 @@ def test_an_agent_elicits_by_form_and_by_link() -> None:
     agent = Agent("a")
     agent.prompt(acting(form=form, link=link))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer, SHOWS)
-            peer.send(call(3, "session/prompt", prompt(session, "form")))
-            asked = await peer.expect(method="elicitation/create")
-            params = asked["params"]
-            assert (params["sessionId"], params["mode"], params["message"]) == (session, "form", "Which branch?")
-            fields = params["requestedSchema"]["properties"]
-            assert {name: field["type"] for name, field in fields.items()} == {"branch": "string", "force": "boolean"}
-            assert params["requestedSchema"]["required"] == ["branch", "force"]
-            peer.send(result(asked, {"action": "accept", "content": {"branch": "main", "force": True}}))
-            update = (await peer.expect(method="session/update"))["params"]["update"]
-            assert update["content"]["text"] == "accept {'branch': 'main', 'force': True}"
-            await peer.expect(id=3)
-            peer.send(call(4, "session/prompt", prompt(session, "link")))
-            asked = await peer.expect(method="elicitation/create")
-            assert asked["params"]["mode"] == "url"
-            assert asked["params"]["url"] == "https://example.org/login"
-            id = asked["params"]["elicitationId"]
-            peer.send(result(asked, {"action": "accept"}))
-            assert await peer.receive() == note("elicitation/complete", {"elicitationId": id})
-            await peer.expect(method="session/update")
-            await peer.expect(id=4)
-        async with client_of(agent) as peer:
-            session = await begin(peer, {"elicitation": {"url": {}}})
-            _, answer = await said(peer, session, "form")
-            assert answer["error"]["data"]["kind"] == "capability_unsupported"
-            assert [frame["method"] for frame in peer.heard if "method" in frame] == []
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer, SHOWS)
+        peer.send(call(3, "session/prompt", prompt(session, "form")))
+        asked = await peer.expect(method="elicitation/create")
+        params = asked["params"]
+        assert (params["sessionId"], params["mode"], params["message"]) == (session, "form", "Which branch?")
+        fields = params["requestedSchema"]["properties"]
+        assert {name: field["type"] for name, field in fields.items()} == {"branch": "string", "force": "boolean"}
+        assert params["requestedSchema"]["required"] == ["branch", "force"]
+        peer.send(result(asked, {"action": "accept", "content": {"branch": "main", "force": True}}))
+        update = (await peer.expect(method="session/update"))["params"]["update"]
+        assert update["content"]["text"] == "accept {'branch': 'main', 'force': True}"
+        await peer.expect(id=3)
+        peer.send(call(4, "session/prompt", prompt(session, "link")))
+        asked = await peer.expect(method="elicitation/create")
+        assert asked["params"]["mode"] == "url"
+        assert asked["params"]["url"] == "https://example.org/login"
+        id = asked["params"]["elicitationId"]
+        peer.send(result(asked, {"action": "accept"}))
+        assert await peer.receive() == note("elicitation/complete", {"elicitationId": id})
+        await peer.expect(method="session/update")
+        await peer.expect(id=4)
+    async with client_of(agent) as peer:
+        session = await begin(peer, {"elicitation": {"url": {}}})
+        _, answer = await said(peer, session, "form")
+        assert answer["error"]["data"]["kind"] == "capability_unsupported"
+        assert [frame["method"] for frame in peer.heard if "method" in frame] == []
 
 
 @pytest.mark.item("OFF-01")
-def test_our_client_takes_the_elicitations_it_announced() -> None:
+async def test_our_client_takes_the_elicitations_it_announced() -> None:
     """Announced by mode; accepted, declined and closed questions are told so; another mode is -32602."""
     replies = iter([{"branch": "main"}, False, None])
 
@@ -463,11 +445,8 @@ def test_our_client_takes_the_elicitations_it_announced() -> None:
         assert (await peer.request(6, "elicitation/create", link))["error"]["code"] == -32602
         peer.send(result(new, {"sessionId": SESSION}))
 
-    async def talk() -> None:
-        async with agent_played(part, elicit={"form": lambda _: next(replies)}) as remote:
-            await remote.open(CWD)
-
-    run(talk())
+    async with agent_played(part, elicit={"form": lambda _: next(replies)}) as remote:
+        await remote.open(CWD)
 
 
 # --- turns ----------------------------------------------------------------------------------------------------------
@@ -562,7 +541,7 @@ def test_a_single_request_is_cancelled_at_either_end() -> None:
 
 
 @pytest.mark.item("OFF-01")
-def test_messages_have_ids_that_replays_keep() -> None:
+async def test_messages_have_ids_that_replays_keep() -> None:
     """Pieces of one message share an id, another message has another; so they are told again by session/load."""
 
     async def two(turn: Turn) -> None:
@@ -572,30 +551,27 @@ def test_messages_have_ids_that_replays_keep() -> None:
     agent = Agent("a")
     agent.prompt(acting(two=two))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer)
-            updates, _ = await said(peer, session, "two")
-            assert [(update["messageId"], update["content"]["text"]) for update in updates] == [
-                ("m1", "one "),
-                ("m1", "message"),
-                ("m2", "another"),
-            ]
-            start = len(peer.heard)
-            await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-            told = [frame["params"]["update"] for frame in peer.heard[start:-1]]
-            assert [(update.get("messageId"), update["content"]["text"]) for update in told] == [
-                (None, "two"),
-                ("m1", "one message"),
-                ("m2", "another"),
-            ]
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer)
+        updates, _ = await said(peer, session, "two")
+        assert [(update["messageId"], update["content"]["text"]) for update in updates] == [
+            ("m1", "one "),
+            ("m1", "message"),
+            ("m2", "another"),
+        ]
+        start = len(peer.heard)
+        await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
+        told = [frame["params"]["update"] for frame in peer.heard[start:-1]]
+        assert [(update.get("messageId"), update["content"]["text"]) for update in told] == [
+            (None, "two"),
+            ("m1", "one message"),
+            ("m2", "another"),
+        ]
 
 
 @pytest.mark.item("OFF-01")
 @pytest.mark.parametrize("announces", [True, False])
-def test_switches_are_options_for_clients_that_announced_them(announces: bool) -> None:
+async def test_switches_are_options_for_clients_that_announced_them(announces: bool) -> None:
     """type boolean and true or false; a client that knows no switches has a choice of two in its place."""
 
     async def tell(turn: Turn) -> None:
@@ -603,27 +579,24 @@ def test_switches_are_options_for_clients_that_announced_them(announces: bool) -
 
     agent = whole(tell=tell)
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer, SHOWS if announces else ALL)
-            (option,) = [o for o in peer.heard[-1]["result"]["configOptions"] if o["id"] == "verbose"]
-            base = {"sessionId": session, "configId": "verbose"}
-            if announces:
-                assert (option["type"], option["currentValue"]) == ("boolean", False)
-                answer = await peer.request(3, "session/set_config_option", {**base, "type": "boolean", "value": True})
-                assert [o["currentValue"] for o in answer["result"]["configOptions"]] == [True, "low"]
-            else:
-                assert (option["type"], option["currentValue"]) == ("select", "false")
-                answer = await peer.request(3, "session/set_config_option", {**base, "value": "true"})
-                assert [o["currentValue"] for o in answer["result"]["configOptions"]] == ["true", "low"]
-            assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "True"
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer, SHOWS if announces else ALL)
+        (option,) = [o for o in peer.heard[-1]["result"]["configOptions"] if o["id"] == "verbose"]
+        base = {"sessionId": session, "configId": "verbose"}
+        if announces:
+            assert (option["type"], option["currentValue"]) == ("boolean", False)
+            answer = await peer.request(3, "session/set_config_option", {**base, "type": "boolean", "value": True})
+            assert [o["currentValue"] for o in answer["result"]["configOptions"]] == [True, "low"]
+        else:
+            assert (option["type"], option["currentValue"]) == ("select", "false")
+            answer = await peer.request(3, "session/set_config_option", {**base, "value": "true"})
+            assert [o["currentValue"] for o in answer["result"]["configOptions"]] == ["true", "low"]
+        assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "True"
 
 
 @pytest.mark.item("OFF-01")
 @pytest.mark.parametrize("announces", [True, False])
-def test_notices_and_compaction_are_told_to_clients_that_announced_them(announces: bool) -> None:
+async def test_notices_and_compaction_are_told_to_clients_that_announced_them(announces: bool) -> None:
     """Nobody else hears of them; a notice is no history and is not told again, a compaction is."""
 
     async def shorten(turn: Turn) -> None:
@@ -635,33 +608,30 @@ def test_notices_and_compaction_are_told_to_clients_that_announced_them(announce
     agent = Agent("a")
     agent.prompt(acting(shorten=shorten))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer, SHOWS if announces else ALL)
-            updates, _ = await said(peer, session, "shorten")
-            kinds = [update["sessionUpdate"] for update in updates]
-            if not announces:
-                assert kinds == ["agent_message_chunk"]
-                return
-            notice = {"sessionUpdate": "notice", "severity": "warning", "title": "The history is long"}
-            assert updates[0] == notice
-            assert kinds[1] == "compaction_update"
-            assert updates[1]["status"] == "in_progress"
-            assert kinds[-1] == "agent_message_chunk"
-            assert updates[-2]["status"] == "completed"
-            assert len({update["compactionId"] for update in updates[1:-1]}) == 1
-            assert "In short." in str(updates[1:-1])
-            start = len(peer.heard)
-            await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-            told = [frame["params"]["update"]["sessionUpdate"] for frame in peer.heard[start:-1]]
-            assert "notice" not in told
-            assert "compaction_update" in told
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer, SHOWS if announces else ALL)
+        updates, _ = await said(peer, session, "shorten")
+        kinds = [update["sessionUpdate"] for update in updates]
+        if not announces:
+            assert kinds == ["agent_message_chunk"]
+            return
+        notice = {"sessionUpdate": "notice", "severity": "warning", "title": "The history is long"}
+        assert updates[0] == notice
+        assert kinds[1] == "compaction_update"
+        assert updates[1]["status"] == "in_progress"
+        assert kinds[-1] == "agent_message_chunk"
+        assert updates[-2]["status"] == "completed"
+        assert len({update["compactionId"] for update in updates[1:-1]}) == 1
+        assert "In short." in str(updates[1:-1])
+        start = len(peer.heard)
+        await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
+        told = [frame["params"]["update"]["sessionUpdate"] for frame in peer.heard[start:-1]]
+        assert "notice" not in told
+        assert "compaction_update" in told
 
 
 @pytest.mark.item("OFF-01")
-def test_our_client_announces_what_its_conversations_can_take() -> None:
+async def test_our_client_announces_what_its_conversations_can_take() -> None:
     """Switches, notices and compaction; and each of them reaches whoever reads."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -673,14 +643,11 @@ def test_our_client_announces_what_its_conversations_can_take() -> None:
             peer.send(note("session/update", {"sessionId": SESSION, "update": update}))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def talk() -> None:
-        async with agent_played(part) as remote:
-            session = await remote.open(CWD)
-            async with session.prompt("go") as turn:
-                kinds = [type(update) async for update in turn]
-            assert kinds == [Notice, CompactionUpdate, CompactionSummaryChunk]
-
-    run(talk())
+    async with agent_played(part) as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("go") as turn:
+            kinds = [type(update) async for update in turn]
+        assert kinds == [Notice, CompactionUpdate, CompactionSummaryChunk]
 
 
 # --- through a proxy ------------------------------------------------------------------------------------------------
@@ -760,7 +727,7 @@ def test_trace_keys_and_unknown_fields_pass_a_proxy_both_ways(claims: bool) -> N
 
 
 @pytest.mark.item("OFF-06")
-def test_trace_keys_pass_the_interpreter_command(tmp_path: Any) -> None:
+async def test_trace_keys_pass_the_interpreter_command(tmp_path: Any) -> None:
     """`dragoman translate` in front of an agent process: what the client's _meta says, the agent's author reads."""
     (tmp_path / "agent.py").write_text(
         "from dragoman import Agent\n"
@@ -771,13 +738,10 @@ def test_trace_keys_pass_the_interpreter_command(tmp_path: Any) -> None:
         "agent.run()\n"
     )
 
-    async def talk() -> None:
-        async with Child("translate", "--", sys.executable, str(tmp_path / "agent.py")) as between:
-            await between.request(1, "initialize", hello())
-            opened = await between.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            params = {"sessionId": opened["result"]["sessionId"], "prompt": [{**text("go"), "_meta": TRACE}]}
-            await between.request(3, "session/prompt", params)
-            (update,) = [f["params"]["update"] for f in between.heard if f.get("method") == "session/update"]
-            assert update["content"]["text"] == TRACE["traceparent"]
-
-    run(talk())
+    async with Child("translate", "--", sys.executable, str(tmp_path / "agent.py")) as between:
+        await between.request(1, "initialize", hello())
+        opened = await between.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        params = {"sessionId": opened["result"]["sessionId"], "prompt": [{**text("go"), "_meta": TRACE}]}
+        await between.request(3, "session/prompt", params)
+        (update,) = [f["params"]["update"] for f in between.heard if f.get("method") == "session/update"]
+        assert update["content"]["text"] == TRACE["traceparent"]

@@ -46,29 +46,26 @@ from tests.acceptance.y2025 import BLOCKS, PNG, PROJECT, WAV, begin, hello, hold
 
 
 @pytest.mark.item("000-01")
-def test_a_process_on_standard_streams_is_asked_asks_back_streams_and_remembers(tmp_path: Path) -> None:
+async def test_a_process_on_standard_streams_is_asked_asks_back_streams_and_remembers(tmp_path: Path) -> None:
     """Both ends ask (a prompt, then a file), text comes in pieces, and the session knows what was said before."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "2025.1") as agent:
-            await agent.request(1, "initialize", hello(cwd=str(tmp_path)))
-            await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
-            agent.send(call(3, "session/prompt", prompt(f"/read {tmp_path}/main.rs")))
+    async with Child("agent", "everything", "--dialect", "2025.1") as agent:
+        await agent.request(1, "initialize", hello(cwd=str(tmp_path)))
+        await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
+        agent.send(call(3, "session/prompt", prompt(f"/read {tmp_path}/main.rs")))
+        asked = await agent.receive()
+        while asked["method"] != "fs/read_text_file":
             asked = await agent.receive()
-            while asked["method"] != "fs/read_text_file":
-                asked = await agent.receive()
-            agent.send(result(asked, {"content": "fn main() {}\n"}))
-            await agent.until(3)
-            agent.send(call(4, "session/prompt", prompt("one two three four five six seven eight nine")))
-            pieces = [f["params"]["data"]["text"] for f in (await agent.until(4))[:-1]]
-            assert len(pieces) > 3
-            assert "> one two three four five six seven eight nine" in "".join(pieces)
-            agent.send(call(5, "session/load", {"session_id": "abc123"}))
-            told = json.dumps([f["params"]["data"] for f in (await agent.until(5))[:-1]])
-            assert "fn main() {}" in told
-            assert "one two three" in told
-
-    run(talk())
+        agent.send(result(asked, {"content": "fn main() {}\n"}))
+        await agent.until(3)
+        agent.send(call(4, "session/prompt", prompt("one two three four five six seven eight nine")))
+        pieces = [f["params"]["data"]["text"] for f in (await agent.until(4))[:-1]]
+        assert len(pieces) > 3
+        assert "> one two three four five six seven eight nine" in "".join(pieces)
+        agent.send(call(5, "session/load", {"session_id": "abc123"}))
+        told = json.dumps([f["params"]["data"] for f in (await agent.until(5))[:-1]])
+        assert "fn main() {}" in told
+        assert "one two three" in told
 
 
 LAYERS = {
@@ -94,24 +91,21 @@ def test_each_layer_can_be_had_without_those_above_it(module: str) -> None:
 
 
 @pytest.mark.item("000-02")
-def test_the_same_application_works_over_another_transport_and_in_another_dialect(tmp_path: Path) -> None:
+async def test_the_same_application_works_over_another_transport_and_in_another_dialect(tmp_path: Path) -> None:
     """The author's code stays as it is while transport (memory, process) and protocol (2025.1, v1) are exchanged."""
     (tmp_path / "parrot.py").write_text(PARROT)
     parrot: dict[str, Any] = {}
     exec(compile(PARROT.removesuffix("agent.run()\n"), "parrot", "exec"), parrot)
 
-    async def talk() -> None:
-        async with client_of(parrot["agent"]) as peer:
-            await begin(peer)
-            in_memory, _ = await said(peer, "hello")
-        command = [sys.executable, str(tmp_path / "parrot.py")]
-        for dialect in ("2025.1", "v1"):
-            async with connect(command, dialect=dialect, cwd=str(tmp_path)) as agent:
-                session = await agent.open(str(tmp_path))
-                assert await session.ask("hello") == "You said: hello"
-        assert in_memory == [("agent_message_chunk", {"text": "You said: hello"})]
-
-    run(talk())
+    async with client_of(parrot["agent"]) as peer:
+        await begin(peer)
+        in_memory, _ = await said(peer, "hello")
+    command = [sys.executable, str(tmp_path / "parrot.py")]
+    for dialect in ("2025.1", "v1"):
+        async with connect(command, dialect=dialect, cwd=str(tmp_path)) as agent:
+            session = await agent.open(str(tmp_path))
+            assert await session.ask("hello") == "You said: hello"
+    assert in_memory == [("agent_message_chunk", {"text": "You said: hello"})]
 
 
 PARROT = """
@@ -144,18 +138,15 @@ for line in sys.stdin.buffer:
 
 
 @pytest.mark.item("000-03")
-def test_the_client_starts_the_agent_and_says_each_message_in_a_line(tmp_path: Path) -> None:
+async def test_the_client_starts_the_agent_and_says_each_message_in_a_line(tmp_path: Path) -> None:
     """The recorded input of a real child process: whole lines of JSON, the last one too; its parent is the client."""
     (tmp_path / "recorder.py").write_text(RECORDER)
     kept = tmp_path / "kept"
 
-    async def talk() -> None:
-        command = [sys.executable, str(tmp_path / "recorder.py"), str(kept)]
-        async with connect(command, dialect="2025.1", cwd=str(tmp_path)) as agent:
-            session = await agent.open(str(tmp_path))
-            assert await session.ask("two\nlines") == ""
-
-    run(talk())
+    command = [sys.executable, str(tmp_path / "recorder.py"), str(kept)]
+    async with connect(command, dialect="2025.1", cwd=str(tmp_path)) as agent:
+        session = await agent.open(str(tmp_path))
+        assert await session.ask("two\nlines") == ""
     assert int((tmp_path / "kept.parent").read_text()) == os.getpid()
     lines = kept.read_bytes().splitlines(keepends=True)
     assert all(line.endswith(b"\n") for line in lines)
@@ -165,20 +156,17 @@ def test_the_client_starts_the_agent_and_says_each_message_in_a_line(tmp_path: P
 
 
 @pytest.mark.item("000-03")
-def test_the_agent_says_each_message_in_a_line() -> None:
+async def test_the_agent_says_each_message_in_a_line() -> None:
     """What our agent writes to its standard output ends, message by message, with a newline."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "2025.1") as agent:
-            await agent.request(1, "initialize", hello(cwd="/"))
-            await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
-            await agent.request(3, "session/prompt", prompt("/echo two\nlines"))
-            status, rest, _ = await agent.end()
-            assert (status, rest) == (0, "")
-            assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in agent.lines)
-            assert {"text": "two\nlines"} in [f["params"]["data"] for f in agent.heard if "method" in f]
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "2025.1") as agent:
+        await agent.request(1, "initialize", hello(cwd="/"))
+        await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
+        await agent.request(3, "session/prompt", prompt("/echo two\nlines"))
+        status, rest, _ = await agent.end()
+        assert (status, rest) == (0, "")
+        assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in agent.lines)
+        assert {"text": "two\nlines"} in [f["params"]["data"] for f in agent.heard if "method" in f]
 
 
 async def read(turn: Turn) -> None:
@@ -189,33 +177,30 @@ async def read(turn: Turn) -> None:
 
 
 @pytest.mark.item("000-04")
-def test_our_agent_understands_requests_notifications_and_error_answers() -> None:
+async def test_our_agent_understands_requests_notifications_and_error_answers() -> None:
     """A request is answered, a notification is acted upon and not answered, an error answer reaches the author."""
     agent = Agent("a", version="1")
     agent.prompt(acting(hold=hold, read=read))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await begin(peer)
-            peer.send(call(3, "session/prompt", prompt("hold")))
-            await peer.expect(params={"data": {"text": "Working"}})
-            peer.send(note("session/cancel", {"session_id": "abc123"}))
-            assert await peer.receive() == result(3, {"status": "ok", "stop_reason": "cancelled"})
-            peer.send(call(4, "session/prompt", prompt("read")))
-            asked = await peer.expect(method="fs/read_text_file")
-            peer.send(error(asked, -32001, "Resource not found"))
-            told = await peer.expect(params={"type": "agent_message_chunk"})
-            assert told["params"]["data"]["text"] in (
-                "session_not_found: Resource not found",
-                "resource_not_found: Resource not found",
-            )
-            await peer.expect(id=4, result={"status": "ok"})
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await begin(peer)
+        peer.send(call(3, "session/prompt", prompt("hold")))
+        await peer.expect(params={"data": {"text": "Working"}})
+        peer.send(note("session/cancel", {"session_id": "abc123"}))
+        assert await peer.receive() == result(3, {"status": "ok", "stop_reason": "cancelled"})
+        peer.send(call(4, "session/prompt", prompt("read")))
+        asked = await peer.expect(method="fs/read_text_file")
+        peer.send(error(asked, -32001, "Resource not found"))
+        told = await peer.expect(params={"type": "agent_message_chunk"})
+        assert told["params"]["data"]["text"] in (
+            "session_not_found: Resource not found",
+            "resource_not_found: Resource not found",
+        )
+        await peer.expect(id=4, result={"status": "ok"})
 
 
 @pytest.mark.item("000-04")
-def test_our_client_understands_requests_notifications_and_error_answers(tmp_path: Path) -> None:
+async def test_our_client_understands_requests_notifications_and_error_answers(tmp_path: Path) -> None:
     """The agent's request is answered, its update arrives, its error fails the prompt with the right kind."""
     (tmp_path / "a.txt").write_text("text")
 
@@ -230,18 +215,15 @@ def test_our_client_understands_requests_notifications_and_error_answers(tmp_pat
         peer.send(note("session/update", update))
         peer.send(error(asked, -32003, "Invalid state"))
 
-    async def talk() -> None:
-        options: Any = {"dialect": "2025.1", "cwd": str(tmp_path), "lend": Lending()}
-        async with agent_played(part, **options) as agent:
-            session = await agent.open(str(tmp_path))
-            updates: list[Any] = []
-            session.on_update = updates.append
-            with pytest.raises(ProtocolError) as caught:
-                await session.ask("go")
-            assert caught.value.kind == Kind.INVALID_STATE
-            assert [update.content.text for update in updates] == ["Hello!"]
-
-    run(talk())
+    options: Any = {"dialect": "2025.1", "cwd": str(tmp_path), "lend": Lending()}
+    async with agent_played(part, **options) as agent:
+        session = await agent.open(str(tmp_path))
+        updates: list[Any] = []
+        session.on_update = updates.append
+        with pytest.raises(ProtocolError) as caught:
+            await session.ask("go")
+        assert caught.value.kind == Kind.INVALID_STATE
+        assert [update.content.text for update in updates] == ["Hello!"]
 
 
 @pytest.mark.item("000-05")
@@ -442,7 +424,7 @@ def test_a_client_may_authenticate_with_a_token_and_need_not(tmp_path: Path, aut
 
 
 @pytest.mark.item("000-22")
-def test_an_agent_can_insist_on_a_token_before_it_works() -> None:
+async def test_an_agent_can_insist_on_a_token_before_it_works() -> None:
     """Without the right token nothing but authenticate is served, and a wrong one gains nothing."""
     agent = Agent("a", version="1", auth_required=True)
 
@@ -454,21 +436,18 @@ def test_an_agent_can_insist_on_a_token_before_it_works() -> None:
     async def work(turn: Turn) -> None:
         await turn.say("At your service")
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await peer.request(1, "initialize", hello())
-            new = {"session_id": "abc123", "mode": "agent"}
-            assert (await peer.request(2, "session/new", new))["error"]["data"]["kind"] == "auth_required"
-            assert (await peer.request(3, "session/prompt", prompt("work")))["error"]["data"]["kind"] == "auth_required"
-            wrong = await peer.request(4, "authenticate", {"type": "token", "token": "wrong"})
-            assert wrong["error"]["data"]["kind"] == "auth_required"
-            assert "error" in await peer.request(5, "session/new", new)
-            right = await peer.request(6, "authenticate", {"type": "token", "token": "right"})
-            assert right == result(6, {"status": "ok"})
-            assert (await peer.request(7, "session/new", new))["result"]["status"] == "ok"
-            assert (await said(peer, "work"))[0] == [("agent_message_chunk", {"text": "At your service"})]
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await peer.request(1, "initialize", hello())
+        new = {"session_id": "abc123", "mode": "agent"}
+        assert (await peer.request(2, "session/new", new))["error"]["data"]["kind"] == "auth_required"
+        assert (await peer.request(3, "session/prompt", prompt("work")))["error"]["data"]["kind"] == "auth_required"
+        wrong = await peer.request(4, "authenticate", {"type": "token", "token": "wrong"})
+        assert wrong["error"]["data"]["kind"] == "auth_required"
+        assert "error" in await peer.request(5, "session/new", new)
+        right = await peer.request(6, "authenticate", {"type": "token", "token": "right"})
+        assert right == result(6, {"status": "ok"})
+        assert (await peer.request(7, "session/new", new))["result"]["status"] == "ok"
+        assert (await said(peer, "work"))[0] == [("agent_message_chunk", {"text": "At your service"})]
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------
@@ -544,7 +523,7 @@ STEPS = [
 
 
 @pytest.mark.item("000-10")
-def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
+async def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
     """Message, thought, tool call, its change and a plan, from an author's calls to the document's JSON."""
 
     async def all_(turn: Turn) -> None:
@@ -566,27 +545,24 @@ def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
             return [bare(item) for item in data]
         return {k: bare(v) for k, v in data.items() if k != "_meta"} if isinstance(data, dict) else data
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await begin(peer)
-            updates, _ = await said(peer, "all")
-            assert [(kind, bare(data)) for kind, data in updates] == [
-                ("agent_message_chunk", {"text": "I'll help"}),
-                ("agent_thought_chunk", {"text": "Analyzing"}),
-                (
-                    "tool_call",
-                    {"id": "tool_1", "name": "read_file", "arguments": {"path": f"{PROJECT}/main.rs"}},
-                ),
-                ("tool_call_update", {"id": "tool_1", "status": "in_progress", "result": {"content": "file contents"}}),
-                ("tool_call_update", {"id": "tool_1", "status": "completed"}),
-                ("plan", {"steps": STEPS}),
-            ]
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await begin(peer)
+        updates, _ = await said(peer, "all")
+        assert [(kind, bare(data)) for kind, data in updates] == [
+            ("agent_message_chunk", {"text": "I'll help"}),
+            ("agent_thought_chunk", {"text": "Analyzing"}),
+            (
+                "tool_call",
+                {"id": "tool_1", "name": "read_file", "arguments": {"path": f"{PROJECT}/main.rs"}},
+            ),
+            ("tool_call_update", {"id": "tool_1", "status": "in_progress", "result": {"content": "file contents"}}),
+            ("tool_call_update", {"id": "tool_1", "status": "completed"}),
+            ("plan", {"steps": STEPS}),
+        ]
 
 
 @pytest.mark.item("000-10")
-def test_the_five_updates_of_the_document_are_understood() -> None:
+async def test_the_five_updates_of_the_document_are_understood() -> None:
     """The document's own five frames, as our client gives them to whoever reads the turn."""
     arguments = {"path": "/home/user/project/main.rs"}
     updates = [
@@ -605,31 +581,28 @@ def test_the_five_updates_of_the_document_are_understood() -> None:
             peer.send(note("session/update", {"session_id": session, "type": kind, "data": data}))
         peer.send(result(asked, {"status": "ok"}))
 
-    async def talk() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
-            session = await remote.open(PROJECT)
-            async with session.prompt("go") as turn:
-                message, thought, start, progress, plan = [update async for update in turn]
-            assert isinstance(message, AgentMessageChunk)
-            assert message.content.text == "I'll help"  # type: ignore[union-attr]
-            assert isinstance(thought, AgentThoughtChunk)
-            assert isinstance(start, ToolCallStart)
-            assert (start.tool_call_id, start.title, start.kind, start.raw_input) == (
-                "tool_1",
-                "read_file",
-                "read",
-                arguments,
-            )
-            assert isinstance(progress, ToolCallProgress)
-            assert progress.status == "completed"
-            assert progress.content[0].content.text == "file contents..."  # type: ignore[index, union-attr]
-            assert isinstance(plan, Plan)
-            assert [(entry.content, entry.status) for entry in plan.entries] == [
-                (step["description"], step["status"]) for step in STEPS
-            ]
-            assert turn.stop_reason == "end_turn"
-
-    run(talk())
+    async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
+        session = await remote.open(PROJECT)
+        async with session.prompt("go") as turn:
+            message, thought, start, progress, plan = [update async for update in turn]
+        assert isinstance(message, AgentMessageChunk)
+        assert message.content.text == "I'll help"  # type: ignore[union-attr]
+        assert isinstance(thought, AgentThoughtChunk)
+        assert isinstance(start, ToolCallStart)
+        assert (start.tool_call_id, start.title, start.kind, start.raw_input) == (
+            "tool_1",
+            "read_file",
+            "read",
+            arguments,
+        )
+        assert isinstance(progress, ToolCallProgress)
+        assert progress.status == "completed"
+        assert progress.content[0].content.text == "file contents..."  # type: ignore[index, union-attr]
+        assert isinstance(plan, Plan)
+        assert [(entry.content, entry.status) for entry in plan.entries] == [
+            (step["description"], step["status"]) for step in STEPS
+        ]
+        assert turn.stop_reason == "end_turn"
 
 
 # --- files, terminals, content --------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ CONTENT: dict[str, tuple[Json, ContentBlock]] = {
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("name", CONTENT)
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_clients_image_audio_and_embedded_context_open_such_content(name: str, is_open: bool) -> None:
+async def test_a_clients_image_audio_and_embedded_context_open_such_content(name: str, is_open: bool) -> None:
     """A client that says false sends none (-32004) and is sent none: a text stands for it, and nothing beside it."""
     wire_block, block = CONTENT[name]
     agent = Agent("a", version="1", image=True, audio=True)
@@ -109,25 +109,22 @@ def test_a_clients_image_audio_and_embedded_context_open_such_content(name: str,
     async def show(turn: Turn) -> None:
         await turn.say(block)
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await begin(peer, {**ALL, name: is_open})
-            updates, _ = await said(peer, "show")
-            ((kind, data),) = updates
-            assert kind == "agent_message_chunk"
-            assert ("_meta" in data) == is_open
-            assert isinstance(data["text"], str)
-            answer = await peer.request(3, "session/prompt", {"session_id": "abc123", "content": [wire_block]})
-            if is_open:
-                assert answer["result"] == {"status": "ok"}
-            else:
-                assert answer["error"]["code"] == -32004
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await begin(peer, {**ALL, name: is_open})
+        updates, _ = await said(peer, "show")
+        ((kind, data),) = updates
+        assert kind == "agent_message_chunk"
+        assert ("_meta" in data) == is_open
+        assert isinstance(data["text"], str)
+        answer = await peer.request(3, "session/prompt", {"session_id": "abc123", "content": [wire_block]})
+        if is_open:
+            assert answer["result"] == {"status": "ok"}
+        else:
+            assert answer["error"]["code"] == -32004
 
 
 @pytest.mark.item("000-14")
-def test_a_clients_experimental_features_are_known_to_the_author_by_name() -> None:
+async def test_a_clients_experimental_features_are_known_to_the_author_by_name() -> None:
     """A feature that was announced is used; one that was not is refused with -32004."""
     agent = Agent("a", version="1")
 
@@ -137,19 +134,16 @@ def test_a_clients_experimental_features_are_known_to_the_author_by_name() -> No
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, f"the client has no {turn.text}")
         await turn.say("used")
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await begin(peer, {**ALL, "experimental": {"ghost_text": True, "voice": False}})
-            assert (await said(peer, "ghost_text"))[1]["result"] == {"status": "ok"}
-            for closed in ("voice", "telepathy"):
-                assert (await said(peer, closed))[1]["error"]["code"] == -32004
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await begin(peer, {**ALL, "experimental": {"ghost_text": True, "voice": False}})
+        assert (await said(peer, "ghost_text"))[1]["result"] == {"status": "ok"}
+        for closed in ("voice", "telepathy"):
+            assert (await said(peer, closed))[1]["error"]["code"] == -32004
 
 
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("is_open", [True, False])
-def test_an_agents_image_and_audio_open_prompts_with_such_content(is_open: bool) -> None:
+async def test_an_agents_image_and_audio_open_prompts_with_such_content(is_open: bool) -> None:
     """They are announced as they are, and an agent without them answers such prompts with -32004."""
     agent = Agent("a", version="1", image=is_open, audio=is_open)
 
@@ -157,20 +151,17 @@ def test_an_agents_image_and_audio_open_prompts_with_such_content(is_open: bool)
     async def accept(turn: Turn) -> None:
         await turn.say("seen")
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            told = (await begin(peer))["capabilities"]
-            assert (told["image"], told["audio"]) == (is_open, is_open)
-            for block in BLOCKS[1:3]:
-                answer = await peer.request(3, "session/prompt", {"session_id": "abc123", "content": [block]})
-                assert answer.get("error", {}).get("code") == (None if is_open else -32004)
-
-    run(talk())
+    async with client_of(agent) as peer:
+        told = (await begin(peer))["capabilities"]
+        assert (told["image"], told["audio"]) == (is_open, is_open)
+        for block in BLOCKS[1:3]:
+            answer = await peer.request(3, "session/prompt", {"session_id": "abc123", "content": [block]})
+            assert answer.get("error", {}).get("code") == (None if is_open else -32004)
 
 
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("is_open", [True, False])
-def test_an_agent_that_does_not_stream_tells_each_message_whole(is_open: bool) -> None:
+async def test_an_agent_that_does_not_stream_tells_each_message_whole(is_open: bool) -> None:
     """`streaming` is announced; without it the pieces of a message are one chunk, in its place among the others."""
     agent = Agent("a", version="1", streaming=is_open)
 
@@ -184,15 +175,12 @@ def test_an_agent_that_does_not_stream_tells_each_message_whole(is_open: bool) -
 
     agent.prompt(acting(talk=talk_))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            assert (await begin(peer))["capabilities"]["streaming"] is is_open
-            updates, _ = await said(peer, "talk")
-            texts = [data.get("text", "plan") for _, data in updates]
-            streamed = ["Hm.", "one ", "two", "plan", "three ", "four"]
-            assert texts == (streamed if is_open else ["Hm.", "one two", "plan", "three four"])
-
-    run(talk())
+    async with client_of(agent) as peer:
+        assert (await begin(peer))["capabilities"]["streaming"] is is_open
+        updates, _ = await said(peer, "talk")
+        texts = [data.get("text", "plan") for _, data in updates]
+        streamed = ["Hm.", "one ", "two", "plan", "three ", "four"]
+        assert texts == (streamed if is_open else ["Hm.", "one two", "plan", "three four"])
 
 
 @pytest.mark.item("000-14")
@@ -239,7 +227,7 @@ def test_supported_modes_open_the_modes_that_sessions_can_be_in(tmp_path: Path) 
 
 
 @pytest.mark.item("000-14")
-def test_an_agents_tools_are_those_it_announced() -> None:
+async def test_an_agents_tools_are_those_it_announced() -> None:
     """`tools` names them; a turn that would use another one is answered with -32004."""
     agent = Agent("a", version="1", tools=["read_file", "search"])
 
@@ -248,50 +236,44 @@ def test_an_agents_tools_are_those_it_announced() -> None:
         async with turn.tool(turn.text, name=turn.text):
             pass
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            assert (await begin(peer))["capabilities"]["tools"] == ["read_file", "search"]
-            updates, answer = await said(peer, "read_file")
-            assert updates[0][1]["name"] == "read_file"
-            assert answer["result"] == {"status": "ok"}
-            updates, answer = await said(peer, "rm_rf")
-            assert updates == []
-            assert answer["error"]["code"] == -32004
-
-    run(talk())
+    async with client_of(agent) as peer:
+        assert (await begin(peer))["capabilities"]["tools"] == ["read_file", "search"]
+        updates, answer = await said(peer, "read_file")
+        assert updates[0][1]["name"] == "read_file"
+        assert answer["result"] == {"status": "ok"}
+        updates, answer = await said(peer, "rm_rf")
+        assert updates == []
+        assert answer["error"]["code"] == -32004
 
 
 # --- duties, states, security ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("000-16")
-def test_the_agent_does_its_six_duties(tmp_path: Path) -> None:
+async def test_the_agent_does_its_six_duties(tmp_path: Path) -> None:
     """One process: lines in and out, the version, its capabilities, sessions, updates while it works, errors."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything") as agent:
-            agent.send(
-                b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + json.dumps(hello(cwd="/")).encode() + b"}"
-            )
-            opened = (await agent.until(1))[-1]["result"]  # 2. a client of 2025.1 is recognised and answered as one
-            assert set(opened) - {"_meta"} == {"agent_info", "capabilities", "instructions"}
-            assert opened["capabilities"]["streaming"] is True  # 3
-            await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})  # 4
-            agent.send(call(3, "session/prompt", prompt("/slow 300")))
-            working = await agent.receive()  # 5. an update, though the turn goes on for minutes
-            assert working["params"]["type"] == "tool_call"
-            agent.send(note("session/cancel", {"session_id": "abc123"}))
-            assert (await agent.until(3))[-1]["result"]["stop_reason"] == "cancelled"
-            assert (await agent.request(4, "session/load", {"session_id": "abc123"}))["result"]["status"] == "ok"
-            refused = await agent.request(5, "session/load", {"session_id": "unknown"})  # 6
-            assert refused["error"]["code"] == -32001
-            assert all(line.endswith(b"\n") for line in agent.lines)  # 1
-
-    run(talk())
+    async with Child("agent", "everything") as agent:
+        agent.send(
+            b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + json.dumps(hello(cwd="/")).encode() + b"}"
+        )
+        opened = (await agent.until(1))[-1]["result"]  # 2. a client of 2025.1 is recognised and answered as one
+        assert set(opened) - {"_meta"} == {"agent_info", "capabilities", "instructions"}
+        assert opened["capabilities"]["streaming"] is True  # 3
+        await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})  # 4
+        agent.send(call(3, "session/prompt", prompt("/slow 300")))
+        working = await agent.receive()  # 5. an update, though the turn goes on for minutes
+        assert working["params"]["type"] == "tool_call"
+        agent.send(note("session/cancel", {"session_id": "abc123"}))
+        assert (await agent.until(3))[-1]["result"]["stop_reason"] == "cancelled"
+        assert (await agent.request(4, "session/load", {"session_id": "abc123"}))["result"]["status"] == "ok"
+        refused = await agent.request(5, "session/load", {"session_id": "unknown"})  # 6
+        assert refused["error"]["code"] == -32001
+        assert all(line.endswith(b"\n") for line in agent.lines)  # 1
 
 
 @pytest.mark.item("000-17")
-def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
+async def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
     """Our client starts the agent, initializes it, keeps its sessions, serves files and terminals, follows updates."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     asked: list[str] = []
@@ -300,29 +282,26 @@ def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
         asked.append(question.operation)
         return True
 
-    async def talk() -> None:
-        command = [*DRAGOMAN, "agent", "everything", "--dialect", "2025.1"]
-        async with connect(command, cwd=str(tmp_path), lend=Lending(approve=approve)) as agent:
-            assert agent.dialect == "2025.1"
-            first, second = await agent.open(str(tmp_path)), await agent.open(str(tmp_path))
-            assert first.id != second.id
-            assert "2 lines" in await first.ask("/read a.txt")
-            await second.ask("/write b.txt new")
-            assert "exit code 0" in await second.ask("/run echo hello > c.txt")
-            async with first.prompt("/plan") as turn:
-                kinds = {type(update).__name__ async for update in turn}
-            assert kinds == {"Plan", "AgentMessageChunk"}
-            again = await agent.load(first.id, str(tmp_path))
-            assert any(isinstance(update, Plan) for update in again.between)
-
-    run(talk())
+    command = [*DRAGOMAN, "agent", "everything", "--dialect", "2025.1"]
+    async with connect(command, cwd=str(tmp_path), lend=Lending(approve=approve)) as agent:
+        assert agent.dialect == "2025.1"
+        first, second = await agent.open(str(tmp_path)), await agent.open(str(tmp_path))
+        assert first.id != second.id
+        assert "2 lines" in await first.ask("/read a.txt")
+        await second.ask("/write b.txt new")
+        assert "exit code 0" in await second.ask("/run echo hello > c.txt")
+        async with first.prompt("/plan") as turn:
+            kinds = {type(update).__name__ async for update in turn}
+        assert kinds == {"Plan", "AgentMessageChunk"}
+        again = await agent.load(first.id, str(tmp_path))
+        assert any(isinstance(update, Plan) for update in again.between)
     assert asked == ["read", "read", "write", "execute"]
     assert (tmp_path / "b.txt").read_text() == "new"
     assert (tmp_path / "c.txt").read_text() == "hello\n"
 
 
 @pytest.mark.item("000-18")
-def test_calls_out_of_turn_are_answered_with_invalid_state() -> None:
+async def test_calls_out_of_turn_are_answered_with_invalid_state() -> None:
     """Created, initialized, session active, processing: what each state does not allow gets -32003, all else works."""
     agent = Agent("a", version="1")
     agent.prompt(acting(hold=hold))
@@ -330,36 +309,33 @@ def test_calls_out_of_turn_are_answered_with_invalid_state() -> None:
     async def code(peer: ScriptedPeer, id: int, method: str, params: Json) -> Json:
         return (await peer.request(id, method, params)).get("error", {}).get("code")
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            for id, (method, params) in enumerate(
-                (
-                    ("authenticate", {"type": "token", "token": "t"}),
-                    ("session/new", {"session_id": "abc123", "mode": "ask"}),
-                    ("session/load", {"session_id": "abc123"}),
-                    ("session/prompt", prompt("hold")),
-                ),
-                start=10,
-            ):
-                assert await code(peer, id, method, params) == -32003, method  # created
-            assert await code(peer, 20, "initialize", hello()) is None
-            assert await code(peer, 21, "initialize", hello()) == -32003  # initialized
-            assert await code(peer, 22, "session/prompt", prompt("hold")) == -32001  # there is no session yet
-            assert await code(peer, 23, "session/new", {"session_id": "abc123", "mode": "ask"}) is None
-            peer.send(call(24, "session/prompt", prompt("hold")))  # processing
-            await peer.expect(method="session/update")
-            assert await code(peer, 25, "session/prompt", prompt("hold")) == -32003
-            assert await code(peer, 26, "session/load", {"session_id": "abc123"}) == -32003
-            assert await code(peer, 27, "session/new", {"session_id": "other", "mode": "ask"}) is None
-            peer.send(note("session/cancel", {"session_id": "abc123"}))
-            await peer.expect(id=24)
-            assert await code(peer, 28, "session/load", {"session_id": "abc123"}) is None  # active again
-
-    run(talk())
+    async with client_of(agent) as peer:
+        for id, (method, params) in enumerate(
+            (
+                ("authenticate", {"type": "token", "token": "t"}),
+                ("session/new", {"session_id": "abc123", "mode": "ask"}),
+                ("session/load", {"session_id": "abc123"}),
+                ("session/prompt", prompt("hold")),
+            ),
+            start=10,
+        ):
+            assert await code(peer, id, method, params) == -32003, method  # created
+        assert await code(peer, 20, "initialize", hello()) is None
+        assert await code(peer, 21, "initialize", hello()) == -32003  # initialized
+        assert await code(peer, 22, "session/prompt", prompt("hold")) == -32001  # there is no session yet
+        assert await code(peer, 23, "session/new", {"session_id": "abc123", "mode": "ask"}) is None
+        peer.send(call(24, "session/prompt", prompt("hold")))  # processing
+        await peer.expect(method="session/update")
+        assert await code(peer, 25, "session/prompt", prompt("hold")) == -32003
+        assert await code(peer, 26, "session/load", {"session_id": "abc123"}) == -32003
+        assert await code(peer, 27, "session/new", {"session_id": "other", "mode": "ask"}) is None
+        peer.send(note("session/cancel", {"session_id": "abc123"}))
+        await peer.expect(id=24)
+        assert await code(peer, 28, "session/load", {"session_id": "abc123"}) is None  # active again
 
 
 @pytest.mark.item("000-18")
-def test_a_session_that_is_not_active_on_this_connection_is_not_prompted() -> None:
+async def test_a_session_that_is_not_active_on_this_connection_is_not_prompted() -> None:
     """A session of an earlier connection is there, but has to be loaded before it is prompted."""
     agent = Agent("a", version="1")
 
@@ -368,18 +344,15 @@ def test_a_session_that_is_not_active_on_this_connection_is_not_prompted() -> No
 
     agent.prompt(acting(tell=tell))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await begin(peer)
-        (session,) = agent.sessions
-        async with client_of(agent) as peer:
-            await peer.request(1, "initialize", hello())
-            refused = await peer.request(2, "session/prompt", prompt("tell", session))
-            assert refused["error"]["code"] == -32003
-            assert "result" in await peer.request(3, "session/load", {"session_id": session})
-            assert "result" in await peer.request(4, "session/prompt", prompt("tell", session))
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await begin(peer)
+    (session,) = agent.sessions
+    async with client_of(agent) as peer:
+        await peer.request(1, "initialize", hello())
+        refused = await peer.request(2, "session/prompt", prompt("tell", session))
+        assert refused["error"]["code"] == -32003
+        assert "result" in await peer.request(3, "session/load", {"session_id": session})
+        assert "result" in await peer.request(4, "session/prompt", prompt("tell", session))
 
 
 @pytest.mark.item("000-19")
@@ -419,7 +392,7 @@ def test_paths_that_are_not_absolute_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("000-20")
-def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path) -> None:
+async def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path) -> None:
     """What the client's user does not allow is refused with -32002, and does not happen; the rest is served."""
     (tmp_path / "open.txt").write_text("open")
     (tmp_path / "shut.txt").write_text("shut")
@@ -437,12 +410,9 @@ def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path) -> No
         assert answers[0]["result"] == {"content": "open"}
         assert [answer["error"]["code"] for answer in answers[1:]] == [-32002] * 3
 
-    async def talk() -> None:
-        lending = Lending(approve=lambda question: question.resource.endswith("open.txt"))
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
-            await remote.open(str(tmp_path))
-
-    run(talk())
+    lending = Lending(approve=lambda question: question.resource.endswith("open.txt"))
+    async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
+        await remote.open(str(tmp_path))
     assert (tmp_path / "shut.txt").read_text() == "shut"
     assert not (tmp_path / "made").exists()
 

@@ -37,7 +37,7 @@ async def greet(turn: Turn) -> None:
 
 
 @pytest.mark.item("001-01")
-def test_requests_are_answered_under_their_id_and_notifications_are_not() -> None:
+async def test_requests_are_answered_under_their_id_and_notifications_are_not() -> None:
     """Ids come back as they were, whatever they are; what has no id gets no answer; both ends send both kinds."""
     agent = Agent("a", version="1")
 
@@ -46,91 +46,82 @@ def test_requests_are_answered_under_their_id_and_notifications_are_not() -> Non
 
     agent.prompt(acting(read=read))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            answer = await peer.request(0, "initialize", hello())
-            assert set(answer) == {"jsonrpc", "id", "result"}
-            opened = await peer.request("a text", "session/new", {"cwd": CWD, "mcpServers": []})
-            session = opened["result"]["sessionId"]
-            peer.send(note("session/cancel", {"sessionId": session}))
-            peer.send(note("_example/unknown", {}))
-            peer.send(call(7, "session/prompt", prompt(session, "read")))
-            asked = await peer.receive()  # the next thing said is no answer to a notification
-            assert set(asked) == {"jsonrpc", "id", "method", "params"}
-            assert asked["method"] == "fs/read_text_file"
-            peer.send(result(asked, {"content": "text"}))
-            update = await peer.receive()
-            assert set(update) == {"jsonrpc", "method", "params"}
-            assert await peer.receive() == result(7, {"stopReason": "end_turn"})
-            assert {frame["jsonrpc"] for frame in peer.heard} == {"2.0"}
-
-    run(talk())
+    async with client_of(agent) as peer:
+        answer = await peer.request(0, "initialize", hello())
+        assert set(answer) == {"jsonrpc", "id", "result"}
+        opened = await peer.request("a text", "session/new", {"cwd": CWD, "mcpServers": []})
+        session = opened["result"]["sessionId"]
+        peer.send(note("session/cancel", {"sessionId": session}))
+        peer.send(note("_example/unknown", {}))
+        peer.send(call(7, "session/prompt", prompt(session, "read")))
+        asked = await peer.receive()  # the next thing said is no answer to a notification
+        assert set(asked) == {"jsonrpc", "id", "method", "params"}
+        assert asked["method"] == "fs/read_text_file"
+        peer.send(result(asked, {"content": "text"}))
+        update = await peer.receive()
+        assert set(update) == {"jsonrpc", "method", "params"}
+        assert await peer.receive() == result(7, {"stopReason": "end_turn"})
+        assert {frame["jsonrpc"] for frame in peer.heard} == {"2.0"}
 
 
 @pytest.mark.item("001-02")
-def test_the_whole_flow_runs_from_initialize_to_the_stop_reason(tmp_path: Path) -> None:
+async def test_the_whole_flow_runs_from_initialize_to_the_stop_reason(tmp_path: Path) -> None:
     """One process: initialize, authenticate, new session, a turn with updates, a question and a file, cancel, load."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything") as agent:
-            await agent.request(1, "initialize", hello())
-            assert await agent.request(2, "authenticate", {"methodId": "any"}) == result(2, {})
-            session = (await agent.request(3, "session/new", {"cwd": str(tmp_path), "mcpServers": []}))["result"][
-                "sessionId"
-            ]
-            agent.send(call(4, "session/prompt", prompt(session, "/write note.txt hello")))
-            seen: list[str] = []
-            while True:
-                frame = await agent.receive()
-                seen.append(frame.get("method", "answer"))
-                if frame.get("method") == "session/request_permission":
-                    chosen = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
-                    agent.send(result(frame, chosen))
-                elif frame.get("method") == "fs/write_text_file":
-                    assert frame["params"] == {
-                        "sessionId": session,
-                        "path": str(tmp_path / "note.txt"),
-                        "content": "hello",
-                    }
-                    agent.send(result(frame, {}))
-                elif frame.get("method") == "fs/read_text_file":
-                    agent.send({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32002, "message": "none"}})
-                elif "method" not in frame:
-                    break
-            assert frame == result(4, {"stopReason": "end_turn"})
-            assert seen.index("session/update") < seen.index("session/request_permission")
-            assert seen.index("session/request_permission") < seen.index("fs/write_text_file")
-            agent.send(call(5, "session/prompt", prompt(session, "/slow 300")))
-            await agent.receive()
-            agent.send(note("session/cancel", {"sessionId": session}))
-            assert (await agent.until(5))[-1] == result(5, {"stopReason": "cancelled"})
-            agent.send(call(6, "session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}))
-            *told, answer = await agent.until(6)
-            kinds = [frame["params"]["update"]["sessionUpdate"] for frame in told]
-            assert kinds[0] == "user_message_chunk"
-            assert "tool_call" in kinds
-            assert "result" in answer
-
-    run(talk())
+    async with Child("agent", "everything") as agent:
+        await agent.request(1, "initialize", hello())
+        assert await agent.request(2, "authenticate", {"methodId": "any"}) == result(2, {})
+        session = (await agent.request(3, "session/new", {"cwd": str(tmp_path), "mcpServers": []}))["result"][
+            "sessionId"
+        ]
+        agent.send(call(4, "session/prompt", prompt(session, "/write note.txt hello")))
+        seen: list[str] = []
+        while True:
+            frame = await agent.receive()
+            seen.append(frame.get("method", "answer"))
+            if frame.get("method") == "session/request_permission":
+                chosen = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+                agent.send(result(frame, chosen))
+            elif frame.get("method") == "fs/write_text_file":
+                assert frame["params"] == {
+                    "sessionId": session,
+                    "path": str(tmp_path / "note.txt"),
+                    "content": "hello",
+                }
+                agent.send(result(frame, {}))
+            elif frame.get("method") == "fs/read_text_file":
+                agent.send({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32002, "message": "none"}})
+            elif "method" not in frame:
+                break
+        assert frame == result(4, {"stopReason": "end_turn"})
+        assert seen.index("session/update") < seen.index("session/request_permission")
+        assert seen.index("session/request_permission") < seen.index("fs/write_text_file")
+        agent.send(call(5, "session/prompt", prompt(session, "/slow 300")))
+        await agent.receive()
+        agent.send(note("session/cancel", {"sessionId": session}))
+        assert (await agent.until(5))[-1] == result(5, {"stopReason": "cancelled"})
+        agent.send(call(6, "session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}))
+        *told, answer = await agent.until(6)
+        kinds = [frame["params"]["update"]["sessionUpdate"] for frame in told]
+        assert kinds[0] == "user_message_chunk"
+        assert "tool_call" in kinds
+        assert "result" in answer
 
 
 @pytest.mark.item("001-03")
-def test_the_plainest_agent_has_the_four_methods_that_every_agent_has() -> None:
+async def test_the_plainest_agent_has_the_four_methods_that_every_agent_has() -> None:
     """An author who wrote nothing but the prompt function serves initialize, authenticate, session/new and prompt."""
     agent = Agent("a")
     agent.prompt(greet)
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            introduced = (await peer.request(1, "initialize", hello()))["result"]
-            assert introduced["protocolVersion"] == 1
-            assert await peer.request(2, "authenticate", {"methodId": "any"}) == result(2, {})
-            opened = await peer.request(3, "session/new", {"cwd": CWD, "mcpServers": []})
-            assert set(opened["result"]) == {"sessionId"}
-            answer = await peer.request(4, "session/prompt", prompt(opened["result"]["sessionId"], "hi"))
-            assert answer == result(4, {"stopReason": "end_turn"})
-
-    run(talk())
+    async with client_of(agent) as peer:
+        introduced = (await peer.request(1, "initialize", hello()))["result"]
+        assert introduced["protocolVersion"] == 1
+        assert await peer.request(2, "authenticate", {"methodId": "any"}) == result(2, {})
+        opened = await peer.request(3, "session/new", {"cwd": CWD, "mcpServers": []})
+        assert set(opened["result"]) == {"sessionId"}
+        answer = await peer.request(4, "session/prompt", prompt(opened["result"]["sessionId"], "hi"))
+        assert answer == result(4, {"stopReason": "end_turn"})
 
 
 @pytest.mark.item("001-04")
@@ -171,7 +162,7 @@ def test_session_load_exists_where_it_was_announced(is_open: bool) -> None:
 
 @pytest.mark.item("001-04")
 @pytest.mark.parametrize("modes", [MODES, []])
-def test_session_set_mode_exists_where_there_are_modes(modes: list[SessionMode]) -> None:
+async def test_session_set_mode_exists_where_there_are_modes(modes: list[SessionMode]) -> None:
     """The answer is {} and the mode another; without modes there is no such method, and unknown modes are refused."""
     agent = Agent("a", version="1", modes=modes)
 
@@ -180,29 +171,26 @@ def test_session_set_mode_exists_where_there_are_modes(modes: list[SessionMode])
 
     agent.prompt(acting(tell=tell))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer)
-            told = peer.heard[-1]["result"].get("modes")
-            answer = await peer.request(3, "session/set_mode", {"sessionId": session, "modeId": "code"})
-            if not modes:
-                assert told is None
-                assert answer["error"]["code"] == -32601
-                return
-            assert told == {
-                "currentModeId": "ask",
-                "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
-            }
-            assert answer == result(3, {})
-            assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "code"
-            unknown = await peer.request(4, "session/set_mode", {"sessionId": session, "modeId": "fly"})
-            assert unknown["error"]["code"] == -32602
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer)
+        told = peer.heard[-1]["result"].get("modes")
+        answer = await peer.request(3, "session/set_mode", {"sessionId": session, "modeId": "code"})
+        if not modes:
+            assert told is None
+            assert answer["error"]["code"] == -32601
+            return
+        assert told == {
+            "currentModeId": "ask",
+            "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
+        }
+        assert answer == result(3, {})
+        assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "code"
+        unknown = await peer.request(4, "session/set_mode", {"sessionId": session, "modeId": "fly"})
+        assert unknown["error"]["code"] == -32602
 
 
 @pytest.mark.item("001-05")
-def test_our_client_cancels_by_a_notification_and_expects_no_answer() -> None:
+async def test_our_client_cancels_by_a_notification_and_expects_no_answer() -> None:
     """The frame has no id; the turn ends with the answer to its prompt."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -211,14 +199,11 @@ def test_our_client_cancels_by_a_notification_and_expects_no_answer() -> None:
         assert await peer.receive() == note("session/cancel", {"sessionId": SESSION})
         peer.send(result(asked, {"stopReason": "cancelled"}))
 
-    async def talk() -> None:
-        async with agent_played(part) as remote:
-            session = await remote.open(CWD)
-            async with session.prompt("go") as turn:
-                turn.cancel()
-            assert turn.stop_reason == "cancelled"
-
-    run(talk())
+    async with agent_played(part) as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("go") as turn:
+            turn.cancel()
+        assert turn.stop_reason == "cancelled"
 
 
 OPTIONS = [
@@ -229,7 +214,7 @@ OPTIONS = [
 
 @pytest.mark.item("001-06")
 @pytest.mark.parametrize(("permission", "chosen"), [("deny", "no"), ("allow", "yes"), (lambda _: "yes", "yes")])
-def test_every_client_answers_requests_for_permission(permission: Any, chosen: str) -> None:
+async def test_every_client_answers_requests_for_permission(permission: Any, chosen: str) -> None:
     """Also one that was told nothing about it, which answers no; the outcome names the option."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -240,12 +225,9 @@ def test_every_client_answers_requests_for_permission(permission: Any, chosen: s
         assert answer == result(9, {"outcome": {"outcome": "selected", "optionId": chosen}})
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def talk() -> None:
-        options = {} if permission == "deny" else {"permission": permission}
-        async with agent_played(part, **options) as remote:
-            await (await remote.open(CWD)).ask("go")
-
-    run(talk())
+    options = {} if permission == "deny" else {"permission": permission}
+    async with agent_played(part, **options) as remote:
+        await (await remote.open(CWD)).ask("go")
 
 
 LENT: dict[str, tuple[Json, str, Json]] = {
@@ -258,7 +240,7 @@ TERMINAL = ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "termi
 
 @pytest.mark.item("001-07")
 @pytest.mark.parametrize("only", LENT)
-def test_files_and_terminals_are_each_behind_the_capability_that_announces_them(only: str) -> None:
+async def test_files_and_terminals_are_each_behind_the_capability_that_announces_them(only: str) -> None:
     """Of a client that lends one of three, our agent asks that one; where it is not lent nothing is sent."""
     params = {"path": f"{CWD}/a", "content": "x", "command": "ls", "terminalId": "t"}
 
@@ -275,27 +257,24 @@ def test_files_and_terminals_are_each_behind_the_capability_that_announces_them(
     lent = [method, *TERMINAL] if only == "terminal" else [method]
     answers: Json = {method: answer, "terminal/output": {"output": "", "truncated": False}}
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer, capabilities)
-            peer.send(call(3, "session/prompt", prompt(session, "try_all")))
-            asked, refused = [], []
-            while "result" not in (frame := await peer.receive()):
-                if "id" in frame:
-                    asked.append(frame["method"])
-                    peer.send(result(frame, answers.get(frame["method"], {})))
-                else:
-                    refused.append(frame["params"]["update"]["content"]["text"])
-            everything = {method for _, method, _ in LENT.values()} | set(TERMINAL)
-            assert asked == lent
-            assert set(refused) == {f"{name} capability_unsupported" for name in everything - set(lent)}
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer, capabilities)
+        peer.send(call(3, "session/prompt", prompt(session, "try_all")))
+        asked, refused = [], []
+        while "result" not in (frame := await peer.receive()):
+            if "id" in frame:
+                asked.append(frame["method"])
+                peer.send(result(frame, answers.get(frame["method"], {})))
+            else:
+                refused.append(frame["params"]["update"]["content"]["text"])
+        everything = {method for _, method, _ in LENT.values()} | set(TERMINAL)
+        assert asked == lent
+        assert set(refused) == {f"{name} capability_unsupported" for name in everything - set(lent)}
 
 
 @pytest.mark.item("001-07")
 @pytest.mark.parametrize("lends", [True, False])
-def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_path: Path, lends: bool) -> None:
+async def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_path: Path, lends: bool) -> None:
     """All seven calls work where they were announced; where they were not there is no such method."""
     (tmp_path / "a").write_text("one\ntwo\n")
 
@@ -330,16 +309,13 @@ def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_path: Pa
         }
         assert results[5:] == [{}, {}]
 
-    async def talk() -> None:
-        async with agent_played(part, lend=Lending() if lends else None) as remote:
-            await remote.open(str(tmp_path))
-
-    run(talk())
+    async with agent_played(part, lend=Lending() if lends else None) as remote:
+        await remote.open(str(tmp_path))
     assert (tmp_path / "a").read_text() == ("new" if lends else "one\ntwo\n")
 
 
 @pytest.mark.item("001-08")
-def test_session_update_carries_every_kind_the_overview_names() -> None:
+async def test_session_update_carries_every_kind_the_overview_names() -> None:
     """The three chunks, tool calls and their changes, plans, commands and modes, as our agent says them."""
     commands = [AvailableCommand(name="plan", description="Make a plan")]
     agent = Agent("a", version="1", modes=MODES, commands=commands)
@@ -354,46 +330,43 @@ def test_session_update_carries_every_kind_the_overview_names() -> None:
 
     agent.prompt(acting(all=all_))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer)
-            update = (await peer.expect(method="session/update"))["params"]["update"]
-            assert update == {
-                "sessionUpdate": "available_commands_update",
-                "availableCommands": [{"name": "plan", "description": "Make a plan"}],
-            }
-            updates, _ = await said(peer, session, "all")
-            assert updates == [
-                {"sessionUpdate": "agent_thought_chunk", "content": text("Hm.")},
-                {"sessionUpdate": "agent_message_chunk", "content": text("Hello")},
-                {
-                    "sessionUpdate": "plan",
-                    "entries": [{"content": "Look", "priority": "high", "status": "in_progress"}],
-                },
-                {
-                    "sessionUpdate": "tool_call",
-                    "toolCallId": "call_1",
-                    "title": "Read a",
-                    "kind": "read",
-                    "status": "pending",
-                    "locations": [{"path": "/a"}],
-                    "rawInput": {"path": "/a"},
-                },
-                {
-                    "sessionUpdate": "tool_call_update",
-                    "toolCallId": "call_1",
-                    "status": "in_progress",
-                    "content": [{"type": "content", "content": text("text")}],
-                },
-                {"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed"},
-                {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
-            ]
-            start = len(peer.heard)
-            await peer.request(5, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-            first = peer.heard[start]["params"]["update"]
-            assert first == {"sessionUpdate": "user_message_chunk", "content": text("all")}
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer)
+        update = (await peer.expect(method="session/update"))["params"]["update"]
+        assert update == {
+            "sessionUpdate": "available_commands_update",
+            "availableCommands": [{"name": "plan", "description": "Make a plan"}],
+        }
+        updates, _ = await said(peer, session, "all")
+        assert updates == [
+            {"sessionUpdate": "agent_thought_chunk", "content": text("Hm.")},
+            {"sessionUpdate": "agent_message_chunk", "content": text("Hello")},
+            {
+                "sessionUpdate": "plan",
+                "entries": [{"content": "Look", "priority": "high", "status": "in_progress"}],
+            },
+            {
+                "sessionUpdate": "tool_call",
+                "toolCallId": "call_1",
+                "title": "Read a",
+                "kind": "read",
+                "status": "pending",
+                "locations": [{"path": "/a"}],
+                "rawInput": {"path": "/a"},
+            },
+            {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": "call_1",
+                "status": "in_progress",
+                "content": [{"type": "content", "content": text("text")}],
+            },
+            {"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed"},
+            {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
+        ]
+        start = len(peer.heard)
+        await peer.request(5, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
+        first = peer.heard[start]["params"]["update"]
+        assert first == {"sessionUpdate": "user_message_chunk", "content": text("all")}
 
 
 @pytest.mark.item("001-09")
@@ -441,40 +414,37 @@ def test_paths_are_absolute_and_lines_count_from_one_on_the_wire(tmp_path: Path)
 
 
 @pytest.mark.item("001-10")
-def test_a_request_gets_a_result_or_an_error_and_a_notification_never_anything() -> None:
+async def test_a_request_gets_a_result_or_an_error_and_a_notification_never_anything() -> None:
     """Wrong requests get code and message; wrong notifications, known or not, get silence; the connection lives."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything") as agent:
-            await agent.request(1, "initialize", hello())
-            for id, method, params in (
-                (2, "session/prompt", {"sessionId": 5}),
-                (3, "session/prompt", prompt("nobody", "hi")),
-                (4, "no/such/method", None),
-                (5, "session/new", []),
-            ):
-                answer = await agent.request(id, method, params)
-                assert set(answer) == {"jsonrpc", "id", "error"}
-                assert isinstance(answer["error"]["code"], int)
-                assert answer["error"]["message"]
-            heard = len(agent.heard)
-            for method, params in (
-                ("session/cancel", {"sessionId": "nobody"}),
-                ("session/cancel", {"sessionId": 5}),
-                ("session/cancel", None),
-                ("no/such/method", {}),
-                ("session/new", {"cwd": "/", "mcpServers": []}),
-            ):
-                agent.send(note(method, params))
-            answer = await agent.request(6, "session/list", {})
-            assert answer["id"] == 6
-            assert [frame for frame in agent.heard[heard:] if "method" not in frame] == [answer]
-
-    run(talk())
+    async with Child("agent", "everything") as agent:
+        await agent.request(1, "initialize", hello())
+        for id, method, params in (
+            (2, "session/prompt", {"sessionId": 5}),
+            (3, "session/prompt", prompt("nobody", "hi")),
+            (4, "no/such/method", None),
+            (5, "session/new", []),
+        ):
+            answer = await agent.request(id, method, params)
+            assert set(answer) == {"jsonrpc", "id", "error"}
+            assert isinstance(answer["error"]["code"], int)
+            assert answer["error"]["message"]
+        heard = len(agent.heard)
+        for method, params in (
+            ("session/cancel", {"sessionId": "nobody"}),
+            ("session/cancel", {"sessionId": 5}),
+            ("session/cancel", None),
+            ("no/such/method", {}),
+            ("session/new", {"cwd": "/", "mcpServers": []}),
+        ):
+            agent.send(note(method, params))
+        answer = await agent.request(6, "session/list", {})
+        assert answer["id"] == 6
+        assert [frame for frame in agent.heard[heard:] if "method" not in frame] == [answer]
 
 
 @pytest.mark.item("001-11")
-def test_meta_underscored_methods_and_own_capabilities_pass_both_ways() -> None:
+async def test_meta_underscored_methods_and_own_capabilities_pass_both_ways() -> None:
     """Our agent reads and says all three; an extension nobody knows is -32601, a notification of one is ignored."""
     agent = Agent("a", version="1", capabilities=AgentCapabilities(meta={"example.org": {"search": True}}))
     heard: list[Any] = []
@@ -494,34 +464,31 @@ def test_meta_underscored_methods_and_own_capabilities_pass_both_ways() -> None:
         answer = await turn.session.request("_example.org/ask", {"about": block.meta})  # type: ignore[union-attr]
         await turn.say(f"{is_known} {answer}")
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            capabilities = {**ALL, "_meta": {"example": {"ask": True}}}
-            told = await peer.request(1, "initialize", hello(capabilities, _meta={"traceparent": "00-1-2-01"}))
-            assert told["result"]["agentCapabilities"] == {"_meta": {"example.org": {"search": True}}}
-            params = {"cwd": CWD, "mcpServers": [], "_meta": {"mine": 1}}
-            session = (await peer.request(2, "session/new", params))["result"]["sessionId"]
-            assert await peer.request(3, "_example.org/search", {"words": ["a"]}) == result(
-                3, {"found": ["a"], "_meta": {"took": 3}}
-            )
-            peer.send(note("_example.org/noted", {"n": 1}))
-            peer.send(note("_example.org/unknown", {"n": 2}))
-            assert (await peer.request(4, "_example.org/unknown", {}))["error"]["code"] == -32601
-            assert heard == [{"n": 1}]
-            block = {**text("go"), "_meta": {"colour": "red"}}
-            peer.send(call(5, "session/prompt", {"sessionId": session, "prompt": [block]}))
-            asked = await peer.receive()
-            assert asked == call(asked["id"], "_example.org/ask", {"about": {"colour": "red"}})
-            peer.send(result(asked, {"yes": True}))
-            update = (await peer.receive())["params"]["update"]
-            assert update["content"]["text"] == "True {'yes': True}"
-            await peer.expect(id=5)
-
-    run(talk())
+    async with client_of(agent) as peer:
+        capabilities = {**ALL, "_meta": {"example": {"ask": True}}}
+        told = await peer.request(1, "initialize", hello(capabilities, _meta={"traceparent": "00-1-2-01"}))
+        assert told["result"]["agentCapabilities"] == {"_meta": {"example.org": {"search": True}}}
+        params = {"cwd": CWD, "mcpServers": [], "_meta": {"mine": 1}}
+        session = (await peer.request(2, "session/new", params))["result"]["sessionId"]
+        assert await peer.request(3, "_example.org/search", {"words": ["a"]}) == result(
+            3, {"found": ["a"], "_meta": {"took": 3}}
+        )
+        peer.send(note("_example.org/noted", {"n": 1}))
+        peer.send(note("_example.org/unknown", {"n": 2}))
+        assert (await peer.request(4, "_example.org/unknown", {}))["error"]["code"] == -32601
+        assert heard == [{"n": 1}]
+        block = {**text("go"), "_meta": {"colour": "red"}}
+        peer.send(call(5, "session/prompt", {"sessionId": session, "prompt": [block]}))
+        asked = await peer.receive()
+        assert asked == call(asked["id"], "_example.org/ask", {"about": {"colour": "red"}})
+        peer.send(result(asked, {"yes": True}))
+        update = (await peer.receive())["params"]["update"]
+        assert update["content"]["text"] == "True {'yes': True}"
+        await peer.expect(id=5)
 
 
 @pytest.mark.item("001-11")
-def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
+async def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
     """It announces capabilities of its own, answers underscored methods it knows, and keeps _meta."""
     offered = ClientCapabilities(meta={"example.org": {"ask": True}})
 
@@ -538,36 +505,30 @@ def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
         peer.send(note("session/update", {"sessionId": SESSION, "update": update}))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def talk() -> None:
-        serves = {"_example.org/ask": lambda params: {"n": params["n"] + 1}}
-        async with agent_played(part, capabilities=offered, on=serves) as remote:
-            assert remote.capabilities.meta == {"example.org": {"search": True}}
-            session = await remote.open(CWD)
-            assert await remote.request("_example.org/search", {"words": []}) == {"found": []}
-            async with session.prompt("go") as turn:
-                (update,) = [update async for update in turn]
-            assert isinstance(update, AgentMessageChunk)
-            assert update.meta == {"colour": "red"}
-
-    run(talk())
+    serves = {"_example.org/ask": lambda params: {"n": params["n"] + 1}}
+    async with agent_played(part, capabilities=offered, on=serves) as remote:
+        assert remote.capabilities.meta == {"example.org": {"search": True}}
+        session = await remote.open(CWD)
+        assert await remote.request("_example.org/search", {"words": []}) == {"found": []}
+        async with session.prompt("go") as turn:
+            (update,) = [update async for update in turn]
+        assert isinstance(update, AgentMessageChunk)
+        assert update.meta == {"colour": "red"}
 
 
 @pytest.mark.item("001-12")
-def test_our_client_starts_the_agent_and_ends_it_by_closing_its_streams(tmp_path: Path) -> None:
+async def test_our_client_starts_the_agent_and_ends_it_by_closing_its_streams(tmp_path: Path) -> None:
     """`dragoman run` starts a command, speaks to it over its standard streams, and nothing of it is left."""
 
-    async def talk() -> None:
-        command = ["agent", "everything"]
-        async with Child("run", "--prompt", "/echo over the streams", "--", *Child()._command, *command) as ran:
-            status, out, _ = await ran.end()
-        assert status == 0
-        assert "over the streams" in out
-
-    run(talk())
+    command = ["agent", "everything"]
+    async with Child("run", "--prompt", "/echo over the streams", "--", *Child()._command, *command) as ran:
+        status, out, _ = await ran.end()
+    assert status == 0
+    assert "over the streams" in out
 
 
 @pytest.mark.item("001-13")
-def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
+async def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
     """-32000 until authenticate names an advertised method; a terminal one cannot be named (reference 1.4)."""
     methods = [AuthMethod(id="in-terminal", name="Terminal", type="terminal", args=["login"])]
     agent = Agent("a", version="1", auth_required=True, auth_methods=methods)
@@ -576,34 +537,28 @@ def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
     @agent.authenticate("account", "Account")
     def check(_: Any) -> None: ...
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            told = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
-            assert told["authMethods"] == [
-                {"id": "in-terminal", "name": "Terminal", "type": "terminal", "args": ["login"]},
-                {"id": "account", "name": "Account"},
-            ]
-            new = {"cwd": CWD, "mcpServers": []}
-            assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
-            for wrong in ("in-terminal", "unheard-of"):
-                assert (await peer.request(3, "authenticate", {"methodId": wrong}))["error"]["code"] == -32602
-            assert await peer.request(4, "authenticate", {"methodId": "account"}) == result(4, {})
-            assert "result" in await peer.request(5, "session/new", new)
-
-    run(talk())
+    async with client_of(agent) as peer:
+        told = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
+        assert told["authMethods"] == [
+            {"id": "in-terminal", "name": "Terminal", "type": "terminal", "args": ["login"]},
+            {"id": "account", "name": "Account"},
+        ]
+        new = {"cwd": CWD, "mcpServers": []}
+        assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
+        for wrong in ("in-terminal", "unheard-of"):
+            assert (await peer.request(3, "authenticate", {"methodId": wrong}))["error"]["code"] == -32602
+        assert await peer.request(4, "authenticate", {"methodId": "account"}) == result(4, {})
+        assert "result" in await peer.request(5, "session/new", new)
 
 
 @pytest.mark.item("001-13")
 @pytest.mark.parametrize("version", [0, 1, 2, 65535])
-def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None:
+async def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None:
     """Whatever version a client offers, it hears the newest one that we speak (reference 1.3)."""
 
-    async def talk() -> None:
-        async with client_of(Agent("a", dialect="v1")) as peer:
-            answer = await peer.request(1, "initialize", {**hello(), "protocolVersion": version})
-            assert answer["result"]["protocolVersion"] == 1
-
-    run(talk())
+    async with client_of(Agent("a", dialect="v1")) as peer:
+        answer = await peer.request(1, "initialize", {**hello(), "protocolVersion": version})
+        assert answer["result"]["protocolVersion"] == 1
 
 
 @pytest.mark.item("001-13")
@@ -690,7 +645,7 @@ def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
 
 
 @pytest.mark.item("001-13")
-def test_load_tells_the_history_before_its_answer_and_resume_tells_none() -> None:
+async def test_load_tells_the_history_before_its_answer_and_resume_tells_none() -> None:
     """And both want the folder of the session, whose extra folders are never restored (reference 1.5)."""
     agent = Agent("a", version="1")
 
@@ -699,31 +654,28 @@ def test_load_tells_the_history_before_its_answer_and_resume_tells_none() -> Non
 
     agent.prompt(acting(roots=roots))
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer, additionalDirectories=["/other"])
-            assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /other"
-        for method, told in (("session/load", 2), ("session/resume", 0)):
-            async with client_of(agent) as peer:
-                await peer.request(1, "initialize", hello())
-                params = {"sessionId": session, "cwd": CWD, "mcpServers": []}
-                wrong = await peer.request(2, method, {**params, "cwd": "/elsewhere"})
-                assert wrong["error"]["code"] == -32602
-                start = len(peer.heard)
-                assert "result" in await peer.request(3, method, params)
-                assert len(peer.heard) - start - 1 == told
-                unknown = await peer.request(4, method, {**params, "sessionId": "nobody"})
-                assert (unknown["error"]["code"], unknown["error"]["data"]["sessionId"]) == (-32002, "nobody")
+    async with client_of(agent) as peer:
+        session = await begin(peer, additionalDirectories=["/other"])
+        assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /other"
+    for method, told in (("session/load", 2), ("session/resume", 0)):
         async with client_of(agent) as peer:
             await peer.request(1, "initialize", hello())
-            await peer.request(2, "session/resume", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-            assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == CWD
-
-    run(talk())
+            params = {"sessionId": session, "cwd": CWD, "mcpServers": []}
+            wrong = await peer.request(2, method, {**params, "cwd": "/elsewhere"})
+            assert wrong["error"]["code"] == -32602
+            start = len(peer.heard)
+            assert "result" in await peer.request(3, method, params)
+            assert len(peer.heard) - start - 1 == told
+            unknown = await peer.request(4, method, {**params, "sessionId": "nobody"})
+            assert (unknown["error"]["code"], unknown["error"]["data"]["sessionId"]) == (-32002, "nobody")
+    async with client_of(agent) as peer:
+        await peer.request(1, "initialize", hello())
+        await peer.request(2, "session/resume", {"sessionId": session, "cwd": CWD, "mcpServers": []})
+        assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == CWD
 
 
 @pytest.mark.item("001-13")
-def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_path: Path) -> None:
+async def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_path: Path) -> None:
     """outputByteLimit cuts from the start, between characters; a killed terminal stays until it is released."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -745,8 +697,5 @@ def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_path: P
         assert (await peer.request(9, "terminal/release", handle))["result"] == {}
         assert (await peer.request(10, "terminal/output", handle))["error"]["code"] == -32002
 
-    async def talk() -> None:
-        async with agent_played(part, lend=Lending()) as remote:
-            await remote.open(str(tmp_path))
-
-    run(talk())
+    async with agent_played(part, lend=Lending()) as remote:
+        await remote.open(str(tmp_path))

@@ -259,30 +259,27 @@ def test_the_five_updates_are_said_and_understood() -> None:
 
 
 @pytest.mark.item("002-05")
-def test_a_loaded_session_tells_its_history_first_and_whole(tmp_path: Path) -> None:
+async def test_a_loaded_session_tells_its_history_first_and_whole(tmp_path: Path) -> None:
     """What another process of the client would see is what was said: both sides' texts, tool calls, the plan."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "crow") as agent:
-            await agent.request(1, "initialize", HELLO)
-            opened = await agent.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            session = opened["result"]["sessionId"]
-            seen: list[Json] = []
-            for id, words in enumerate(("/think about it", "/plan", "/tour", "one two three four five six"), start=3):
-                agent.send(call(id, "session/prompt", prompt(session, words)))
-                *frames, _ = await agent.until(id)
-                seen.append({"@type": "user_message_text", "text": words})
-                seen += [frame["params"]["update"] for frame in frames]
-            agent.send(call(9, "session/load", {"session_id": session, "cwd": str(tmp_path)}))
-            *frames, answer = await agent.until(9)
-            assert "error" not in answer
-            assert {frame["params"]["sessionId"] for frame in frames} == {session}
-            assert state([frame["params"]["update"] for frame in frames]) == state(seen)
-            assert len(state(seen)["texts"]) == 10
-            assert state(seen)["plan"]
-            assert state(seen)["calls"]
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "crow") as agent:
+        await agent.request(1, "initialize", HELLO)
+        opened = await agent.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        session = opened["result"]["sessionId"]
+        seen: list[Json] = []
+        for id, words in enumerate(("/think about it", "/plan", "/tour", "one two three four five six"), start=3):
+            agent.send(call(id, "session/prompt", prompt(session, words)))
+            *frames, _ = await agent.until(id)
+            seen.append({"@type": "user_message_text", "text": words})
+            seen += [frame["params"]["update"] for frame in frames]
+        agent.send(call(9, "session/load", {"session_id": session, "cwd": str(tmp_path)}))
+        *frames, answer = await agent.until(9)
+        assert "error" not in answer
+        assert {frame["params"]["sessionId"] for frame in frames} == {session}
+        assert state([frame["params"]["update"] for frame in frames]) == state(seen)
+        assert len(state(seen)["texts"]) == 10
+        assert state(seen)["plan"]
+        assert state(seen)["calls"]
 
 
 def state(updates: list[Json]) -> Json:
@@ -307,7 +304,7 @@ def state(updates: list[Json]) -> Json:
 
 
 @pytest.mark.item("002-05")
-def test_our_client_has_the_whole_history_when_load_returns() -> None:
+async def test_our_client_has_the_whole_history_when_load_returns() -> None:
     """The replay comes before the answer, and the conversation's state is rebuilt from it."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -318,20 +315,17 @@ def test_our_client_has_the_whole_history_when_load_returns() -> None:
             peer.send(note("session/update", {"sessionId": SESSION, "update": update}))
         peer.send(result(asked, {}))
 
-    async def talk() -> None:
-        async with agent_played(part, dialect="crow") as remote:
-            session = await remote.load(SESSION, CWD)
-            assert [type(update).__name__ for update in session.between] == [
-                "UserMessageChunk",
-                "AgentThoughtChunk",
-                "AgentMessageChunk",
-                "ToolCallStart",
-                "ToolCallProgress",
-                "Plan",
-            ]
-            assert session.tool_calls["call_1"].status == ToolCallStatus.COMPLETED
-
-    run(talk())
+    async with agent_played(part, dialect="crow") as remote:
+        session = await remote.load(SESSION, CWD)
+        assert [type(update).__name__ for update in session.between] == [
+            "UserMessageChunk",
+            "AgentThoughtChunk",
+            "AgentMessageChunk",
+            "ToolCallStart",
+            "ToolCallProgress",
+            "Plan",
+        ]
+        assert session.tool_calls["call_1"].status == ToolCallStatus.COMPLETED
 
 
 @pytest.mark.item("002-06")
@@ -371,7 +365,7 @@ def test_cancel_is_a_request_and_is_answered() -> None:
 
 
 @pytest.mark.item("002-08")
-def test_a_turn_stops_for_one_of_three_reasons() -> None:
+async def test_a_turn_stops_for_one_of_three_reasons() -> None:
     """end_turn and cancelled as they are, error for a turn that the author ends so; nothing else is ever said."""
     agent = Agent("a")
 
@@ -381,80 +375,71 @@ def test_a_turn_stops_for_one_of_three_reasons() -> None:
             await hold(turn)
         return turn.text
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer)
-            for reason, told in (
-                ("end_turn", "end_turn"),
-                ("error", "error"),
-                ("auth_required", "error"),
-                ("max_tokens", "end_turn"),
-                ("refusal", "end_turn"),
-            ):
-                answer = (await said(peer, session, reason))[1]["result"]
-                assert answer["stop_reason"] == told
-                if reason != told:  # the true reason is not lost
-                    assert answer["_meta"]["dragoman"]["stopReason"] == reason
-            peer.send(call(4, "session/prompt", prompt(session, "cancelled")))
-            await peer.expect(method="session/update")
-            await peer.request(5, "cancel", {"session_id": session})
-            frame = peer.heard[-2] if "result" in peer.heard[-2] else await peer.receive()
-            assert frame == result(4, {"stop_reason": "cancelled"})
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer)
+        for reason, told in (
+            ("end_turn", "end_turn"),
+            ("error", "error"),
+            ("auth_required", "error"),
+            ("max_tokens", "end_turn"),
+            ("refusal", "end_turn"),
+        ):
+            answer = (await said(peer, session, reason))[1]["result"]
+            assert answer["stop_reason"] == told
+            if reason != told:  # the true reason is not lost
+                assert answer["_meta"]["dragoman"]["stopReason"] == reason
+        peer.send(call(4, "session/prompt", prompt(session, "cancelled")))
+        await peer.expect(method="session/update")
+        await peer.request(5, "cancel", {"session_id": session})
+        frame = peer.heard[-2] if "result" in peer.heard[-2] else await peer.receive()
+        assert frame == result(4, {"stop_reason": "cancelled"})
 
 
 @pytest.mark.item("002-08")
 @pytest.mark.parametrize("reason", ["end_turn", "cancelled", "error"])
-def test_our_client_understands_the_three_reasons(reason: str) -> None:
+async def test_our_client_understands_the_three_reasons(reason: str) -> None:
     """Each of them is the stop reason of the turn."""
 
     async def part(peer: ScriptedPeer) -> None:
         await open_session(peer)
         await serve(peer, "session/prompt", {"stop_reason": reason})
 
-    async def talk() -> None:
-        async with agent_played(part, dialect="crow") as remote:
-            session = await remote.open(CWD)
-            async with session.prompt("go") as turn:
-                await turn.wait()
-            assert turn.stop_reason == reason
-
-    run(talk())
+    async with agent_played(part, dialect="crow") as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("go") as turn:
+            await turn.wait()
+        assert turn.stop_reason == reason
 
 
 @pytest.mark.item("002-09")
 @pytest.mark.parametrize("answer", ["allow_once", "reject_once"])
-def test_an_agent_asks_by_an_update_before_the_tool_runs(tmp_path: Path, answer: str) -> None:
+async def test_an_agent_asks_by_an_update_before_the_tool_runs(tmp_path: Path, answer: str) -> None:
     """The question names tool call, arguments and options, one of them primary; the tool waits for the response."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "crow") as agent:
-            await agent.request(1, "initialize", HELLO)
-            opened = await agent.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            session = opened["result"]["sessionId"]
-            agent.send(call(3, "session/prompt", prompt(session, "/run touch made")))
-            while (update := (await agent.receive())["params"]["update"])["@type"] != "permission_request":
-                assert not (tmp_path / "made").exists()
-            assert (update["title"], update["arguments"]) == ("Run touch made", "touch made")
-            options = update["permission_options"]
-            assert {"id", "title"} <= set(options[0])
-            assert [option.get("is_primary", False) for option in options] == [True, False, False]
-            response = {"session_id": session, "tool_call_id": update["tool_call_id"], "option_id": answer}
-            agent.send(note("permission_response", response))
-            *frames, ended = await agent.until(3)
-            assert ended["result"] == {"stop_reason": "end_turn"}
-            final = [frame["params"]["update"] for frame in frames if "status" in frame["params"]["update"]][-1]
-            assert final["tool_call_id"] == update["tool_call_id"]
-            assert final["status"] == ("completed" if answer == "allow_once" else "failed")
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "crow") as agent:
+        await agent.request(1, "initialize", HELLO)
+        opened = await agent.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        session = opened["result"]["sessionId"]
+        agent.send(call(3, "session/prompt", prompt(session, "/run touch made")))
+        while (update := (await agent.receive())["params"]["update"])["@type"] != "permission_request":
+            assert not (tmp_path / "made").exists()
+        assert (update["title"], update["arguments"]) == ("Run touch made", "touch made")
+        options = update["permission_options"]
+        assert {"id", "title"} <= set(options[0])
+        assert [option.get("is_primary", False) for option in options] == [True, False, False]
+        response = {"session_id": session, "tool_call_id": update["tool_call_id"], "option_id": answer}
+        agent.send(note("permission_response", response))
+        *frames, ended = await agent.until(3)
+        assert ended["result"] == {"stop_reason": "end_turn"}
+        final = [frame["params"]["update"] for frame in frames if "status" in frame["params"]["update"]][-1]
+        assert final["tool_call_id"] == update["tool_call_id"]
+        assert final["status"] == ("completed" if answer == "allow_once" else "failed")
     assert (tmp_path / "made").exists() == (answer == "allow_once")
 
 
 @pytest.mark.item("002-09")
 @pytest.mark.parametrize(("permission", "chosen"), [("allow", "approve"), ("deny", "reject")])
-def test_our_client_answers_the_documents_question(permission: str, chosen: str) -> None:
+async def test_our_client_answers_the_documents_question(permission: str, chosen: str) -> None:
     """permission_response names session, tool call and option, and has no id."""
     question = {
         "@type": "permission_request",
@@ -475,88 +460,76 @@ def test_our_client_answers_the_documents_question(permission: str, chosen: str)
         assert await peer.receive() == note("permission_response", params)
         peer.send(result(asked, {"stop_reason": "end_turn"}))
 
-    async def talk() -> None:
-        async with agent_played(part, dialect="crow", permission=permission) as remote:
-            await (await remote.open(CWD)).ask("go")
-
-    run(talk())
+    async with agent_played(part, dialect="crow", permission=permission) as remote:
+        await (await remote.open(CWD)).ask("go")
 
 
 @pytest.mark.item("002-10")
-def test_logs_go_to_stderr_while_stdout_has_messages_only(tmp_path: Path) -> None:
+async def test_logs_go_to_stderr_while_stdout_has_messages_only(tmp_path: Path) -> None:
     """Also where an agent has much to complain about: lines that are no JSON, answers nobody asked for."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "crow") as agent:
-            await agent.request(1, "initialize", HELLO)
-            agent.send(b"this is no JSON")
-            agent.send(result(77, {}))
-            opened = await agent.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            assert "result" in opened
-            status, rest, aside = await agent.end()
-            assert status == 0
-            for line in [*(line.decode() for line in agent.lines), *rest.splitlines()]:
-                assert json.loads(line)["jsonrpc"] == "2.0"
-            assert "no message" in aside
-            assert "nobody" in aside
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "crow") as agent:
+        await agent.request(1, "initialize", HELLO)
+        agent.send(b"this is no JSON")
+        agent.send(result(77, {}))
+        opened = await agent.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        assert "result" in opened
+        status, rest, aside = await agent.end()
+        assert status == 0
+        for line in [*(line.decode() for line in agent.lines), *rest.splitlines()]:
+            assert json.loads(line)["jsonrpc"] == "2.0"
+        assert "no message" in aside
+        assert "nobody" in aside
 
 
 @pytest.mark.item("002-11")
-def test_several_sessions_work_at_once_and_know_only_their_own(tmp_path: Path) -> None:
+async def test_several_sessions_work_at_once_and_know_only_their_own(tmp_path: Path) -> None:
     """Three sessions of one process, each a UUID and with a turn of its own open; each history is its own."""
 
-    async def talk() -> None:
-        command = [*DRAGOMAN, "agent", "everything", "--dialect", "crow"]
-        async with connect(command, dialect="crow", cwd=str(tmp_path)) as agent:
-            sessions = [await agent.open(str(tmp_path)) for _ in range(3)]
-            assert len({UUID(session.id) for session in sessions}) == 3
-            turns = [session.prompt("/slow 300") for session in sessions]
-            for turn in turns:
-                await turn.__aenter__()
-                async for _ in turn:
-                    break
-            assert not any(turn.is_over for turn in turns)  # all three are under way
-            for turn in turns:
-                turn.cancel()
-                assert (await turn.wait()).stop_reason == "cancelled"
-            texts = [f"/echo word {number}" for number in range(3)]
-            said = await asyncio.gather(*(session.ask(text) for session, text in zip(sessions, texts, strict=True)))
-            assert said == ["word 0", "word 1", "word 2"]
-            for number, session in enumerate(sessions):
-                again = await agent.load(session.id, str(tmp_path))
-                history = repr(list(again.between))
-                assert [f"word {other}" in history for other in range(3)] == [other == number for other in range(3)]
-
-    run(talk())
+    command = [*DRAGOMAN, "agent", "everything", "--dialect", "crow"]
+    async with connect(command, dialect="crow", cwd=str(tmp_path)) as agent:
+        sessions = [await agent.open(str(tmp_path)) for _ in range(3)]
+        assert len({UUID(session.id) for session in sessions}) == 3
+        turns = [session.prompt("/slow 300") for session in sessions]
+        for turn in turns:
+            await turn.__aenter__()
+            async for _ in turn:
+                break
+        assert not any(turn.is_over for turn in turns)  # all three are under way
+        for turn in turns:
+            turn.cancel()
+            assert (await turn.wait()).stop_reason == "cancelled"
+        texts = [f"/echo word {number}" for number in range(3)]
+        said = await asyncio.gather(*(session.ask(text) for session, text in zip(sessions, texts, strict=True)))
+        assert said == ["word 0", "word 1", "word 2"]
+        for number, session in enumerate(sessions):
+            again = await agent.load(session.id, str(tmp_path))
+            history = repr(list(again.between))
+            assert [f"word {other}" in history for other in range(3)] == [other == number for other in range(3)]
 
 
 @pytest.mark.item("002-12")
-def test_wrong_params_list_every_fault() -> None:
+async def test_wrong_params_list_every_fault() -> None:
     """-32602 with one entry in data.errors for each fault, which names its place."""
     agent = Agent("a")
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer)
-            wrong = await peer.request(3, "session/new", {"cwd": 7, "mcpServers": "none"})
-            assert wrong["error"]["code"] == -32602
-            assert {fault["path"] for fault in wrong["error"]["data"]["errors"]} == {"cwd", "mcpServers"}
-            assert all(fault["message"] for fault in wrong["error"]["data"]["errors"])
-            missing = await peer.request(4, "session/prompt", {})
-            assert missing["error"]["code"] == -32602
-            assert len(missing["error"]["data"]["errors"]) == 2
-            blocks = {"session_id": session, "prompt": [{"type": "text"}, {"type": "text", "text": 5}]}
-            deep = await peer.request(5, "session/prompt", blocks)
-            assert deep["error"]["code"] == -32602
-            assert {fault["path"] for fault in deep["error"]["data"]["errors"]} == {"prompt[0].text", "prompt[1].text"}
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer)
+        wrong = await peer.request(3, "session/new", {"cwd": 7, "mcpServers": "none"})
+        assert wrong["error"]["code"] == -32602
+        assert {fault["path"] for fault in wrong["error"]["data"]["errors"]} == {"cwd", "mcpServers"}
+        assert all(fault["message"] for fault in wrong["error"]["data"]["errors"])
+        missing = await peer.request(4, "session/prompt", {})
+        assert missing["error"]["code"] == -32602
+        assert len(missing["error"]["data"]["errors"]) == 2
+        blocks = {"session_id": session, "prompt": [{"type": "text"}, {"type": "text", "text": 5}]}
+        deep = await peer.request(5, "session/prompt", blocks)
+        assert deep["error"]["code"] == -32602
+        assert {fault["path"] for fault in deep["error"]["data"]["errors"]} == {"prompt[0].text", "prompt[1].text"}
 
 
 @pytest.mark.item("002-12")
-def test_our_client_gives_the_listed_faults_to_whoever_asked() -> None:
+async def test_our_client_gives_the_listed_faults_to_whoever_asked() -> None:
     """The error of an agent arrives as its kind, with data.errors as it was said."""
     faults = [{"loc": ["session_id"], "msg": "field required"}]
 
@@ -566,12 +539,9 @@ def test_our_client_gives_the_listed_faults_to_whoever_asked() -> None:
         fault: Any = {"code": -32602, "message": "Invalid params", "data": {"errors": faults}}
         peer.send({"jsonrpc": "2.0", "id": asked["id"], "error": fault})
 
-    async def talk() -> None:
-        async with agent_played(part, dialect="crow") as remote:
-            session = await remote.open(CWD)
-            with pytest.raises(ProtocolError) as caught:
-                await session.ask("go")
-            assert caught.value.kind == Kind.INVALID_PARAMS
-            assert caught.value.data == {"errors": faults}
-
-    run(talk())
+    async with agent_played(part, dialect="crow") as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError) as caught:
+            await session.ask("go")
+        assert caught.value.kind == Kind.INVALID_PARAMS
+        assert caught.value.data == {"errors": faults}

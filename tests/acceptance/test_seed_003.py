@@ -76,7 +76,7 @@ async def open_session(peer: ScriptedPeer, **more: Json) -> None:
 
 
 @pytest.mark.item("003-01")
-def test_our_agent_has_every_method_of_the_document() -> None:
+async def test_our_agent_has_every_method_of_the_document() -> None:
     """What the client calls is served, what the agent calls is called, each under the document's name."""
 
     async def use_all(turn: Turn) -> None:
@@ -96,39 +96,36 @@ def test_our_agent_has_every_method_of_the_document() -> None:
         "session/request_permission": {"outcome": {"outcome": "cancelled"}},
     }
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            session = await begin(peer)
-            assert "result" in await peer.request(1, "authenticate", {"methodId": "any"})
-            assert "result" in await peer.request(2, "session/set_mode", {"sessionId": session, "modeId": "plan"})
-            resumed = await peer.request(3, "unstable_resumeSession", {"sessionId": session, "cwd": CWD})
-            assert set(resumed["result"]) == {"configOptions", "models", "modes"}
-            peer.send(call(4, "session/prompt", prompt(session, "use_all")))
-            called: list[str] = []
-            while "result" not in (frame := await peer.receive()):
-                if "id" in frame:
-                    called.append(frame["method"])
-                    peer.send(result(frame, answers.get(frame["method"], {})))
-            assert called == [
-                "fs/read_text_file",
-                "fs/write_text_file",
-                "terminal/create",
-                "terminal/output",
-                "terminal/kill",
-                "terminal/wait_for_exit",
-                "terminal/release",
-                "session/request_permission",
-            ]
-            peer.send(call(5, "session/prompt", prompt(session, "hold")))
-            await peer.expect(method="session/update", params={"update": {"sessionUpdate": "agent_message_chunk"}})
-            peer.send(note("session/cancel", {"sessionId": session}))
-            await peer.expect(id=5, result={"stopReason": "cancelled"})
-
-    run(talk())
+    async with client_of(agent) as peer:
+        session = await begin(peer)
+        assert "result" in await peer.request(1, "authenticate", {"methodId": "any"})
+        assert "result" in await peer.request(2, "session/set_mode", {"sessionId": session, "modeId": "plan"})
+        resumed = await peer.request(3, "unstable_resumeSession", {"sessionId": session, "cwd": CWD})
+        assert set(resumed["result"]) == {"configOptions", "models", "modes"}
+        peer.send(call(4, "session/prompt", prompt(session, "use_all")))
+        called: list[str] = []
+        while "result" not in (frame := await peer.receive()):
+            if "id" in frame:
+                called.append(frame["method"])
+                peer.send(result(frame, answers.get(frame["method"], {})))
+        assert called == [
+            "fs/read_text_file",
+            "fs/write_text_file",
+            "terminal/create",
+            "terminal/output",
+            "terminal/kill",
+            "terminal/wait_for_exit",
+            "terminal/release",
+            "session/request_permission",
+        ]
+        peer.send(call(5, "session/prompt", prompt(session, "hold")))
+        await peer.expect(method="session/update", params={"update": {"sessionUpdate": "agent_message_chunk"}})
+        peer.send(note("session/cancel", {"sessionId": session}))
+        await peer.expect(id=5, result={"stopReason": "cancelled"})
 
 
 @pytest.mark.item("003-01")
-def test_our_client_has_every_method_of_the_document(tmp_path: Path) -> None:
+async def test_our_client_has_every_method_of_the_document(tmp_path: Path) -> None:
     """It calls the agent under the document's names, unstable_resumeSession included, and serves what it is asked."""
     (tmp_path / "a").write_text("x")
 
@@ -157,18 +154,15 @@ def test_our_client_has_every_method_of_the_document(tmp_path: Path) -> None:
         resumed = await serve(peer, "unstable_resumeSession", {})
         assert resumed["params"]["sessionId"] == "earlier"
 
-    async def talk() -> None:
-        async with agent_played(part, dialect="banjo", lend=Lending()) as remote:
-            await remote.authenticate("any")
-            session = await remote.open(str(tmp_path))
-            await session.set_mode("plan")
-            async with session.prompt("go") as turn:
-                async for _ in turn:
-                    turn.cancel()
-            assert turn.stop_reason == "cancelled"
-            await remote.resume("earlier", str(tmp_path))
-
-    run(talk())
+    async with agent_played(part, dialect="banjo", lend=Lending()) as remote:
+        await remote.authenticate("any")
+        session = await remote.open(str(tmp_path))
+        await session.set_mode("plan")
+        async with session.prompt("go") as turn:
+            async for _ in turn:
+                turn.cancel()
+        assert turn.stop_reason == "cancelled"
+        await remote.resume("earlier", str(tmp_path))
 
 
 @pytest.mark.item("003-02")
@@ -214,41 +208,35 @@ def test_initialize_always_has_its_required_members_and_silence_means_no() -> No
 
 @pytest.mark.item("003-03")
 @pytest.mark.parametrize("params", [{"methodId": "x"}, {}, {"methodId": 7}, {"anything": [1]}, None, [1, 2], "text"])
-def test_authenticate_takes_whatever_it_is_given(params: Json) -> None:
+async def test_authenticate_takes_whatever_it_is_given(params: Json) -> None:
     """The answer is {}, from a process, whatever the params are; the session opens all the same."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "banjo") as agent:
-            await agent.request(1, "initialize", hello())
-            assert await agent.request(2, "authenticate", params) == result(2, {})
-            assert "result" in await agent.request(3, "session/new", {"cwd": "/"})
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "banjo") as agent:
+        await agent.request(1, "initialize", hello())
+        assert await agent.request(2, "authenticate", params) == result(2, {})
+        assert "result" in await agent.request(3, "session/new", {"cwd": "/"})
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("003-04")
-def test_a_new_session_tells_options_models_and_modes() -> None:
+async def test_a_new_session_tells_options_models_and_modes() -> None:
     """cwd is needed and absolute, _meta is welcome, and none of the three lists is empty."""
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "banjo") as agent:
-            await agent.request(1, "initialize", hello())
-            told = (await agent.request(2, "session/new", {"cwd": "/", "_meta": {"theirs": 1}}))["result"]
-            assert told["sessionId"]
-            assert told["configOptions"]
-            assert told["modes"]["availableModes"]
-            assert told["models"]["availableModels"]
-            for params in ({}, {"cwd": "relative"}, {"cwd": None}, {"cwd": ""}):
-                assert (await agent.request(3, "session/new", params))["error"]["code"] == -32602, params
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "banjo") as agent:
+        await agent.request(1, "initialize", hello())
+        told = (await agent.request(2, "session/new", {"cwd": "/", "_meta": {"theirs": 1}}))["result"]
+        assert told["sessionId"]
+        assert told["configOptions"]
+        assert told["modes"]["availableModes"]
+        assert told["models"]["availableModels"]
+        for params in ({}, {"cwd": "relative"}, {"cwd": None}, {"cwd": ""}):
+            assert (await agent.request(3, "session/new", params))["error"]["code"] == -32602, params
 
 
 @pytest.mark.item("003-05")
-def test_the_parts_of_a_new_session_have_the_documents_shapes() -> None:
+async def test_the_parts_of_a_new_session_have_the_documents_shapes() -> None:
     """SSE servers with headers and environment variables are read; options are select only; models have a state."""
     seen: list[Any] = []
 
@@ -263,23 +251,20 @@ def test_the_parts_of_a_new_session_have_the_documents_shapes() -> None:
         {"name": "near", "command": "/bin/mcp", "args": [], "env": [{"name": "KEY", "value": "v"}]},
     ]
 
-    async def talk() -> None:
-        async with client_of(agent) as peer:
-            await peer.request(1, "initialize", hello())
-            told = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": servers}))["result"]
-            for option in told["configOptions"]:
-                assert option["type"] == "select"
-                assert isinstance(option["currentValue"], str)
-                assert option["currentValue"] in [value["value"] for value in option["options"]]
-                assert all({"value", "name"} <= set(value) for value in option["options"])
-            models = [{"id": name, "name": name} for name in ("sonnet", "opus", "haiku")]
-            assert told["models"] == {"availableModels": models, "currentModelId": "sonnet"}
-            await said(peer, told["sessionId"], "look")
-            changed = {"sessionId": told["sessionId"], "configId": "quiet", "value": "true"}
-            options = (await peer.request(3, "session/set_config_option", changed))["result"]["configOptions"]
-            assert [option["currentValue"] for option in options if option["id"] == "quiet"] == ["true"]
-
-    run(talk())
+    async with client_of(agent) as peer:
+        await peer.request(1, "initialize", hello())
+        told = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": servers}))["result"]
+        for option in told["configOptions"]:
+            assert option["type"] == "select"
+            assert isinstance(option["currentValue"], str)
+            assert option["currentValue"] in [value["value"] for value in option["options"]]
+            assert all({"value", "name"} <= set(value) for value in option["options"])
+        models = [{"id": name, "name": name} for name in ("sonnet", "opus", "haiku")]
+        assert told["models"] == {"availableModels": models, "currentModelId": "sonnet"}
+        await said(peer, told["sessionId"], "look")
+        changed = {"sessionId": told["sessionId"], "configId": "quiet", "value": "true"}
+        options = (await peer.request(3, "session/set_config_option", changed))["result"]["configOptions"]
+        assert [option["currentValue"] for option in options if option["id"] == "quiet"] == ["true"]
     far, near = seen
     assert (far.name, far.url) == ("far", "https://example.org/sse")
     assert [(header.name, header.value) for header in far.headers] == [("Authorization", "Bearer x")]
@@ -418,26 +403,23 @@ def test_each_stop_reason_is_used_for_what_it_means(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("003-09")
-def test_the_mode_is_set_by_modeid_or_by_the_older_mode() -> None:
+async def test_the_mode_is_set_by_modeid_or_by_the_older_mode() -> None:
     """Both are answered with {} and change the mode; where both are said, modeId counts."""
 
     async def tell(turn: Turn) -> None:
         await turn.say(str(turn.session.mode))
 
-    async def talk() -> None:
-        async with client_of(banjo(tell=tell)) as peer:
-            session = await begin(peer)
-            for said_, mode in (
-                ({"modeId": "plan"}, "plan"),
-                ({"mode": "acceptEdits"}, "acceptEdits"),
-                ({"modeId": "default", "mode": "plan"}, "default"),
-            ):
-                answer = await peer.request(3, "session/set_mode", {"sessionId": session, **said_})
-                assert answer == result(3, {})
-                assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == mode
-            assert "error" in await peer.request(4, "session/set_mode", {"sessionId": session})
-
-    run(talk())
+    async with client_of(banjo(tell=tell)) as peer:
+        session = await begin(peer)
+        for said_, mode in (
+            ({"modeId": "plan"}, "plan"),
+            ({"mode": "acceptEdits"}, "acceptEdits"),
+            ({"modeId": "default", "mode": "plan"}, "default"),
+        ):
+            answer = await peer.request(3, "session/set_mode", {"sessionId": session, **said_})
+            assert answer == result(3, {})
+            assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == mode
+        assert "error" in await peer.request(4, "session/set_mode", {"sessionId": session})
 
 
 @pytest.mark.item("003-10")
@@ -494,23 +476,20 @@ def test_a_model_is_chosen_and_every_change_of_it_is_told() -> None:
 
 @pytest.mark.item("003-11")
 @pytest.mark.parametrize("option", ["auto_resume", "route", "primary_agent"])
-def test_setting_an_option_is_answered_with_every_option(option: str) -> None:
+async def test_setting_an_option_is_answered_with_every_option(option: str) -> None:
     """The three options of the document are declared and set like any other; only the one is another afterwards."""
 
-    async def talk() -> None:
-        async with client_of(banjo()) as peer:
-            session = await begin(peer)
-            before = {o["id"]: o["currentValue"] for o in peer.heard[-1]["result"]["configOptions"]}
-            value = "false" if option == "auto_resume" else "codex"
-            params = {"sessionId": session, "configId": option, "value": value}
-            options = (await peer.request(3, "session/set_config_option", params))["result"]["configOptions"]
-            assert {o["id"]: o["currentValue"] for o in options} == {**before, option: value}
-            assert {"auto_resume", "route", "primary_agent"} <= set(before)
-            for wrong in ({"configId": "none"}, {"value": "none"}):
-                answer = await peer.request(4, "session/set_config_option", {**params, **wrong})
-                assert answer["error"]["code"] == -32602
-
-    run(talk())
+    async with client_of(banjo()) as peer:
+        session = await begin(peer)
+        before = {o["id"]: o["currentValue"] for o in peer.heard[-1]["result"]["configOptions"]}
+        value = "false" if option == "auto_resume" else "codex"
+        params = {"sessionId": session, "configId": option, "value": value}
+        options = (await peer.request(3, "session/set_config_option", params))["result"]["configOptions"]
+        assert {o["id"]: o["currentValue"] for o in options} == {**before, option: value}
+        assert {"auto_resume", "route", "primary_agent"} <= set(before)
+        for wrong in ({"configId": "none"}, {"value": "none"}):
+            answer = await peer.request(4, "session/set_config_option", {**params, **wrong})
+            assert answer["error"]["code"] == -32602
 
 
 # --- turns ----------------------------------------------------------------------------------------------------------
@@ -566,7 +545,7 @@ def test_a_permission_question_has_the_call_and_four_kinds_of_option() -> None:
 
 
 @pytest.mark.item("003-13")
-def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
+async def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
     """All eight by sessionUpdate, with the key members of the document's table; a plan's entries have ids."""
 
     async def all_(turn: Turn) -> None:
@@ -582,70 +561,64 @@ def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
         await turn.commands(AvailableCommand(name="version", description="Which build"))
         await turn.mode("plan")
 
-    async def talk() -> None:
-        async with client_of(banjo(all=all_)) as peer:
-            updates, _ = await said(peer, await begin(peer), "all")
-            assert [update["sessionUpdate"] for update in updates] == [
-                "agent_message_chunk",
-                "user_message_chunk",
-                "agent_thought_chunk",
-                "tool_call",
-                "tool_call_update",
-                "tool_call_update",
-                "tool_call_update",
-                "tool_call_update",
-                "plan",
-                "available_commands_update",
-                "current_mode_update",
-            ]
-            message, user, thought, start = updates[:4]
-            assert [update["content"] for update in (message, user, thought)] == [
-                text("Hello!"),
-                text("you said"),
-                text("Hm."),
-            ]
-            assert {name: start[name] for name in ("toolCallId", "title", "kind", "status", "rawInput")} == {
-                "toolCallId": "call_1",
-                "title": "Edit a",
-                "kind": "edit",
-                "status": "pending",
-                "rawInput": {"path": "/a"},
-            }
-            assert updates[6]["content"] == [
-                {"type": "content", "content": text("done")},
-                {"type": "diff", "path": "/a", "oldText": "old", "newText": "new"},
-                {"type": "terminal", "terminalId": "term_1"},
-            ]
-            assert (updates[7]["status"], updates[7]["rawOutput"]) == ("completed", {"ok": True})
-            (entry,) = updates[8]["entries"]
-            assert {name: entry[name] for name in ("id", "content", "status")} == {
-                "id": "1",
-                "content": "Look",
-                "status": "pending",
-            }
-            assert updates[9]["availableCommands"] == [{"name": "version", "description": "Which build"}]
-            assert updates[10]["currentModeId"] == "plan"
-
-    run(talk())
+    async with client_of(banjo(all=all_)) as peer:
+        updates, _ = await said(peer, await begin(peer), "all")
+        assert [update["sessionUpdate"] for update in updates] == [
+            "agent_message_chunk",
+            "user_message_chunk",
+            "agent_thought_chunk",
+            "tool_call",
+            "tool_call_update",
+            "tool_call_update",
+            "tool_call_update",
+            "tool_call_update",
+            "plan",
+            "available_commands_update",
+            "current_mode_update",
+        ]
+        message, user, thought, start = updates[:4]
+        assert [update["content"] for update in (message, user, thought)] == [
+            text("Hello!"),
+            text("you said"),
+            text("Hm."),
+        ]
+        assert {name: start[name] for name in ("toolCallId", "title", "kind", "status", "rawInput")} == {
+            "toolCallId": "call_1",
+            "title": "Edit a",
+            "kind": "edit",
+            "status": "pending",
+            "rawInput": {"path": "/a"},
+        }
+        assert updates[6]["content"] == [
+            {"type": "content", "content": text("done")},
+            {"type": "diff", "path": "/a", "oldText": "old", "newText": "new"},
+            {"type": "terminal", "terminalId": "term_1"},
+        ]
+        assert (updates[7]["status"], updates[7]["rawOutput"]) == ("completed", {"ok": True})
+        (entry,) = updates[8]["entries"]
+        assert {name: entry[name] for name in ("id", "content", "status")} == {
+            "id": "1",
+            "content": "Look",
+            "status": "pending",
+        }
+        assert updates[9]["availableCommands"] == [{"name": "version", "description": "Which build"}]
+        assert updates[10]["currentModeId"] == "plan"
 
 
 @pytest.mark.item("003-08", "003-17")
-def test_updates_come_while_the_prompt_is_worked_on_and_cancel_ends_it() -> None:
+async def test_updates_come_while_the_prompt_is_worked_on_and_cancel_ends_it() -> None:
     """The first update is heard although the turn never ends by itself; then cancel does, with its own reason."""
 
-    async def talk() -> None:
-        async with client_of(banjo(hold=hold)) as peer:
-            session = await begin(peer)
-            peer.send(call(3, "session/prompt", prompt(session, "hold")))
-            update = await peer.receive()
-            assert update == note(
-                "session/update",
-                {"sessionId": session, "update": {"sessionUpdate": "agent_message_chunk", "content": text("Working")}},
-            )
-            peer.send(note("session/cancel", {"sessionId": session}))
-            assert await peer.receive() == result(3, {"stopReason": "cancelled"})
-
-    run(talk())
+    async with client_of(banjo(hold=hold)) as peer:
+        session = await begin(peer)
+        peer.send(call(3, "session/prompt", prompt(session, "hold")))
+        update = await peer.receive()
+        assert update == note(
+            "session/update",
+            {"sessionId": session, "update": {"sessionUpdate": "agent_message_chunk", "content": text("Working")}},
+        )
+        peer.send(note("session/cancel", {"sessionId": session}))
+        assert await peer.receive() == result(3, {"stopReason": "cancelled"})
 
 
 @pytest.mark.item("003-16")
@@ -715,7 +688,7 @@ def test_the_two_codes_of_the_document_are_used_for_what_they_mean() -> None:
 
 
 @pytest.mark.item("003-26")
-def test_no_editing_of_messages_or_history_is_offered() -> None:
+async def test_no_editing_of_messages_or_history_is_offered() -> None:
     """No method of any dialect, nothing announced by an agent, and no call of the public API edits what was said."""
     words = ("edit", "history", "rewind", "undo", "replay", "truncate", "regenerate", "amend", "message")
     methods = [name for _, name in METHODS if any(word in name for word in words)]
@@ -723,13 +696,10 @@ def test_no_editing_of_messages_or_history_is_offered() -> None:
     public = [name for owner in (dragoman.Conversation, dragoman.RemoteAgent) for name in vars(owner)]
     assert not [name for name in public if any(word in name.lower() for word in ("edit", "rewind", "undo", "amend"))]
 
-    async def talk() -> None:
-        async with Child("agent", "everything", "--dialect", "banjo") as agent:
-            told = (await agent.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-            assert not [name for name in told["sessionCapabilities"] if any(word in name for word in words)]
-            session = (await agent.request(2, "session/new", {"cwd": "/"}))["result"]["sessionId"]
-            for id, method in enumerate(("session/edit_message", "session/rewind", "session/truncate"), start=3):
-                answer = await agent.request(id, method, {"sessionId": session, "index": 0, "messageId": "m"})
-                assert answer["error"]["code"] == -32601
-
-    run(talk())
+    async with Child("agent", "everything", "--dialect", "banjo") as agent:
+        told = (await agent.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+        assert not [name for name in told["sessionCapabilities"] if any(word in name for word in words)]
+        session = (await agent.request(2, "session/new", {"cwd": "/"}))["result"]["sessionId"]
+        for id, method in enumerate(("session/edit_message", "session/rewind", "session/truncate"), start=3):
+            answer = await agent.request(id, method, {"sessionId": session, "index": 0, "messageId": "m"})
+            assert answer["error"]["code"] == -32601

@@ -17,7 +17,7 @@ from dragoman.cli.attention import Interruptible
 from dragoman.cli.editing import Editor
 from dragoman.cli.history import History
 from dragoman.cli.terminal import Sheet
-from tests.cli.command import PATIENCE, OnScreen, in_process
+from tests.cli.command import OnScreen, in_process
 from tests.cli.served import Served
 
 SMALL = [sys.executable, str(Path(__file__).with_name("small_agent.py"))]
@@ -88,38 +88,34 @@ def test_a_turn_goes_on_when_its_prompter_leaves_and_is_not_glued_to_the_next(se
 # --- the line ---------------------------------------------------------------------------------------------------
 
 
-def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_path: Path) -> None:
-    async def scene() -> None:
-        with create_pipe_input() as keys:
-            history = History(str(tmp_path / "history"))
-            editor = Editor(history, lambda _: (), lambda: "", input=keys, output=DummyOutput())
-            reading = asyncio.create_task(editor.read())
-            while not editor._session.app.is_running:  # noqa: ASYNC110  (it begins within a few steps of the loop)
-                await asyncio.sleep(0)
+async def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_path: Path) -> None:
 
-            async def wait_for_the_line() -> None:
-                async with editor.aside():
-                    pass
-
-            async with editor.aside():
-                gives_up = asyncio.create_task(wait_for_the_line())
-                await asyncio.sleep(0)  # it waits now
-                gives_up.cancel()
-                await asyncio.wait({gives_up})
-            await wait_for_the_line()
-            keys.send_text("hello\r")
-            assert await reading == "hello"
-
-    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
-
-
-def test_the_line_does_not_begin_while_something_is_asked() -> None:
-    async def scene() -> None:
-        person = Interruptible(Sheet(sys.stdout), 0)
-        async with person.attention():
-            waiting = asyncio.create_task(person.undisturbed())
+    with create_pipe_input() as keys:
+        history = History(str(tmp_path / "history"))
+        editor = Editor(history, lambda _: (), lambda: "", input=keys, output=DummyOutput())
+        reading = asyncio.create_task(editor.read())
+        while not editor._session.app.is_running:  # noqa: ASYNC110  (it begins within a few steps of the loop)
             await asyncio.sleep(0)
-            assert not waiting.done()
-        await waiting
 
-    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+        async def wait_for_the_line() -> None:
+            async with editor.aside():
+                pass
+
+        async with editor.aside():
+            gives_up = asyncio.create_task(wait_for_the_line())
+            await asyncio.sleep(0)  # it waits now
+            gives_up.cancel()
+            await asyncio.wait({gives_up})
+        await wait_for_the_line()
+        keys.send_text("hello\r")
+        assert await reading == "hello"
+
+
+async def test_the_line_does_not_begin_while_something_is_asked() -> None:
+
+    person = Interruptible(Sheet(sys.stdout), 0)
+    async with person.attention():
+        waiting = asyncio.create_task(person.undisturbed())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    await waiting

@@ -70,30 +70,27 @@ def test_of_two_windows_of_ones_own_the_other_is_shown() -> None:
     assert others.status == "with ann (admin)"
 
 
-def test_who_comes_while_a_question_stands_is_said_above_its_last_line() -> None:
+async def test_who_comes_while_a_question_stands_is_said_above_its_last_line() -> None:
     class Screen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    async def scene() -> None:
-        screen, (master, slave) = Screen(), pty.openpty()
-        person = Person(Sheet(screen, {"TERM": "xterm"}), slave)
-        try:
-            assert not person.interject("ben came", "dim")
-            asking = asyncio.create_task(person.choose([Line("May I?")], [Choice("y", "yes", "allowed")]))
-            await asyncio.sleep(0)  # it stands there now
-            assert person.interject("ben came", "")
-            os.write(master, b"y")
-            async with asyncio.timeout(20):
-                assert await asking == "allowed"
-        finally:
-            os.close(master)
-            os.close(slave)
-        shown = screen.getvalue()
-        assert "\r\x1b[Kben came\n" in shown
-        assert shown.count("ben came") == 1
-
-    asyncio.run(scene())
+    screen, (master, slave) = Screen(), pty.openpty()
+    person = Person(Sheet(screen, {"TERM": "xterm"}), slave)
+    try:
+        assert not person.interject("ben came", "dim")
+        asking = asyncio.create_task(person.choose([Line("May I?")], [Choice("y", "yes", "allowed")]))
+        await asyncio.sleep(0)  # it stands there now
+        assert person.interject("ben came", "")
+        os.write(master, b"y")
+        async with asyncio.timeout(20):
+            assert await asking == "allowed"
+    finally:
+        os.close(master)
+        os.close(slave)
+    shown = screen.getvalue()
+    assert "\r\x1b[Kben came\n" in shown
+    assert shown.count("ben came") == 1
 
 
 def test_a_turn_that_its_host_could_not_finish_is_told_also_to_who_asked() -> None:

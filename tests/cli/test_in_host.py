@@ -173,29 +173,27 @@ def test_the_turns_of_others_are_not_in_the_answer(served: Served, place: Path) 
         assert first.wait(PATIENCE) == 0
 
 
-def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(served: Served, place: Path) -> None:
-    async def scene() -> None:
-        is_queued = asyncio.Event()
+async def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(served: Served, place: Path) -> None:
 
-        async def permission(_: Any) -> str:
-            await is_queued.wait()
-            return "yes"
+    is_queued = asyncio.Event()
 
-        on = {"_dragoman/queue": lambda params: is_queued.set() if params["waiting"] else None}
-        announce = {"host": {"queue": True}}
-        address = f"{served.url}/acp"
-        async with connect(address, upgrade=True, permission=permission, on=on, announce=announce) as remote:
-            session = await remote.open(str(place))
-            async with session.prompt("write b.txt two") as turn:
-                await anext(aiter(turn))  # it is about to ask
-                words = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
-                ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdin=subprocess.DEVNULL, **PIPES)
-                async with asyncio.timeout(PATIENCE):
-                    out, err = await ran.communicate()
-        assert (out, b"left to the others: Write b.txt" in err) == (b"mine\n", True)
-        assert (place / "b.txt").read_text() == "two"
+    async def permission(_: Any) -> str:
+        await is_queued.wait()
+        return "yes"
 
-    asyncio.run(scene())
+    on = {"_dragoman/queue": lambda params: is_queued.set() if params["waiting"] else None}
+    announce = {"host": {"queue": True}}
+    address = f"{served.url}/acp"
+    async with connect(address, upgrade=True, permission=permission, on=on, announce=announce) as remote:
+        session = await remote.open(str(place))
+        async with session.prompt("write b.txt two") as turn:
+            await anext(aiter(turn))  # it is about to ask
+            words = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
+            ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdin=subprocess.DEVNULL, **PIPES)
+            async with asyncio.timeout(PATIENCE):
+                out, err = await ran.communicate()
+    assert (out, b"left to the others: Write b.txt" in err) == (b"mine\n", True)
+    assert (place / "b.txt").read_text() == "two"
 
 
 # --- a folder that is lent ------------------------------------------------------------------------------------
@@ -232,21 +230,19 @@ def test_an_agent_in_a_host_works_in_the_folder_that_is_lent_under_the_policy_of
     assert not (root / "b.txt").exists()
 
 
-def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: Served, lent: Path) -> None:
-    async def scene() -> None:
-        told: asyncio.Queue[Any] = asyncio.Queue()
-        on = {"_dragoman/workspace": lambda params: told.put_nowait(params["files"])}
-        announce = {"host": {"presence": True}}
-        async with connect(f"{served.url}/acp", upgrade=True, on=on, announce=announce) as remote:
-            session = await remote.open(str(served.folder / "root"))
-            words = ["run", "--host", served.url, "--session", session.id, "--lend", "--prompt", "read a.txt"]
-            ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdout=subprocess.PIPE)
-            async with asyncio.timeout(PATIENCE):
-                assert (await ran.communicate())[0] == b"mine\n"
-                assert (await told.get())["client"] == "dragoman"
-                assert await told.get() == "host"
+async def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: Served, lent: Path) -> None:
 
-    asyncio.run(scene())
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    on = {"_dragoman/workspace": lambda params: told.put_nowait(params["files"])}
+    announce = {"host": {"presence": True}}
+    async with connect(f"{served.url}/acp", upgrade=True, on=on, announce=announce) as remote:
+        session = await remote.open(str(served.folder / "root"))
+        words = ["run", "--host", served.url, "--session", session.id, "--lend", "--prompt", "read a.txt"]
+        ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdout=subprocess.PIPE)
+        async with asyncio.timeout(PATIENCE):
+            assert (await ran.communicate())[0] == b"mine\n"
+            assert (await told.get())["client"] == "dragoman"
+            assert await told.get() == "host"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +334,7 @@ def test_a_link_to_a_file_of_this_machine_is_said_to_lead_nowhere_on_another() -
 # --- following a log ------------------------------------------------------------------------------------------
 
 
-def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_late() -> None:
+async def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_late() -> None:
     def entry(seq: int, turn: str | None) -> Entry:
         return Entry(seq=seq, kind="update", actor="agent", time="", turn=turn, body={})
 
@@ -349,23 +345,20 @@ def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_late()
         async def read(self, _: str, after: int) -> list[Entry]:
             return self.entries[after:]
 
-    async def scene() -> None:
-        own, told = "", []
-        log = Log(entry(1, None), entry(2, "theirs"), entry(3, None), entry(4, "mine"))
-        is_told = asyncio.Event()
+    own, told = "", []
+    log = Log(entry(1, None), entry(2, "theirs"), entry(3, None), entry(4, "mine"))
+    is_told = asyncio.Event()
 
-        def tell(_: str, entry: Entry) -> None:
-            told.append(entry.seq)
-            is_told.set()
+    def tell(_: str, entry: Entry) -> None:
+        told.append(entry.seq)
+        is_told.set()
 
-        following = Following(log, tell, lambda: own)  # type: ignore[arg-type]
-        following.begin("s", 0)
-        async with asyncio.timeout(PATIENCE):
-            await is_told.wait()
-        assert told == [1]
-        own = "mine"
-        log.entries.append(entry(5, "next"))
-        await following.finish()
-        assert told == [1, 3, 4]
-
-    asyncio.run(scene())
+    following = Following(log, tell, lambda: own)  # type: ignore[arg-type]
+    following.begin("s", 0)
+    async with asyncio.timeout(PATIENCE):
+        await is_told.wait()
+    assert told == [1]
+    own = "mine"
+    log.entries.append(entry(5, "next"))
+    await following.finish()
+    assert told == [1, 3, 4]

@@ -101,17 +101,15 @@ def test_a_named_session_goes_on_where_the_agent_can(tmp_path: Path, file: Path,
     assert ask("other", counter, "--session", "ro", cwd=tmp_path).stdout == "1: other\n"  # a name of its own
 
 
-def test_a_beginning_of_several_ids_is_no_new_name() -> None:
-    async def scene() -> None:
-        store = MemoryStore()
-        for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):
-            await store.append(id, [Draft(kind="opened", actor="user", time="", body={})])
-        with pytest.raises(ConfigFault, match="2 sessions begin with '0f0e0d0c'"):
-            await found(store, "0f0e0d0c")
-        assert await found(store, "0f0e") is None
-        assert await found(store, "0f0e0d0c-l") == await store.find("0f0e0d0c-loft")
+async def test_a_beginning_of_several_ids_is_no_new_name() -> None:
 
-    asyncio.run(scene())
+    store = MemoryStore()
+    for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):
+        await store.append(id, [Draft(kind="opened", actor="user", time="", body={})])
+    with pytest.raises(ConfigFault, match="2 sessions begin with '0f0e0d0c'"):
+        await found(store, "0f0e0d0c")
+    assert await found(store, "0f0e") is None
+    assert await found(store, "0f0e0d0c-l") == await store.find("0f0e0d0c-loft")
 
 
 def test_an_agent_that_cannot_go_on_is_told_what_was_said_and_the_user_that_it_was(tmp_path: Path, file: Path) -> None:

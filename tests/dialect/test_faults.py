@@ -9,7 +9,6 @@ import pytest
 from dragoman import Agent, Turn
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.engine.talk import run
 
 OPENINGS: dict[str, dict[str, Any]] = {
     "v1": {"protocolVersion": 1, "clientCapabilities": {}},
@@ -43,22 +42,20 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dialect", "method", "params", "paths"), CASES)
-def test_the_paths_of_faults_are_those_of_the_call(
+async def test_the_paths_of_faults_are_those_of_the_call(
     dialect: str, method: str, params: dict[str, Any], paths: list[str]
 ) -> None:
-    async def main() -> None:
-        agent = Agent("strict", version="1")
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None: ...
+    agent = Agent("strict", version="1")
 
-        ours, theirs = pair()
-        serving = agent.attach(theirs)
-        client = ScriptedPeer(ours)
-        await client.request(1, "initialize", OPENINGS[dialect])
-        error = (await client.request(2, method, params))["error"]
-        assert [fault["path"] for fault in error["data"]["errors"]] == paths
-        assert error["message"].startswith(f"{paths[0]} ")
-        await serving.close()
+    @agent.prompt
+    async def answer(turn: Turn) -> None: ...
 
-    run(main())
+    ours, theirs = pair()
+    serving = agent.attach(theirs)
+    client = ScriptedPeer(ours)
+    await client.request(1, "initialize", OPENINGS[dialect])
+    error = (await client.request(2, method, params))["error"]
+    assert [fault["path"] for fault in error["data"]["errors"]] == paths
+    assert error["message"].startswith(f"{paths[0]} ")
+    await serving.close()

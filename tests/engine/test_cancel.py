@@ -12,7 +12,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.session import LoadSessionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
-from tests.engine.talk import call, note, result, run
+from tests.engine.talk import call, note, result
 
 
 async def forever(_: Any) -> Any:
@@ -33,69 +33,63 @@ def waiting_agent() -> Agent:
 
 @pytest.mark.parametrize("id", [7, "seven", 0])
 @pytest.mark.parametrize("in_one_read", [True, False])
-def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        connection = waiting_agent().attach(ours, report=lambda _: None)
-        peer = ScriptedPeer(theirs)
-        await peer.request("i", "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-        peer.send(call(id, "_wait", {}))
-        if not in_one_read:
-            await peer.request("between", "session/list", {})
-        peer.send(note("$/cancel_request", {"requestId": "another"}))
-        peer.send(note("$/cancel_request", {"requestId": id}))
-        await peer.expect(id=id, error={"code": -32800, "data": {"kind": "cancelled"}})
-        peer.send(note("$/cancel_request", {"requestId": id}))  # too late: nothing happens
-        assert "result" in await peer.request("after", "session/list", {})
-        assert len([heard for heard in peer.heard if heard.get("id") == id]) == 1
-        await connection.close()
+async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
 
-    run(main())
+    ours, theirs = pair()
+    connection = waiting_agent().attach(ours, report=lambda _: None)
+    peer = ScriptedPeer(theirs)
+    await peer.request("i", "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+    peer.send(call(id, "_wait", {}))
+    if not in_one_read:
+        await peer.request("between", "session/list", {})
+    peer.send(note("$/cancel_request", {"requestId": "another"}))
+    peer.send(note("$/cancel_request", {"requestId": id}))
+    await peer.expect(id=id, error={"code": -32800, "data": {"kind": "cancelled"}})
+    peer.send(note("$/cancel_request", {"requestId": id}))  # too late: nothing happens
+    assert "result" in await peer.request("after", "session/list", {})
+    assert len([heard for heard in peer.heard if heard.get("id") == id]) == 1
+    await connection.close()
 
 
-def test_an_agent_cancels_a_request() -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
+async def test_an_agent_cancels_a_request() -> None:
 
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            peer.send(result(asked["id"], {"protocolVersion": 1}))
-            peer.send(call(7, "_wait", {}))
-            peer.send(note("$/cancel_request", {"requestId": 7}))
-            await peer.expect(id=7, error={"code": -32800, "data": {"kind": "cancelled"}})
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
 
-        async with asyncio.TaskGroup() as group:
-            playing = group.create_task(script())
-            async with connect(ours, dialect="v1", on={"_wait": forever}):
-                await playing
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        peer.send(result(asked["id"], {"protocolVersion": 1}))
+        peer.send(call(7, "_wait", {}))
+        peer.send(note("$/cancel_request", {"requestId": 7}))
+        await peer.expect(id=7, error={"code": -32800, "data": {"kind": "cancelled"}})
 
-    run(main())
+    async with asyncio.TaskGroup() as group:
+        playing = group.create_task(script())
+        async with connect(ours, dialect="v1", on={"_wait": forever}):
+            await playing
 
 
-def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
-    async def main() -> None:
-        begun, ended = asyncio.Event(), asyncio.Event()
-        agent = Agent("waits", version="1")
+async def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
 
-        @agent.on("_wait")
-        async def wait(_: Any) -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+    begun, ended = asyncio.Event(), asyncio.Event()
+    agent = Agent("waits", version="1")
 
-        async with joined(agent) as remote:
-            asking = asyncio.create_task(remote.request("_wait", {}))
-            await begun.wait()
-            asking.cancel()
-            await ended.wait()
-            with pytest.raises(ProtocolError) as caught:
-                await remote.request("_wait", {}, timeout=0.01)
-            assert caught.value.kind == Kind.TIMEOUT
+    @agent.on("_wait")
+    async def wait(_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-    run(main())
+    async with joined(agent) as remote:
+        asking = asyncio.create_task(remote.request("_wait", {}))
+        await begun.wait()
+        asking.cancel()
+        await ended.wait()
+        with pytest.raises(ProtocolError) as caught:
+            await remote.request("_wait", {}, timeout=0.01)
+        assert caught.value.kind == Kind.TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -105,79 +99,71 @@ def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
         ("draft", {"protocolVersion": 1, "capabilities": {"loadSession": True}}, False),
     ],
 )
-def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
+async def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
     dialect: str, introduction: dict[str, Any], is_told: bool
 ) -> None:
     """The peer hears of it where its dialect has the word; its late answer surprises nobody."""
 
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-        reports: list[str] = []
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+    reports: list[str] = []
 
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            peer.send(result(asked["id"], {"agentInfo": {"name": "a", "version": "1"}, **introduction}))
-            asked = await peer.expect(method="session/load")
-            if is_told:
-                await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
-            await peer.expect(method="_after")  # and nothing before it
-            peer.send(result(asked["id"], {}))
-            peer.send(result(peer.heard[-1]["id"], {}))
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        peer.send(result(asked["id"], {"agentInfo": {"name": "a", "version": "1"}, **introduction}))
+        asked = await peer.expect(method="session/load")
+        if is_told:
+            await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
+        await peer.expect(method="_after")  # and nothing before it
+        peer.send(result(asked["id"], {}))
+        peer.send(result(peer.heard[-1]["id"], {}))
 
-        async with asyncio.TaskGroup() as group:
-            playing = group.create_task(script())
-            async with connect(ours, dialect=dialect, report=reports.append) as agent:
-                params = LoadSessionParams(session_id="s", cwd="/", mcp_servers=[])
-                with pytest.raises(ProtocolError) as caught:
-                    await agent.request("session/load", params, timeout=0.05)
-                assert caught.value.kind == Kind.TIMEOUT
-                await agent.request("_after", {})
-                connection = agent.connection
-                assert not connection.has_open_requests(besides="")
-                assert connection.emulation is not None
-                assert not connection.emulation.ours
-                await playing
-        assert not [text for text in reports if "nobody made" in text]
-
-    run(main())
+    async with asyncio.TaskGroup() as group:
+        playing = group.create_task(script())
+        async with connect(ours, dialect=dialect, report=reports.append) as agent:
+            params = LoadSessionParams(session_id="s", cwd="/", mcp_servers=[])
+            with pytest.raises(ProtocolError) as caught:
+                await agent.request("session/load", params, timeout=0.05)
+            assert caught.value.kind == Kind.TIMEOUT
+            await agent.request("_after", {})
+            connection = agent.connection
+            assert not connection.has_open_requests(besides="")
+            assert connection.emulation is not None
+            assert not connection.emulation.ours
+            await playing
+    assert not [text for text in reports if "nobody made" in text]
 
 
-def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothing_is_held_up() -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        connection = waiting_agent().attach(ours, report=lambda _: None)
-        peer = ScriptedPeer(theirs)
-        await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-        opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
-        session = opened["result"]["sessionId"]
-        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
-        peer.send(note("session/prompt", prompt))
-        await peer.expect(method="session/update")
-        await peer.request(3, "session/list", {})
-        peer.send(note("session/cancel", {"sessionId": session}))
-        await peer.request(4, "session/delete", {"sessionId": session})
-        await peer.request(5, "session/list", {})
-        assert [heard.get("id") for heard in peer.heard[-3:]] == [3, 4, 5]
-        await connection.close()
+async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothing_is_held_up() -> None:
 
-    run(main())
+    ours, theirs = pair()
+    connection = waiting_agent().attach(ours, report=lambda _: None)
+    peer = ScriptedPeer(theirs)
+    await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+    opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
+    session = opened["result"]["sessionId"]
+    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+    peer.send(note("session/prompt", prompt))
+    await peer.expect(method="session/update")
+    await peer.request(3, "session/list", {})
+    peer.send(note("session/cancel", {"sessionId": session}))
+    await peer.request(4, "session/delete", {"sessionId": session})
+    await peer.request(5, "session/list", {})
+    assert [heard.get("id") for heard in peer.heard[-3:]] == [3, 4, 5]
+    await connection.close()
 
 
-def test_a_prompt_and_its_cancel_in_one_read_end_the_turn() -> None:
+async def test_a_prompt_and_its_cancel_in_one_read_end_the_turn() -> None:
     """The client may change its mind before the agent has run at all."""
 
-    async def main() -> None:
-        ours, theirs = pair()
-        connection = waiting_agent().attach(ours, report=lambda _: None)
-        peer = ScriptedPeer(theirs)
-        await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-        opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
-        session = opened["result"]["sessionId"]
-        peer.send(call(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}))
-        peer.send(note("session/cancel", {"sessionId": session}))
-        await peer.expect(method="session/update")
-        await peer.expect(id=3, result={"stopReason": "cancelled"})
-        await connection.close()
-
-    run(main())
+    ours, theirs = pair()
+    connection = waiting_agent().attach(ours, report=lambda _: None)
+    peer = ScriptedPeer(theirs)
+    await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+    opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
+    session = opened["result"]["sessionId"]
+    peer.send(call(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}))
+    peer.send(note("session/cancel", {"sessionId": session}))
+    await peer.expect(method="session/update")
+    await peer.expect(id=3, result={"stopReason": "cancelled"})
+    await connection.close()

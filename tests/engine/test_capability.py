@@ -11,7 +11,7 @@ from dragoman.engine.capability import offers
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
 from dragoman.schema.side import Side
-from tests.engine.talk import Talk, call, result, run, talking
+from tests.engine.talk import Talk, call, result, talking
 
 
 @pytest.mark.parametrize(
@@ -76,29 +76,26 @@ async def met(talk: Talk, introduction: Any) -> None:
 @pytest.mark.item("001-07", "004-41")
 @pytest.mark.parametrize("method", LENT)
 @pytest.mark.parametrize(("dialect", "introduce"), [("v1", official), ("draft", draft), ("2025.1", y2025)])
-def test_an_agent_never_calls_what_its_client_did_not_offer(dialect: str, introduce: Any, method: str) -> None:
+async def test_an_agent_never_calls_what_its_client_did_not_offer(dialect: str, introduce: Any, method: str) -> None:
     needed, params = LENT[method]
 
-    async def main() -> None:
-        answer = {"protocolVersion": 1, "agentCapabilities": {}}
-        for offered in (None, needed):
-            async with talking({"initialize": lambda _: answer}, dialect=dialect) as talk:
-                await met(talk, introduce(offered))
-                asking = asyncio.create_task(talk.connection.request(method, params))
-                if offered is None:
-                    with pytest.raises(ProtocolError) as caught:
-                        await asking
-                    assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-                    assert await talk.answers() == []
-                elif (dialect, method) == ("draft", "terminal/output"):
-                    asking.cancel()  # the draft's clients push their output: a poll is answered on our side
-                    await asyncio.gather(asking, return_exceptions=True)
-                else:
-                    assert (await talk.peer.receive())["method"] == method
-                    asking.cancel()
-                    await asyncio.gather(asking, return_exceptions=True)
-
-    run(main())
+    answer = {"protocolVersion": 1, "agentCapabilities": {}}
+    for offered in (None, needed):
+        async with talking({"initialize": lambda _: answer}, dialect=dialect) as talk:
+            await met(talk, introduce(offered))
+            asking = asyncio.create_task(talk.connection.request(method, params))
+            if offered is None:
+                with pytest.raises(ProtocolError) as caught:
+                    await asking
+                assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+                assert await talk.answers() == []
+            elif (dialect, method) == ("draft", "terminal/output"):
+                asking.cancel()  # the draft's clients push their output: a poll is answered on our side
+                await asyncio.gather(asking, return_exceptions=True)
+            else:
+                assert (await talk.peer.receive())["method"] == method
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
 
 
 OFFERED: dict[str, tuple[Any, Any]] = {
@@ -112,39 +109,34 @@ OFFERED: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("method", OFFERED)
-def test_a_client_never_calls_what_its_agent_did_not_offer(method: str) -> None:
+async def test_a_client_never_calls_what_its_agent_did_not_offer(method: str) -> None:
     capabilities, params = OFFERED[method]
 
-    async def main() -> None:
-        nothing: dict[str, Any] = {}
-        for offered in (nothing, capabilities):
-            async with talking(we=Side.CLIENT) as talk:
-                meeting = asyncio.create_task(talk.connection.request("initialize", official(None)))
-                asked = await talk.peer.expect(method="initialize")
-                talk.peer.send(result(asked["id"], {"protocolVersion": 1, "agentCapabilities": offered}))
-                await meeting
-                asking = asyncio.create_task(talk.connection.request(method, params))
-                if offered:
-                    await talk.peer.expect(method=method)
-                    asking.cancel()
-                    await asyncio.gather(asking, return_exceptions=True)
-                else:
-                    with pytest.raises(ProtocolError) as caught:
-                        await asking
-                    assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-                    assert caught.value.data is not None
-                    assert caught.value.data["method"] == method
-                    assert await talk.answers() == []
-
-    run(main())
+    nothing: dict[str, Any] = {}
+    for offered in (nothing, capabilities):
+        async with talking(we=Side.CLIENT) as talk:
+            meeting = asyncio.create_task(talk.connection.request("initialize", official(None)))
+            asked = await talk.peer.expect(method="initialize")
+            talk.peer.send(result(asked["id"], {"protocolVersion": 1, "agentCapabilities": offered}))
+            await meeting
+            asking = asyncio.create_task(talk.connection.request(method, params))
+            if offered:
+                await talk.peer.expect(method=method)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            else:
+                with pytest.raises(ProtocolError) as caught:
+                    await asking
+                assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+                assert caught.value.data is not None
+                assert caught.value.data["method"] == method
+                assert await talk.answers() == []
 
 
-def test_before_the_peer_introduced_itself_nothing_is_offered() -> None:
-    async def main() -> None:
-        async with talking() as talk:
-            with pytest.raises(ProtocolError) as caught:
-                await talk.connection.request(*("fs/read_text_file", LENT["fs/read_text_file"][1]))
-            assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-            assert await talk.answers() == []
+async def test_before_the_peer_introduced_itself_nothing_is_offered() -> None:
 
-    run(main())
+    async with talking() as talk:
+        with pytest.raises(ProtocolError) as caught:
+            await talk.connection.request(*("fs/read_text_file", LENT["fs/read_text_file"][1]))
+        assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+        assert await talk.answers() == []

@@ -16,7 +16,7 @@ WAIT = {"terminalId": "t", "timeout": 3_600_000}
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_draft_agent_hears_of_an_exit_when_it_happens_however_long_its_timeout(at_once: bool) -> None:
+async def test_a_draft_agent_hears_of_an_exit_when_it_happens_however_long_its_timeout(at_once: bool) -> None:
     def ended(_: Any) -> Any:
         return {"exitCode": 3}
 
@@ -24,33 +24,30 @@ def test_a_draft_agent_hears_of_an_exit_when_it_happens_however_long_its_timeout
         await asyncio.sleep(0)
         return {"exitCode": 3}
 
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
 
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            info = {"agentInfo": {"name": "a", "version": "1"}, "capabilities": {}}
-            peer.send(result(asked["id"], {"protocolVersion": 1, **info}))
-            asked = await peer.expect(method="session/new")
-            peer.send(result(asked["id"], {"sessionId": "s", "createdAt": "2025-01-01T00:00:00Z"}))
-            assert (await peer.request(1, "terminal/create", {"command": "make"}))["result"]["terminalId"] == "t"
-            answer = await peer.request(2, "terminal/wait_for_exit", WAIT)
-            assert answer["result"]["exitCode"] == 3
-            assert not answer["result"].get("timedOut")
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        info = {"agentInfo": {"name": "a", "version": "1"}, "capabilities": {}}
+        peer.send(result(asked["id"], {"protocolVersion": 1, **info}))
+        asked = await peer.expect(method="session/new")
+        peer.send(result(asked["id"], {"sessionId": "s", "createdAt": "2025-01-01T00:00:00Z"}))
+        assert (await peer.request(1, "terminal/create", {"command": "make"}))["result"]["terminalId"] == "t"
+        answer = await peer.request(2, "terminal/wait_for_exit", WAIT)
+        assert answer["result"]["exitCode"] == 3
+        assert not answer["result"].get("timedOut")
 
-        handlers = {
-            "terminal/create": lambda _: {"terminalId": "t"},
-            "terminal/output": lambda _: {"output": "", "truncated": False, "exitStatus": {"exitCode": 3}},
-            "terminal/wait_for_exit": ended if at_once else ends,
-        }
-        async with asyncio.TaskGroup() as group:
-            playing = group.create_task(script())
-            async with connect(ours, dialect="draft", on=handlers) as agent:
-                await agent.open("/")
-                await playing
-
-    run(main())
+    handlers = {
+        "terminal/create": lambda _: {"terminalId": "t"},
+        "terminal/output": lambda _: {"output": "", "truncated": False, "exitStatus": {"exitCode": 3}},
+        "terminal/wait_for_exit": ended if at_once else ends,
+    }
+    async with asyncio.TaskGroup() as group:
+        playing = group.create_task(script())
+        async with connect(ours, dialect="draft", on=handlers) as agent:
+            await agent.open("/")
+            await playing
 
 
 def test_an_update_that_came_with_an_id_is_answered_in_every_dialect() -> None:

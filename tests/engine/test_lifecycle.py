@@ -12,7 +12,7 @@ from dragoman.engine.lifecycle import IDLE, PROCESSING, Lifecycle
 from dragoman.errors import Kind, ProtocolError
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.engine.talk import call, run
+from tests.engine.talk import call
 
 
 def refusal(lifecycle: Lifecycle, method: str, session: str | None = None) -> ProtocolError | None:
@@ -97,38 +97,35 @@ WORDS: dict[str, tuple[Any, Any, Any, int]] = {
 
 @pytest.mark.item("000-18")
 @pytest.mark.parametrize("name", WORDS)
-def test_on_the_wire_a_wrong_state_has_the_dialect_s_number(name: str) -> None:
+async def test_on_the_wire_a_wrong_state_has_the_dialect_s_number(name: str) -> None:
     initialize, new, prompt, code = WORDS[name]
 
-    async def main() -> None:
-        release = asyncio.Event()
-        agent = Agent("waits", version="1", dialect=name)
+    release = asyncio.Event()
+    agent = Agent("waits", version="1", dialect=name)
 
-        @agent.prompt
-        async def answer(_: Any) -> None:
-            await release.wait()
+    @agent.prompt
+    async def answer(_: Any) -> None:
+        await release.wait()
 
-        ours, theirs = pair()
-        connection = agent.attach(ours, report=lambda _: None)
-        peer = ScriptedPeer(theirs)
-        wrong = {"code": code, "data": {"kind": "invalid_state"}}
+    ours, theirs = pair()
+    connection = agent.attach(ours, report=lambda _: None)
+    peer = ScriptedPeer(theirs)
+    wrong = {"code": code, "data": {"kind": "invalid_state"}}
 
-        async def refused(id: int, method: str, params: Any) -> None:
-            peer.send(call(id, method, params))
-            await peer.expect(id=id, error=wrong)
+    async def refused(id: int, method: str, params: Any) -> None:
+        peer.send(call(id, method, params))
+        await peer.expect(id=id, error=wrong)
 
-        await refused(1, "session/new", new)
-        await refused(2, "session/prompt", prompt("none"))
-        assert "result" in await peer.request(3, "initialize", initialize)
-        await refused(4, "initialize", initialize)
-        opened = (await peer.request(5, "session/new", new))["result"]
-        id = opened.get("sessionId") or opened.get("session_id") or "mine"
-        peer.send(call(6, "session/prompt", prompt(id)))
-        await refused(7, "session/prompt", prompt(id))
-        release.set()
-        assert "result" in (heard := await peer.receive())
-        assert heard["id"] == 6
-        assert "result" in await peer.request(8, "session/prompt", prompt(id))
-        await connection.close()
-
-    run(main())
+    await refused(1, "session/new", new)
+    await refused(2, "session/prompt", prompt("none"))
+    assert "result" in await peer.request(3, "initialize", initialize)
+    await refused(4, "initialize", initialize)
+    opened = (await peer.request(5, "session/new", new))["result"]
+    id = opened.get("sessionId") or opened.get("session_id") or "mine"
+    peer.send(call(6, "session/prompt", prompt(id)))
+    await refused(7, "session/prompt", prompt(id))
+    release.set()
+    assert "result" in (heard := await peer.receive())
+    assert heard["id"] == 6
+    assert "result" in await peer.request(8, "session/prompt", prompt(id))
+    await connection.close()

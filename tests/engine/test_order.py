@@ -39,45 +39,40 @@ def run(work: Any) -> Any:
     return asyncio.run(bounded())
 
 
-def test_updates_are_seen_in_order_and_before_the_result() -> None:
-    async def main() -> None:
-        async with joined(talker(500)) as agent:
-            session = await agent.open("/")
-            seen = []
-            async with session.prompt("go") as turn:
-                async for update in turn:
-                    assert isinstance(update, AgentMessageChunk)
-                    assert isinstance(update.content, TextContent)
-                    seen.append(int(update.content.text))
-            assert seen == list(range(500))
-            assert turn.stop_reason == "end_turn"
+async def test_updates_are_seen_in_order_and_before_the_result() -> None:
 
-    run(main())
+    async with joined(talker(500)) as agent:
+        session = await agent.open("/")
+        seen = []
+        async with session.prompt("go") as turn:
+            async for update in turn:
+                assert isinstance(update, AgentMessageChunk)
+                assert isinstance(update.content, TextContent)
+                seen.append(int(update.content.text))
+        assert seen == list(range(500))
+        assert turn.stop_reason == "end_turn"
 
 
-def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_10000_updates_behind_it() -> None:
+async def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_10000_updates_behind_it() -> None:
     """peers.md P3: handlers run one after the other even when one of them waits."""
 
-    async def main() -> None:
-        async with joined(talker(10_000)) as agent:
-            session = await agent.open("/")
-            seen: list[int] = []
+    async with joined(talker(10_000)) as agent:
+        session = await agent.open("/")
+        seen: list[int] = []
 
-            async def on_update(update: Any) -> None:
-                number = int(update.content.text)
-                if number in (0, 5000):
-                    assert await agent.request("_ping", {"n": number}) == {"pong": {"n": number}}
-                seen.append(number)
+        async def on_update(update: Any) -> None:
+            number = int(update.content.text)
+            if number in (0, 5000):
+                assert await agent.request("_ping", {"n": number}) == {"pong": {"n": number}}
+            seen.append(number)
 
-            session.on_update = on_update
-            async with session.prompt("go") as turn:
-                await turn.wait()
-            assert seen == list(range(10_000))
-
-    run(main())
+        session.on_update = on_update
+        async with session.prompt("go") as turn:
+            await turn.wait()
+        assert seen == list(range(10_000))
 
 
-def test_updates_before_the_answer_to_session_new_are_kept() -> None:
+async def test_updates_before_the_answer_to_session_new_are_kept() -> None:
     """peers.md 13: copilot, crow, pydantic-acp and vibe speak of a session before its client knows its id."""
     scenario = [
         asked("initialize"),
@@ -87,16 +82,13 @@ def test_updates_before_the_answer_to_session_new_are_kept() -> None:
         answer(sessionId="s1"),
     ]
 
-    async def main() -> None:
-        async with stand_in(scenario) as early, connect(early.transport) as agent:
-            session = await agent.open("/")
-            assert session.title == "early"
-            assert [type(update) for update in session.between] == [SessionInfoUpdate]
-
-    run(main())
+    async with stand_in(scenario) as early, connect(early.transport) as agent:
+        session = await agent.open("/")
+        assert session.title == "early"
+        assert [type(update) for update in session.between] == [SessionInfoUpdate]
 
 
-def test_late_updates_are_delivered_as_late() -> None:
+async def test_late_updates_are_delivered_as_late() -> None:
     """peers.md 14: updates after the prompt was answered belong to no turn, and are not lost."""
 
     def chunk(text: str) -> Action:
@@ -116,53 +108,44 @@ def test_late_updates_are_delivered_as_late() -> None:
         answer({}),
     ]
 
-    async def main() -> None:
-        async with stand_in(scenario) as late, connect(late.transport) as agent:
-            session = await agent.open("/")
-            async with session.prompt("go") as turn:
-                in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
-            await agent.request("_done", {})
-            assert in_time == ["in time"]
-            assert [update.content.text for update in session.between] == ["late"]
-
-    run(main())
+    async with stand_in(scenario) as late, connect(late.transport) as agent:
+        session = await agent.open("/")
+        async with session.prompt("go") as turn:
+            in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
+        await agent.request("_done", {})
+        assert in_time == ["in time"]
+        assert [update.content.text for update in session.between] == ["late"]
 
 
-def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
-    async def main() -> None:
-        async with joined(talker(60_000), limit=256 * 1024) as agent:
-            session = await agent.open("/")
-            count = 0
-            async with session.prompt("go") as turn:
-                async for _ in turn:
-                    count += 1
-                    if count % 10_000 == 0:
-                        await asyncio.sleep(0)
-            assert count == 60_000
+async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
 
-    run(main())
+    async with joined(talker(60_000), limit=256 * 1024) as agent:
+        session = await agent.open("/")
+        count = 0
+        async with session.prompt("go") as turn:
+            async for _ in turn:
+                count += 1
+                if count % 10_000 == 0:
+                    await asyncio.sleep(0)
+        assert count == 60_000
 
 
-def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
-    async def main() -> None:
-        async with joined(talker(60_000), limit=64 * 1024) as agent:
-            session = await agent.open("/")
-            count = 0
-            async with session.prompt("go") as turn:
-                async for _ in turn:
-                    count += 1
-                    if count in (1, 30_000):
-                        assert await agent.request("_ping", {}) == {"pong": {}}
-            assert count == 60_000
+async def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
 
-    run(main())
+    async with joined(talker(60_000), limit=64 * 1024) as agent:
+        session = await agent.open("/")
+        count = 0
+        async with session.prompt("go") as turn:
+            async for _ in turn:
+                count += 1
+                if count in (1, 30_000):
+                    assert await agent.request("_ping", {}) == {"pong": {}}
+        assert count == 60_000
 
 
-def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> None:
-    async def main() -> None:
-        scenario = [asked("initialize"), answer(protocolVersion=1), asked("session/new"), leave()]
-        async with stand_in(scenario) as leaving, connect(leaving.transport) as agent:
-            with pytest.raises(ConnectionFailed, match="the scenario says so"):
-                await agent.open("/")
+async def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> None:
 
-    run(main())
+    scenario = [asked("initialize"), answer(protocolVersion=1), asked("session/new"), leave()]
+    async with stand_in(scenario) as leaving, connect(leaving.transport) as agent:
+        with pytest.raises(ConnectionFailed, match="the scenario says so"):
+            await agent.open("/")

@@ -89,51 +89,45 @@ async def _heard(talk: Talk, error: Any) -> ProtocolError:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_is_understood_by_its_number_and_a_known_kind_decides(dialect: str) -> None:
-    async def main() -> None:
-        async with talking(dialect=dialect) as talk:
-            for code, kind in ERRORS["kinds"][dialect].items():
-                for data in ({}, {"data": None}, {"data": "text"}, {"data": {"kind": "unheard of"}}):
-                    error = await _heard(talk, {"code": int(code), "message": "so it is", **data})
-                    assert (error.kind, error.message, error.code) == (kind, "so it is", int(code))
-            for kind in KINDS:
-                for code in (-32603, 1, -32000):
-                    said = {"code": code, "message": "", "data": {"kind": kind, "more": 1}}
-                    assert (await _heard(talk, said)).kind == kind
-            assert (await _heard(talk, {"code": 12345, "message": "own"})).kind == Kind.INTERNAL_ERROR
+async def test_an_error_is_understood_by_its_number_and_a_known_kind_decides(dialect: str) -> None:
 
-    run(main())
+    async with talking(dialect=dialect) as talk:
+        for code, kind in ERRORS["kinds"][dialect].items():
+            for data in ({}, {"data": None}, {"data": "text"}, {"data": {"kind": "unheard of"}}):
+                error = await _heard(talk, {"code": int(code), "message": "so it is", **data})
+                assert (error.kind, error.message, error.code) == (kind, "so it is", int(code))
+        for kind in KINDS:
+            for code in (-32603, 1, -32000):
+                said = {"code": code, "message": "", "data": {"kind": kind, "more": 1}}
+                assert (await _heard(talk, said)).kind == kind
+        assert (await _heard(talk, {"code": 12345, "message": "own"})).kind == Kind.INTERNAL_ERROR
 
 
-def test_official_v1_tells_a_missing_resource_from_a_missing_session_by_its_uri() -> None:
-    async def main() -> None:
-        async with talking() as talk:
-            missing = {"code": -32002, "message": "not found"}
-            assert (await _heard(talk, missing)).kind == Kind.SESSION_NOT_FOUND
-            assert (await _heard(talk, {**missing, "data": {"uri": "file:///a"}})).kind == Kind.RESOURCE_NOT_FOUND
+async def test_official_v1_tells_a_missing_resource_from_a_missing_session_by_its_uri() -> None:
 
-    run(main())
+    async with talking() as talk:
+        missing = {"code": -32002, "message": "not found"}
+        assert (await _heard(talk, missing)).kind == Kind.SESSION_NOT_FOUND
+        assert (await _heard(talk, {**missing, "data": {"uri": "file:///a"}})).kind == Kind.RESOURCE_NOT_FOUND
 
 
 @pytest.mark.item("002-12")
-def test_a_crow_client_is_told_every_fault_of_its_params() -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        agent = Agent("strict", version="1", dialect="crow")
-        connection = agent.attach(ours, report=lambda _: None)
-        peer = ScriptedPeer(theirs)
-        await peer.request(0, "initialize", {"protocol_version": 1, "client_capabilities": {}})
-        heard = await peer.request(1, "session/new", {"cwd": 5, "mcpServers": {}})
-        assert heard["error"]["code"] == -32602
-        faults = heard["error"]["data"]["errors"]
-        assert {fault["path"] for fault in faults} == {"cwd", "mcpServers"}
-        assert all(fault["message"] for fault in faults)
-        heard = await peer.request(2, "session/prompt", {"prompt": [{"type": "text"}]})
-        assert heard["error"]["code"] == -32602
-        assert len(heard["error"]["data"]["errors"]) == 2
-        await connection.close()
+async def test_a_crow_client_is_told_every_fault_of_its_params() -> None:
 
-    run(main())
+    ours, theirs = pair()
+    agent = Agent("strict", version="1", dialect="crow")
+    connection = agent.attach(ours, report=lambda _: None)
+    peer = ScriptedPeer(theirs)
+    await peer.request(0, "initialize", {"protocol_version": 1, "client_capabilities": {}})
+    heard = await peer.request(1, "session/new", {"cwd": 5, "mcpServers": {}})
+    assert heard["error"]["code"] == -32602
+    faults = heard["error"]["data"]["errors"]
+    assert {fault["path"] for fault in faults} == {"cwd", "mcpServers"}
+    assert all(fault["message"] for fault in faults)
+    heard = await peer.request(2, "session/prompt", {"prompt": [{"type": "text"}]})
+    assert heard["error"]["code"] == -32602
+    assert len(heard["error"]["data"]["errors"]) == 2
+    await connection.close()
 
 
 # --- what is ours alone -----------------------------------------------------------------------------------------
@@ -145,68 +139,61 @@ ESCAPED = (b"dragoman", b"\\u0064ragoman", b"drago\\u006Dan", EVERY_LETTER)
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("key", ESCAPED)
-def test_what_a_peer_puts_under_our_key_is_removed_everywhere(dialect: str, key: bytes) -> None:
-    async def main() -> None:
-        seen: list[Any] = []
-        async with talking({"_look": seen.append}, dialect=dialect) as talk:
-            meta = {"dragoman": OURS, "theirs": {"_meta": {"dragoman": 1}, "x": 1}}
-            params = {"a": {"_meta": {"dragoman": OURS}}, "b": [{"_meta": meta}], "_meta": {"dragoman": 5}, "c": 1}
-            frame = json.dumps(call(1, "_look", params)).encode().replace(b"dragoman", key)
-            talk.peer.send(frame)
-            await talk.peer.expect(id=1)
-            asking = asyncio.create_task(talk.connection.request("_ask", {}))
-            asked = await talk.peer.expect(method="_ask")
-            talk.peer.send(json.dumps(result(asked["id"], params)).encode().replace(b"dragoman", key))
-            seen.append(await asking)
-        for value in seen:
-            assert value == {"a": {}, "b": [{"_meta": {"theirs": {"x": 1}}}], "c": 1}
+async def test_what_a_peer_puts_under_our_key_is_removed_everywhere(dialect: str, key: bytes) -> None:
 
-    run(main())
+    seen: list[Any] = []
+    async with talking({"_look": seen.append}, dialect=dialect) as talk:
+        meta = {"dragoman": OURS, "theirs": {"_meta": {"dragoman": 1}, "x": 1}}
+        params = {"a": {"_meta": {"dragoman": OURS}}, "b": [{"_meta": meta}], "_meta": {"dragoman": 5}, "c": 1}
+        frame = json.dumps(call(1, "_look", params)).encode().replace(b"dragoman", key)
+        talk.peer.send(frame)
+        await talk.peer.expect(id=1)
+        asking = asyncio.create_task(talk.connection.request("_ask", {}))
+        asked = await talk.peer.expect(method="_ask")
+        talk.peer.send(json.dumps(result(asked["id"], params)).encode().replace(b"dragoman", key))
+        seen.append(await asking)
+    for value in seen:
+        assert value == {"a": {}, "b": [{"_meta": {"theirs": {"x": 1}}}], "c": 1}
 
 
 @pytest.mark.parametrize("key", ESCAPED)
-def test_updates_and_prompts_of_official_v1_are_cleaned_like_everything_else(key: bytes) -> None:
-    async def main() -> None:
-        seen: list[Any] = []
-        chunk = {
-            "sessionUpdate": "agent_message_chunk",
-            "content": {"type": "text", "text": "dragoman", "_meta": {"dragoman": OURS}},
-            "_meta": {"dragoman": OURS, "kept": 1},
-        }
-        async with talking({"session/update": seen.append}, we=Side.CLIENT) as talk:
-            frame = json.dumps(note("session/update", {"sessionId": "s", "update": chunk, "_meta": {"dragoman": 1}}))
-            talk.peer.send(frame.encode().replace(b'"dragoman":', b'"%b":' % key))
-            await talk.answers()
-        (params,) = seen
-        assert not params.meta
-        assert params.update.meta == {"kept": 1}
-        assert not params.update.content.meta
-        assert params.update.content.text == "dragoman"
+async def test_updates_and_prompts_of_official_v1_are_cleaned_like_everything_else(key: bytes) -> None:
 
-    run(main())
+    seen: list[Any] = []
+    chunk = {
+        "sessionUpdate": "agent_message_chunk",
+        "content": {"type": "text", "text": "dragoman", "_meta": {"dragoman": OURS}},
+        "_meta": {"dragoman": OURS, "kept": 1},
+    }
+    async with talking({"session/update": seen.append}, we=Side.CLIENT) as talk:
+        frame = json.dumps(note("session/update", {"sessionId": "s", "update": chunk, "_meta": {"dragoman": 1}}))
+        talk.peer.send(frame.encode().replace(b'"dragoman":', b'"%b":' % key))
+        await talk.answers()
+    (params,) = seen
+    assert not params.meta
+    assert params.update.meta == {"kept": 1}
+    assert not params.update.content.meta
+    assert params.update.content.text == "dragoman"
 
 
-def test_only_the_capabilities_of_initialize_may_carry_our_key() -> None:
+async def test_only_the_capabilities_of_initialize_may_carry_our_key() -> None:
     meta = {"_meta": {"dragoman": {"fs": {"watch": True}}}}
     for name in ("clientCapabilities", "client_capabilities", "capabilities"):
         assert untainted({name: meta, "x": meta}, "initialize") == {name: meta, "x": {}}
         assert untainted({name: meta}, "session/new") == {name: {}}
         assert untainted({"params": {name: meta}}, "initialize") == {"params": {name: {}}}
 
-    async def main() -> None:
-        seen: list[Any] = []
-        async with talking({"initialize": seen.append}) as talk:
-            talk.peer.send(call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": meta, **meta}))
-            await talk.peer.expect(id=1)
-        assert seen[0].client_capabilities.meta == meta["_meta"]
-        assert not seen[0].meta
-
-    run(main())
+    seen: list[Any] = []
+    async with talking({"initialize": seen.append}) as talk:
+        talk.peer.send(call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": meta, **meta}))
+        await talk.peer.expect(id=1)
+    assert seen[0].client_capabilities.meta == meta["_meta"]
+    assert not seen[0].meta
 
 
 @pytest.mark.item("003-16", "004-49", "000-23")
 @pytest.mark.parametrize("dialect", ["v1", "banjo", "2025.1", "draft"])
-def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> None:
+async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> None:
     """Seed 003 note 2, seed 004 section 13.1, seed 000 Version History."""
     odd = {"unheard": [1, {"of": None}], "_meta": {"traceparent": "00-ab-cd-01", "acme.example/x": {"deep": [1]}}}
     session = "session_id" if dialect == "2025.1" else "sessionId"
@@ -221,59 +208,52 @@ def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> None:
     }
     words["banjo"] = words["v1"]
 
-    async def main() -> None:
-        heard: list[str] = []
-        agent = Agent("calm", version="1", dialect=dialect)
+    heard: list[str] = []
+    agent = Agent("calm", version="1", dialect=dialect)
 
-        @agent.prompt
-        async def answer(turn: Any) -> None:
-            heard.append(turn.text)
+    @agent.prompt
+    async def answer(turn: Any) -> None:
+        heard.append(turn.text)
 
-        ours, theirs = pair()
-        connection = agent.attach(ours, report=lambda _: None)
-        peer = ScriptedPeer(theirs)
-        initialize, new = words[dialect]
-        assert "result" in await peer.request(1, "initialize", {**initialize, **odd})
-        opened = (await peer.request(2, "session/new", {**new, **odd}))["result"]
-        id = opened.get("sessionId") or opened.get("session_id") or "mine"
-        prompt = {session: id, blocks: [{"type": "text", "text": "hello", **odd}], **odd}
-        peer.send({**call(3, "session/prompt", prompt), **odd})
-        assert "result" in (await peer.receive())
-        assert heard == ["hello"]
-        await connection.close()
-
-    run(main())
+    ours, theirs = pair()
+    connection = agent.attach(ours, report=lambda _: None)
+    peer = ScriptedPeer(theirs)
+    initialize, new = words[dialect]
+    assert "result" in await peer.request(1, "initialize", {**initialize, **odd})
+    opened = (await peer.request(2, "session/new", {**new, **odd}))["result"]
+    id = opened.get("sessionId") or opened.get("session_id") or "mine"
+    prompt = {session: id, blocks: [{"type": "text", "text": "hello", **odd}], **odd}
+    peer.send({**call(3, "session/prompt", prompt), **odd})
+    assert "result" in (await peer.receive())
+    assert heard == ["hello"]
+    await connection.close()
 
 
 # --- what cannot be said ----------------------------------------------------------------------------------------
 
 
-def test_a_notification_the_dialect_has_no_words_for_is_reported_once_and_nothing_is_sent() -> None:
-    async def main() -> None:
-        update = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
-        async with talking(dialect="2025.1") as talk:
-            for number in range(5):
-                talk.connection.send_notification(
-                    "session/update", {"sessionId": "s", "update": {**update, "used": number}}
-                )
-            assert await talk.answers() == []
-            assert [text for text in talk.reports if "not passed on" in text] == talk.reports
-            assert len(talk.reports) == 1
-            assert "2025.1" in talk.reports[0]
-            assert "usage_update" in talk.reports[0]
+async def test_a_notification_the_dialect_has_no_words_for_is_reported_once_and_nothing_is_sent() -> None:
 
-    run(main())
+    update = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
+    async with talking(dialect="2025.1") as talk:
+        for number in range(5):
+            talk.connection.send_notification(
+                "session/update", {"sessionId": "s", "update": {**update, "used": number}}
+            )
+        assert await talk.answers() == []
+        assert [text for text in talk.reports if "not passed on" in text] == talk.reports
+        assert len(talk.reports) == 1
+        assert "2025.1" in talk.reports[0]
+        assert "usage_update" in talk.reports[0]
 
 
-def test_a_request_the_dialect_has_no_words_for_fails_and_nothing_is_sent() -> None:
-    async def main() -> None:
-        async with talking(dialect="crow", we=Side.CLIENT) as talk:
-            with pytest.raises(ProtocolError, match="crow dialect cannot say") as caught:
-                await talk.connection.request("session/set_mode", {"sessionId": "s", "modeId": "m"})
-            assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-            assert await talk.answers() == []
+async def test_a_request_the_dialect_has_no_words_for_fails_and_nothing_is_sent() -> None:
 
-    run(main())
+    async with talking(dialect="crow", we=Side.CLIENT) as talk:
+        with pytest.raises(ProtocolError, match="crow dialect cannot say") as caught:
+            await talk.connection.request("session/set_mode", {"sessionId": "s", "modeId": "m"})
+        assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+        assert await talk.answers() == []
 
 
 @pytest.mark.parametrize(
@@ -289,15 +269,12 @@ def test_a_request_the_dialect_has_no_words_for_fails_and_nothing_is_sent() -> N
         ("crow", "error", {"result": {"stop_reason": "error"}}),
     ],
 )
-def test_a_stop_reason_without_a_word_is_an_error(dialect: str, reason: str, heard: dict[str, Any]) -> None:
+async def test_a_stop_reason_without_a_word_is_an_error(dialect: str, reason: str, heard: dict[str, Any]) -> None:
     prompt = {
         "crow": {"session_id": "s", "prompt": []},
         "draft": {"sessionId": "s", "content": []},
     }.get(dialect, {"sessionId": "s", "prompt": []})
 
-    async def main() -> None:
-        async with talking({"session/prompt": lambda _: {"stopReason": reason}}, dialect=dialect) as talk:
-            talk.peer.send(call(1, "session/prompt", prompt))
-            await talk.peer.expect(id=1, **heard)
-
-    run(main())
+    async with talking({"session/prompt": lambda _: {"stopReason": reason}}, dialect=dialect) as talk:
+        talk.peer.send(call(1, "session/prompt", prompt))
+        await talk.peer.expect(id=1, **heard)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -52,7 +51,7 @@ def test_the_user_decides_and_it_is_written_down(
     }
 
 
-def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = module_of("guard")
     asked: list[Asked] = []
 
@@ -63,6 +62,6 @@ def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch: pytes
     guard.ask = allow
     guard.connect = lambda _, **options: meeting("everything", MEMORY, tmp_path, **options)
     monkeypatch.chdir(tmp_path)
-    asyncio.run(asyncio.wait_for(guard.main(["the agent"], "/write note.txt hello"), PATIENCE))
+    await guard.main(["the agent"], "/write note.txt hello")
     assert [what.questions[0].operation for what in asked] == ["file_write"]
     assert (tmp_path / "note.txt").read_text() == "hello"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -19,66 +18,60 @@ def named(dialect: str) -> NamedAgent:
 
 @pytest.mark.item("004-76")
 @pytest.mark.parametrize("behind", ["2025.1", "draft", "crow"])
-def test_three_dialects_see_one_transcript(behind: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with (
-            hosting(lambda: talker(dialect=behind), agents=(named(behind),)) as hosted,
-            hosted.client("ann", dialect="v1") as ann,
-            hosted.client("ann", dialect="draft") as ben,
-            hosted.client("ann", dialect="crow") as cem,
-        ):
-            one = await opened(ann, tmp_path)
-            await one.ask("first")
-            two = await ben.load(one.id, str(tmp_path))
-            three = await cem.load(one.id, str(tmp_path))
-            await two.ask("second")
-            await three.ask("third")
-            for session in (one, two, three):
-                await until(lambda session=session: said(session)[-1:] == [("agent", "heard third")])  # type: ignore[misc]
-            expected = [
-                (who, text)
-                for word in ("first", "second", "third")
-                for who, text in (("user", word), ("agent", f"heard {word}"))
-            ]
-            assert said(one) == said(two) == said(three) == expected
+async def test_three_dialects_see_one_transcript(behind: str, tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    async with (
+        hosting(lambda: talker(dialect=behind), agents=(named(behind),)) as hosted,
+        hosted.client("ann", dialect="v1") as ann,
+        hosted.client("ann", dialect="draft") as ben,
+        hosted.client("ann", dialect="crow") as cem,
+    ):
+        one = await opened(ann, tmp_path)
+        await one.ask("first")
+        two = await ben.load(one.id, str(tmp_path))
+        three = await cem.load(one.id, str(tmp_path))
+        await two.ask("second")
+        await three.ask("third")
+        for session in (one, two, three):
+            await until(lambda session=session: said(session)[-1:] == [("agent", "heard third")])  # type: ignore[misc]
+        expected = [
+            (who, text)
+            for word in ("first", "second", "third")
+            for who, text in (("user", word), ("agent", f"heard {word}"))
+        ]
+        assert said(one) == said(two) == said(three) == expected
 
 
 @pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
-def test_every_dialect_opens_prompts_and_is_asked(spoken: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with (
-            hosting() as hosted,
-            hosted.client("ann", dialect=spoken, permission="allow", cwd=str(tmp_path)) as ann,
-        ):
+async def test_every_dialect_opens_prompts_and_is_asked(spoken: str, tmp_path: Path) -> None:
+
+    async with (
+        hosting() as hosted,
+        hosted.client("ann", dialect=spoken, permission="allow", cwd=str(tmp_path)) as ann,
+    ):
+        session = await opened(ann, tmp_path)
+        assert await session.ask("hello") == "heard hello"
+        answer = await session.ask("ask")
+        assert answer == ("no" if spoken == "2025.1" else "yes")  # who lends nothing there, allows nothing
+
+
+@pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
+async def test_every_update_says_its_number_in_every_dialect(spoken: str, tmp_path: Path) -> None:
+
+    frames: list[bytes] = []
+    async with hosting() as hosted:
+        options: dict[str, Any] = {
+            "dialect": spoken,
+            "cwd": str(tmp_path),
+            "trace": lambda transport: Overhearing(transport, frames),
+        }
+        async with hosted.client("ann", **options) as ann:
             session = await opened(ann, tmp_path)
-            assert await session.ask("hello") == "heard hello"
-            answer = await session.ask("ask")
-            assert answer == ("no" if spoken == "2025.1" else "yes")  # who lends nothing there, allows nothing
-
-    asyncio.run(scene())
-
-
-@pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
-def test_every_update_says_its_number_in_every_dialect(spoken: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        frames: list[bytes] = []
-        async with hosting() as hosted:
-            options: dict[str, Any] = {
-                "dialect": spoken,
-                "cwd": str(tmp_path),
-                "trace": lambda transport: Overhearing(transport, frames),
-            }
-            async with hosted.client("ann", **options) as ann:
-                session = await opened(ann, tmp_path)
-                await session.ask("many 3")
-            log = await hosted.house.store.read((await hosted.house.store.sessions())[0].session_id)
-        updates = [json.loads(frame) for frame in frames if b'"session/update"' in frame]
-        numbers = [frame["params"]["_meta"]["dragoman"]["seq"] for frame in updates]
-        assert numbers == [entry.seq for entry in log if entry.kind == "update"]
-
-    asyncio.run(scene())
+            await session.ask("many 3")
+        log = await hosted.house.store.read((await hosted.house.store.sessions())[0].session_id)
+    updates = [json.loads(frame) for frame in frames if b'"session/update"' in frame]
+    numbers = [frame["params"]["_meta"]["dragoman"]["seq"] for frame in updates]
+    assert numbers == [entry.seq for entry in log if entry.kind == "update"]
 
 
 class Overhearing:

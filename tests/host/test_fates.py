@@ -104,65 +104,60 @@ def test_the_fates_are_those_of_the_table() -> None:
     assert to_agents == {name for name in SERVED if not name.startswith("_dragoman/")}
 
 
-def test_each_method_of_a_client_is_served_or_refused_by_its_reason(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(able) as hosted:
-            client, _, _ = await come(hosted, tmp_path)
-            for (side, name), row in METHODS.items():
-                if side is not Side.AGENT or name in ("initialize", "session/cancel", "$/cancel_request"):
-                    continue
-                params = dict(samples(row.params)[0])
-                if "cwd" in params:
-                    params["cwd"] = str(tmp_path)
-                if "sessionId" in params:
-                    made = await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-                    params["sessionId"] = made["result"]["sessionId"]
-                kind, words = told(await client.ask(name, params))
-                if (side, name) in fates.REFUSED:
-                    assert kind == Kind.CAPABILITY_UNSUPPORTED, (name, kind)
-                    # Some are not even offered, so nobody has to say why they are not served.
-                    assert fates.REFUSED[side, name] in words or "which is not offered here" in words
-                    assert name in words
-                else:
-                    assert kind not in (Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED), (name, words)
+async def test_each_method_of_a_client_is_served_or_refused_by_its_reason(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    async with hosting(able) as hosted:
+        client, _, _ = await come(hosted, tmp_path)
+        for (side, name), row in METHODS.items():
+            if side is not Side.AGENT or name in ("initialize", "session/cancel", "$/cancel_request"):
+                continue
+            params = dict(samples(row.params)[0])
+            if "cwd" in params:
+                params["cwd"] = str(tmp_path)
+            if "sessionId" in params:
+                made = await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+                params["sessionId"] = made["result"]["sessionId"]
+            kind, words = told(await client.ask(name, params))
+            if (side, name) in fates.REFUSED:
+                assert kind == Kind.CAPABILITY_UNSUPPORTED, (name, kind)
+                # Some are not even offered, so nobody has to say why they are not served.
+                assert fates.REFUSED[side, name] in words or "which is not offered here" in words
+                assert name in words
+            else:
+                assert kind not in (Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED), (name, words)
 
 
-def test_each_method_of_an_agent_reaches_a_client_with_its_session_or_is_refused(tmp_path: Path) -> None:
+async def test_each_method_of_an_agent_reaches_a_client_with_its_session_or_is_refused(tmp_path: Path) -> None:
     answers = {
         row.name: samples(row.result)[0] for (side, _), row in METHODS.items() if side is Side.CLIENT and row.request
     }
 
-    async def scene() -> None:
-        async with hosting(able) as hosted:
-            client, session, _ = await come(hosted, tmp_path, answers)
-            agent = hosted.started[-1]
-            theirs = next(iter(hosted.agents[-1].sessions))
-            for (side, name), row in METHODS.items():
-                if side is not Side.CLIENT or name == "$/cancel_request":
-                    continue
-                params = dict(samples(row.params)[0])
-                if "sessionId" in row.ids:
-                    params["sessionId"] = theirs
-                for made, member in (("terminal/create", "terminalId"), ("fs/watch", "watchId")):
-                    if member in params:
-                        params[member] = answers[made][member]
-                if "mode" in params:
-                    params["mode"] = "url"
-                if "path" in params:
-                    params["path"] = str(tmp_path / "a.txt")
-                kind, words = told(await asked(agent, name, params) if row.request else noted(agent, name, params))
-                if (side, name) in fates.REFUSED:
-                    assert (kind, name in words) == (Kind.CAPABILITY_UNSUPPORTED, True)
-                    assert fates.REFUSED[side, name] in words
-                    assert not client.heard(name)
-                else:
-                    assert not words, (name, words)
-                    await until(lambda name=name: client.heard(name))  # type: ignore[misc]
-                    assert client.heard(name)[-1].get("sessionId", session) == session, name
-
-    asyncio.run(scene())
+    async with hosting(able) as hosted:
+        client, session, _ = await come(hosted, tmp_path, answers)
+        agent = hosted.started[-1]
+        theirs = next(iter(hosted.agents[-1].sessions))
+        for (side, name), row in METHODS.items():
+            if side is not Side.CLIENT or name == "$/cancel_request":
+                continue
+            params = dict(samples(row.params)[0])
+            if "sessionId" in row.ids:
+                params["sessionId"] = theirs
+            for made, member in (("terminal/create", "terminalId"), ("fs/watch", "watchId")):
+                if member in params:
+                    params[member] = answers[made][member]
+            if "mode" in params:
+                params["mode"] = "url"
+            if "path" in params:
+                params["path"] = str(tmp_path / "a.txt")
+            kind, words = told(await asked(agent, name, params) if row.request else noted(agent, name, params))
+            if (side, name) in fates.REFUSED:
+                assert (kind, name in words) == (Kind.CAPABILITY_UNSUPPORTED, True)
+                assert fates.REFUSED[side, name] in words
+                assert not client.heard(name)
+            else:
+                assert not words, (name, words)
+                await until(lambda name=name: client.heard(name))  # type: ignore[misc]
+                assert client.heard(name)[-1].get("sessionId", session) == session, name
 
 
 async def asked(agent: Connection, method: str, params: Any) -> dict[str, Any]:
@@ -182,144 +177,132 @@ def noted(agent: Connection, method: str, params: Any) -> dict[str, Any]:
     return {}
 
 
-def test_what_is_offered_is_what_is_served(tmp_path: Path) -> None:
-    async def scene() -> None:
-        for make, is_able in ((able, True), (talker, False)):
-            async with hosting(make) as hosted:
-                client, session, met = await come(hosted, tmp_path)
-                offered = met["agentCapabilities"]
-                assert set(offered["sessionCapabilities"]) >= {
-                    *("list", "resume", "close", "delete", "fork", "archive", "status", "title")
-                }
-                assert "acp" not in offered["mcpCapabilities"]
-                assert ("providers" in offered, "auth" in offered) == (is_able, is_able)
-                for method in ("providers/list", "auth/status", "logout"):
-                    kind, words = told(await client.ask(method, {}))
-                    assert (kind == "") is is_able, words
-                    assert is_able or "which is not offered here" in words
-                server = {"type": "acp", "name": "inside", "serverId": "x"}
-                _, words = told(await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": [server]}))
-                assert "inside a client (inside)" in words
-                assert told(await client.ask("session/status", {"sessionId": session})) == ("", "")
+async def test_what_is_offered_is_what_is_served(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    for make, is_able in ((able, True), (talker, False)):
+        async with hosting(make) as hosted:
+            client, session, met = await come(hosted, tmp_path)
+            offered = met["agentCapabilities"]
+            assert set(offered["sessionCapabilities"]) >= {
+                *("list", "resume", "close", "delete", "fork", "archive", "status", "title")
+            }
+            assert "acp" not in offered["mcpCapabilities"]
+            assert ("providers" in offered, "auth" in offered) == (is_able, is_able)
+            for method in ("providers/list", "auth/status", "logout"):
+                kind, words = told(await client.ask(method, {}))
+                assert (kind == "") is is_able, words
+                assert is_able or "which is not offered here" in words
+            server = {"type": "acp", "name": "inside", "serverId": "x"}
+            _, words = told(await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": [server]}))
+            assert "inside a client (inside)" in words
+            assert told(await client.ask("session/status", {"sessionId": session})) == ("", "")
 
 
-def test_a_session_is_put_away_and_taken_back(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting() as hosted:
-            client, session, _ = await come(hosted, tmp_path)
+async def test_a_session_is_put_away_and_taken_back(tmp_path: Path) -> None:
 
-            async def listed(**which: str) -> list[tuple[str, Any]]:
-                answer = await client.ask("session/list", which)
-                return [(one["sessionId"], one.get("archived")) for one in answer["result"]["sessions"]]
+    async with hosting() as hosted:
+        client, session, _ = await come(hosted, tmp_path)
 
-            assert (await client.ask("session/status", {"sessionId": session}))["result"] == {"status": "open"}
-            assert (await client.ask("session/archive", {"sessionId": session}))["result"] == {}
-            assert await listed() == []
-            assert await listed(archived="only") == await listed(archived="include") == [(session, True)]
-            assert (await client.ask("session/status", {"sessionId": session}))["result"] == {"status": "saved"}
-            assert not hosted.house.rooms  # nothing runs for it
-            where = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
-            assert "result" in await client.ask("session/load", where)
-            assert "result" in await client.ask("session/unarchive", {"sessionId": session})
-            assert await listed() == [(session, None)]
-            kind, _ = told(await client.ask("session/status", {"sessionId": "nowhere"}))
-            assert kind == Kind.SESSION_NOT_FOUND
+        async def listed(**which: str) -> list[tuple[str, Any]]:
+            answer = await client.ask("session/list", which)
+            return [(one["sessionId"], one.get("archived")) for one in answer["result"]["sessions"]]
 
-    asyncio.run(scene())
+        assert (await client.ask("session/status", {"sessionId": session}))["result"] == {"status": "open"}
+        assert (await client.ask("session/archive", {"sessionId": session}))["result"] == {}
+        assert await listed() == []
+        assert await listed(archived="only") == await listed(archived="include") == [(session, True)]
+        assert (await client.ask("session/status", {"sessionId": session}))["result"] == {"status": "saved"}
+        assert not hosted.house.rooms  # nothing runs for it
+        where = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+        assert "result" in await client.ask("session/load", where)
+        assert "result" in await client.ask("session/unarchive", {"sessionId": session})
+        assert await listed() == [(session, None)]
+        kind, _ = told(await client.ask("session/status", {"sessionId": "nowhere"}))
+        assert kind == Kind.SESSION_NOT_FOUND
 
 
 @pytest.mark.parametrize("unstable", [True, False])
-def test_a_title_is_told_to_all_once_and_kept(unstable: bool, tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(lambda: talker(unstable=unstable)) as hosted:
-            client, session, _ = await come(hosted, tmp_path)
-            answer = await client.ask("session/set_title", {"sessionId": session, "title": "  The roof "})
-            assert answer["result"] == {"title": "The roof"}
-            titles = [it["update"]["title"] for it in client.heard("session/update") if "title" in it["update"]]
-            assert titles == ["The roof"]  # the agent's words, or ours
-            (summary,) = await hosted.house.store.sessions()
-            assert summary.title == "The roof"
-            kind, _ = told(await client.ask("session/set_title", {"sessionId": session, "title": " "}))
-            assert kind == Kind.INVALID_PARAMS
-            client.say(id=99, method="session/set_title", params={"sessionId": "nowhere", "title": "x"})
+async def test_a_title_is_told_to_all_once_and_kept(unstable: bool, tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    async with hosting(lambda: talker(unstable=unstable)) as hosted:
+        client, session, _ = await come(hosted, tmp_path)
+        answer = await client.ask("session/set_title", {"sessionId": session, "title": "  The roof "})
+        assert answer["result"] == {"title": "The roof"}
+        titles = [it["update"]["title"] for it in client.heard("session/update") if "title" in it["update"]]
+        assert titles == ["The roof"]  # the agent's words, or ours
+        (summary,) = await hosted.house.store.sessions()
+        assert summary.title == "The roof"
+        kind, _ = told(await client.ask("session/set_title", {"sessionId": session, "title": " "}))
+        assert kind == Kind.INVALID_PARAMS
+        client.say(id=99, method="session/set_title", params={"sessionId": "nowhere", "title": "x"})
 
 
-def test_only_admins_put_away_and_only_editors_name(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting() as hosted, hosted.client() as ann:
-            session = await opened(ann, tmp_path)
-            for role, may_name in (("viewer", False), ("editor", True)):
-                await hosted.house.directory.set_role(session.id, "ben", role)
-                ben = Raw(hosted.visit("ben"))
-                await ben.ask("initialize", {"protocolVersion": 1})
-                for method in ("session/archive", "session/unarchive"):
-                    assert told(await ben.ask(method, {"sessionId": session.id}))[0] == Kind.PERMISSION_DENIED
-                kind, _ = told(await ben.ask("session/set_title", {"sessionId": session.id, "title": role}))
-                assert kind == ("" if may_name else Kind.PERMISSION_DENIED)
-                assert "result" in await ben.ask("session/status", {"sessionId": session.id})
-            stranger = Raw(hosted.visit("eve"))
-            await stranger.ask("initialize", {"protocolVersion": 1})
-            for method in ("session/archive", "session/unarchive", "session/status", "session/set_title"):
-                answer = await stranger.ask(method, {"sessionId": session.id, "title": "x"})
-                assert told(answer)[0] == Kind.SESSION_NOT_FOUND
+async def test_only_admins_put_away_and_only_editors_name(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
-
-
-def test_a_provider_is_set_in_every_process_of_its_user_and_of_nobody_else(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(able) as hosted, hosted.client("ben") as ben:
-            other = await opened(ben, tmp_path)
-            bens = hosted.agents[-1]
-            client, session, _ = await come(hosted, tmp_path)
-            awake = hosted.agents[-1]
-            set_ = {**OPENAI, "headers": {"authorization": "secret"}}
-            assert "result" in await client.ask("providers/set", set_)
-            assert awake.providers["main"].base_url == OPENAI["baseUrl"]
-            assert bens.providers["main"].base_url == ""
-            answer = await client.ask("providers/list", {})
-            (main,) = answer["result"]["providers"]
-            assert main["current"] == {"apiType": "openai", "baseUrl": OPENAI["baseUrl"]}
-            await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            assert hosted.agents[-1].providers["main"].headers == {"authorization": "secret"}
-            assert "result" in await client.ask("providers/disable", {"providerId": "main"})
-            assert not awake.providers["main"].is_on
-            kind, _ = told(await client.ask("providers/set", {**OPENAI, "providerId": "none"}))
-            assert kind == Kind.INVALID_PARAMS
-            for log in (other.id, session):
-                assert "secret" not in str(await hosted.house.store.read(log))
-
-    asyncio.run(scene())
-
-
-def test_who_is_logged_in_is_asked_as_this_user_and_told_to_their_clients_alone(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(lambda: able(auth_required=True)) as hosted:
-            client = Raw(hosted.visit())
-            await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+    async with hosting() as hosted, hosted.client() as ann:
+        session = await opened(ann, tmp_path)
+        for role, may_name in (("viewer", False), ("editor", True)):
+            await hosted.house.directory.set_role(session.id, "ben", role)
             ben = Raw(hosted.visit("ben"))
-            await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
-            assert (await client.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
-            assert "result" in await client.ask("authenticate", {"methodId": "key"})
-            assert (await client.ask("auth/status", {}))["result"]["state"] == "authenticated"
-            assert (await ben.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
-            assert "result" in await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            client.frames.clear()
-            noted(hosted.started[-1], "auth/status_update", {"state": "x"})
-            await until(lambda: client.heard("auth/status_update"))
-            assert client.heard("auth/status_update") == [{"state": "x"}]
-            assert "result" in await client.ask("logout", {})
-            assert (await client.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
-            assert not ben.heard("auth/status_update")
-
-    asyncio.run(scene())
+            await ben.ask("initialize", {"protocolVersion": 1})
+            for method in ("session/archive", "session/unarchive"):
+                assert told(await ben.ask(method, {"sessionId": session.id}))[0] == Kind.PERMISSION_DENIED
+            kind, _ = told(await ben.ask("session/set_title", {"sessionId": session.id, "title": role}))
+            assert kind == ("" if may_name else Kind.PERMISSION_DENIED)
+            assert "result" in await ben.ask("session/status", {"sessionId": session.id})
+        stranger = Raw(hosted.visit("eve"))
+        await stranger.ask("initialize", {"protocolVersion": 1})
+        for method in ("session/archive", "session/unarchive", "session/status", "session/set_title"):
+            answer = await stranger.ask(method, {"sessionId": session.id, "title": "x"})
+            assert told(answer)[0] == Kind.SESSION_NOT_FOUND
 
 
-def test_what_an_agent_asks_about_a_call_goes_to_the_client_whose_call_it_is(tmp_path: Path) -> None:
+async def test_a_provider_is_set_in_every_process_of_its_user_and_of_nobody_else(tmp_path: Path) -> None:
+
+    async with hosting(able) as hosted, hosted.client("ben") as ben:
+        other = await opened(ben, tmp_path)
+        bens = hosted.agents[-1]
+        client, session, _ = await come(hosted, tmp_path)
+        awake = hosted.agents[-1]
+        set_ = {**OPENAI, "headers": {"authorization": "secret"}}
+        assert "result" in await client.ask("providers/set", set_)
+        assert awake.providers["main"].base_url == OPENAI["baseUrl"]
+        assert bens.providers["main"].base_url == ""
+        answer = await client.ask("providers/list", {})
+        (main,) = answer["result"]["providers"]
+        assert main["current"] == {"apiType": "openai", "baseUrl": OPENAI["baseUrl"]}
+        await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        assert hosted.agents[-1].providers["main"].headers == {"authorization": "secret"}
+        assert "result" in await client.ask("providers/disable", {"providerId": "main"})
+        assert not awake.providers["main"].is_on
+        kind, _ = told(await client.ask("providers/set", {**OPENAI, "providerId": "none"}))
+        assert kind == Kind.INVALID_PARAMS
+        for log in (other.id, session):
+            assert "secret" not in str(await hosted.house.store.read(log))
+
+
+async def test_who_is_logged_in_is_asked_as_this_user_and_told_to_their_clients_alone(tmp_path: Path) -> None:
+
+    async with hosting(lambda: able(auth_required=True)) as hosted:
+        client = Raw(hosted.visit())
+        await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+        ben = Raw(hosted.visit("ben"))
+        await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+        assert (await client.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
+        assert "result" in await client.ask("authenticate", {"methodId": "key"})
+        assert (await client.ask("auth/status", {}))["result"]["state"] == "authenticated"
+        assert (await ben.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
+        assert "result" in await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        client.frames.clear()
+        noted(hosted.started[-1], "auth/status_update", {"state": "x"})
+        await until(lambda: client.heard("auth/status_update"))
+        assert client.heard("auth/status_update") == [{"state": "x"}]
+        assert "result" in await client.ask("logout", {})
+        assert (await client.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
+        assert not ben.heard("auth/status_update")
+
+
+async def test_what_an_agent_asks_about_a_call_goes_to_the_client_whose_call_it_is(tmp_path: Path) -> None:
     def curious() -> Agent:
         agent = able()
 
@@ -335,46 +318,41 @@ def test_what_an_agent_asks_about_a_call_goes_to_the_client_whose_call_it_is(tmp
 
         return agent
 
-    async def scene() -> None:
-        answers = {"elicitation/create": {"action": "accept"}}
-        async with hosting(curious) as hosted:
-            other = Raw(hosted.visit(), answers)
-            await other.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
-            client, _, _ = await come(hosted, tmp_path, answers)
-            (question,) = client.heard("elicitation/create")
-            assert (question["message"], question["requestId"]) == ("Which branch?", 2)
-            assert "sessionId" not in question
-            assert "result" in await client.ask("authenticate", {"methodId": "key"})
-            asked = client.heard("elicitation/create")[-1]
-            assert asked["requestId"] == 3
-            assert client.heard("elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
-            assert not other.heard("elicitation/create")
-
-    asyncio.run(scene())
+    answers = {"elicitation/create": {"action": "accept"}}
+    async with hosting(curious) as hosted:
+        other = Raw(hosted.visit(), answers)
+        await other.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+        client, _, _ = await come(hosted, tmp_path, answers)
+        (question,) = client.heard("elicitation/create")
+        assert (question["message"], question["requestId"]) == ("Which branch?", 2)
+        assert "sessionId" not in question
+        assert "result" in await client.ask("authenticate", {"methodId": "key"})
+        asked = client.heard("elicitation/create")[-1]
+        assert asked["requestId"] == 3
+        assert client.heard("elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
+        assert not other.heard("elicitation/create")
 
 
-def test_extensions_go_to_the_agent_of_the_session_they_name_or_of_the_only_one(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(able) as hosted:
-            client, session, _ = await come(hosted, tmp_path)
-            theirs = next(iter(hosted.agents[-1].sessions))
-            answer = await client.ask("_acme/echo", {"sessionId": session, "x": 1})
-            assert answer["result"] == {"heard": {"sessionId": theirs, "x": 1}}
-            assert (await client.ask("_acme/echo", {"x": 2}))["result"] == {"heard": {"x": 2}}
-            kind, words = told(await client.ask("_acme/none", {}))
-            assert (kind, "_acme/none" in words) == (Kind.METHOD_NOT_FOUND, True)  # the agent says so
-            for method in ("acme/echo", "_dragoman/none", "nes/start"):
-                kind, words = told(await client.ask(method, {"sessionId": session}))
-                assert (kind, words) == (Kind.METHOD_NOT_FOUND, f"the host does not serve {method}")
-            await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-            kind, words = told(await client.ask("_acme/echo", {"x": 3}))
-            assert kind == Kind.METHOD_NOT_FOUND
-            assert "name one with sessionId" in words
+async def test_extensions_go_to_the_agent_of_the_session_they_name_or_of_the_only_one(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    async with hosting(able) as hosted:
+        client, session, _ = await come(hosted, tmp_path)
+        theirs = next(iter(hosted.agents[-1].sessions))
+        answer = await client.ask("_acme/echo", {"sessionId": session, "x": 1})
+        assert answer["result"] == {"heard": {"sessionId": theirs, "x": 1}}
+        assert (await client.ask("_acme/echo", {"x": 2}))["result"] == {"heard": {"x": 2}}
+        kind, words = told(await client.ask("_acme/none", {}))
+        assert (kind, "_acme/none" in words) == (Kind.METHOD_NOT_FOUND, True)  # the agent says so
+        for method in ("acme/echo", "_dragoman/none", "nes/start"):
+            kind, words = told(await client.ask(method, {"sessionId": session}))
+            assert (kind, words) == (Kind.METHOD_NOT_FOUND, f"the host does not serve {method}")
+        await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        kind, words = told(await client.ask("_acme/echo", {"x": 3}))
+        assert kind == Kind.METHOD_NOT_FOUND
+        assert "name one with sessionId" in words
 
 
-def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(tmp_path: Path) -> None:
+async def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(tmp_path: Path) -> None:
     def asker() -> Agent:
         agent = Agent("asker")
 
@@ -391,60 +369,53 @@ def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(tmp_pat
 
         return agent
 
-    async def scene() -> None:
-        async with hosting(asker) as hosted:
-            client, session, _ = await come(hosted, tmp_path, {"_acme/pick": {"picked": True}})
-            prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
-            assert (await client.ask("session/prompt", prompt))["result"]["stopReason"] == "end_turn"
-            assert client.heard("_acme/pick") == client.heard("_acme/news") == [{"sessionId": session, "n": 1}]
-            for room in list(hosted.house.rooms.values()):
-                for desk in list(hosted.house.desks):
-                    room.leave(desk)
-            answer = await asked(hosted.started[-1], "_acme/pick", {"n": 2})
-            assert "nobody is in the session who could be asked" in told(answer)[1]
-
-    asyncio.run(scene())
+    async with hosting(asker) as hosted:
+        client, session, _ = await come(hosted, tmp_path, {"_acme/pick": {"picked": True}})
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
+        assert (await client.ask("session/prompt", prompt))["result"]["stopReason"] == "end_turn"
+        assert client.heard("_acme/pick") == client.heard("_acme/news") == [{"sessionId": session, "n": 1}]
+        for room in list(hosted.house.rooms.values()):
+            for desk in list(hosted.house.desks):
+                room.leave(desk)
+        answer = await asked(hosted.started[-1], "_acme/pick", {"n": 2})
+        assert "nobody is in the session who could be asked" in told(answer)[1]
 
 
-def test_terminals_of_two_clients_that_call_them_the_same_are_told_apart(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(able) as hosted:
-            outputs = [{"terminal/create": {"terminalId": "t1"}, "terminal/output": {"output": who}} for who in "ab"]
-            ann, session, _ = await come(hosted, tmp_path, outputs[0])
-            ben = Raw(hosted.visit(), outputs[1])
-            await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
-            await ben.ask("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
-            agent, theirs = hosted.started[-1], next(iter(hosted.agents[-1].sessions))
+async def test_terminals_of_two_clients_that_call_them_the_same_are_told_apart(tmp_path: Path) -> None:
 
-            async def use(method: str, **more: Any) -> Any:
-                return (await asked(agent, method, {"sessionId": theirs, **more}))["result"]
+    async with hosting(able) as hosted:
+        outputs = [{"terminal/create": {"terminalId": "t1"}, "terminal/output": {"output": who}} for who in "ab"]
+        ann, session, _ = await come(hosted, tmp_path, outputs[0])
+        ben = Raw(hosted.visit(), outputs[1])
+        await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+        await ben.ask("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        agent, theirs = hosted.started[-1], next(iter(hosted.agents[-1].sessions))
 
-            assert await use("terminal/create", command="x") == {"terminalId": "t1"}  # ann's: she is there longest
-            prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "wait gate"}]}
-            ben.say(id=50, method="session/prompt", params=prompt)
-            await until(lambda: "gate" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
-            assert await use("terminal/create", command="x") == {"terminalId": "t1~2"}  # ben's: his prompt runs
-            assert [(await use("terminal/output", terminalId=id))["output"] for id in ("t1", "t1~2")] == ["a", "b"]
-            assert ben.heard("terminal/output")[-1] == {"sessionId": session, "terminalId": "t1"}
-            await use("terminal/release", terminalId="t1~2")
-            assert len(ben.heard("terminal/release")) == 1
-            assert not ann.heard("terminal/release")
+        async def use(method: str, **more: Any) -> Any:
+            return (await asked(agent, method, {"sessionId": theirs, **more}))["result"]
 
-    asyncio.run(scene())
+        assert await use("terminal/create", command="x") == {"terminalId": "t1"}  # ann's: she is there longest
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "wait gate"}]}
+        ben.say(id=50, method="session/prompt", params=prompt)
+        await until(lambda: "gate" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
+        assert await use("terminal/create", command="x") == {"terminalId": "t1~2"}  # ben's: his prompt runs
+        assert [(await use("terminal/output", terminalId=id))["output"] for id in ("t1", "t1~2")] == ["a", "b"]
+        assert ben.heard("terminal/output")[-1] == {"sessionId": session, "terminalId": "t1"}
+        await use("terminal/release", terminalId="t1~2")
+        assert len(ben.heard("terminal/release")) == 1
+        assert not ann.heard("terminal/release")
 
 
-def test_what_banjo_has_besides_is_served_too(tmp_path: Path) -> None:
-    async def scene() -> None:
-        models = Option.models(["small", "large"])
-        async with hosting(lambda: talker(options=[models])) as hosted:
-            client, session, _ = await come(hosted, tmp_path)
-            chosen = {"sessionId": session, "modelId": "large"}
-            assert "result" in await client.ask("session/set_model", chosen)
-            (changed,) = [it["update"] for it in client.heard("session/update") if "configOptions" in it["update"]]
-            assert changed["configOptions"][0]["currentValue"] == "large"
-            again = Raw(hosted.visit())
-            await again.ask("initialize", {"protocolVersion": 1})
-            answer = await again.ask("unstable_resumeSession", {"sessionId": session, "cwd": str(tmp_path)})
-            assert answer["result"]["configOptions"][0]["currentValue"] == "large"
+async def test_what_banjo_has_besides_is_served_too(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    models = Option.models(["small", "large"])
+    async with hosting(lambda: talker(options=[models])) as hosted:
+        client, session, _ = await come(hosted, tmp_path)
+        chosen = {"sessionId": session, "modelId": "large"}
+        assert "result" in await client.ask("session/set_model", chosen)
+        (changed,) = [it["update"] for it in client.heard("session/update") if "configOptions" in it["update"]]
+        assert changed["configOptions"][0]["currentValue"] == "large"
+        again = Raw(hosted.visit())
+        await again.ask("initialize", {"protocolVersion": 1})
+        answer = await again.ask("unstable_resumeSession", {"sessionId": session, "cwd": str(tmp_path)})
+        assert answer["result"]["configOptions"][0]["currentValue"] == "large"

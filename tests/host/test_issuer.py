@@ -164,46 +164,38 @@ def test_clocks_may_differ_a_little(there: Published) -> None:
     assert asyncio.run(Issuer(trust(there)).check(signed(there, exp=time.time() - 5))).user == "ann"
 
 
-def test_new_keys_are_found_and_withdrawn_ones_forgotten(there: Published) -> None:
+async def test_new_keys_are_found_and_withdrawn_ones_forgotten(there: Published) -> None:
     now = time.time()
     issuer = Issuer(trust(there), clock=lambda: now)
 
-    async def scene() -> None:
-        nonlocal now
+    await issuer.check(signed(there))
+    await issuer.check(signed(there))
+    assert len(there.asked) == 2  # the document and the keys, once
+    later = rsa.generate_private_key(65537, 2048)
+    there.keys = [published(later, "r2")]
+    now += keyring.LOOK_AGAIN
+    assert (await issuer.check(signed(there, later, id="r2"))).user == "ann"
+    with pytest.raises(Refused):
         await issuer.check(signed(there))
-        await issuer.check(signed(there))
-        assert len(there.asked) == 2  # the document and the keys, once
-        later = rsa.generate_private_key(65537, 2048)
-        there.keys = [published(later, "r2")]
-        now += keyring.LOOK_AGAIN
-        assert (await issuer.check(signed(there, later, id="r2"))).user == "ann"
+    asked = len(there.asked)
+    for _ in range(20):
         with pytest.raises(Refused):
-            await issuer.check(signed(there))
-        asked = len(there.asked)
-        for _ in range(20):
-            with pytest.raises(Refused):
-                await issuer.check(signed(there, id="invented"))
-        assert len(there.asked) == asked  # inventing key ids does not make us ask each time
-
-    asyncio.run(scene())
+            await issuer.check(signed(there, id="invented"))
+    assert len(there.asked) == asked  # inventing key ids does not make us ask each time
 
 
-def test_keys_go_on_counting_for_a_while_when_the_issuer_is_gone(there: Published) -> None:
+async def test_keys_go_on_counting_for_a_while_when_the_issuer_is_gone(there: Published) -> None:
     now = time.time()
     issuer = Issuer(trust(there), clock=lambda: now)
 
-    async def scene() -> None:
-        nonlocal now
+    await issuer.check(signed(there))
+    there.name = "somebody else"  # its document is not believed any more
+    now += keyring.FRESH + 1
+    await issuer.check(signed(there))
+    now += keyring.STALE
+    with pytest.raises(Refused) as caught:
         await issuer.check(signed(there))
-        there.name = "somebody else"  # its document is not believed any more
-        now += keyring.FRESH + 1
-        await issuer.check(signed(there))
-        now += keyring.STALE
-        with pytest.raises(Refused) as caught:
-            await issuer.check(signed(there))
-        assert caught.value.status == 503
-
-    asyncio.run(scene())
+    assert caught.value.status == 503
 
 
 def test_an_issuer_that_calls_itself_something_else_is_not_believed(there: Published) -> None:
@@ -312,42 +304,39 @@ def test_keys_come_as_safely_as_the_issuer_itself(place: Any) -> None:
 
 
 @pytest.mark.parametrize("keys", [OSError("no route"), ValueError("no JSON"), RecursionError("deep"), [], {"keys": 3}])
-def test_an_issuer_that_cannot_be_reached_is_asked_again_later_and_no_sooner(keys: Any) -> None:
-    async def scene() -> None:
-        now = time.time()
-        there, reports = Scripted(), list[str]()
-        fine, there.keys = there.keys, keys
-        issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
-        for _ in range(5):
-            with pytest.raises(Refused) as caught:
-                await issuer.check(for_example())
-            assert (caught.value.status, caught.value.headers["retry-after"]) == (503, "10")
-        assert (len(there.asked), len(reports)) == (2, 1)
-        there.keys = fine
-        now += keyring.LOOK_AGAIN
-        assert (await issuer.check(for_example())).user == "ann"
+async def test_an_issuer_that_cannot_be_reached_is_asked_again_later_and_no_sooner(keys: Any) -> None:
 
-    asyncio.run(scene())
+    now = time.time()
+    there, reports = Scripted(), list[str]()
+    fine, there.keys = there.keys, keys
+    issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
+    for _ in range(5):
+        with pytest.raises(Refused) as caught:
+            await issuer.check(for_example())
+        assert (caught.value.status, caught.value.headers["retry-after"]) == (503, "10")
+    assert (len(there.asked), len(reports)) == (2, 1)
+    there.keys = fine
+    now += keyring.LOOK_AGAIN
+    assert (await issuer.check(for_example())).user == "ann"
 
 
-def test_an_issuer_that_does_not_answer_holds_up_nobody_whose_key_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_issuer_that_does_not_answer_holds_up_nobody_whose_key_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(keyring, "FETCH_PATIENCE", 0.05)
 
-    async def scene() -> None:
-        now = time.time()
-        there, reports = Scripted(), list[str]()
-        issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
-        await issuer.check(for_example())
-        there.gate = asyncio.Event()
-        now += keyring.FRESH
-        looking = asyncio.ensure_future(issuer.check(for_example()))
-        await until(lambda: len(there.asked) == 3)
-        assert (await issuer.check(for_example())).user == "ann"
-        assert not looking.done()
-        assert (await looking).user == "ann"  # with the key from before
-        assert reports == ["the keys of https://login.example cannot be had: it does not answer"]
-
-    asyncio.run(scene())
+    now = time.time()
+    there, reports = Scripted(), list[str]()
+    issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
+    await issuer.check(for_example())
+    there.gate = asyncio.Event()
+    now += keyring.FRESH
+    looking = asyncio.ensure_future(issuer.check(for_example()))
+    await until(lambda: len(there.asked) == 3)
+    assert (await issuer.check(for_example())).user == "ann"
+    assert not looking.done()
+    assert (await looking).user == "ann"  # with the key from before
+    assert reports == ["the keys of https://login.example cannot be had: it does not answer"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from dragoman.host.metrics import FAMILIES, Metrics, Timed
@@ -59,12 +58,10 @@ def test_a_flood_of_reasons_does_not_fill_the_memory() -> None:
     assert metrics.counted("refusals", "other") > 9_000
 
 
-def test_commits_of_a_store_are_timed() -> None:
-    async def scene() -> None:
-        metrics = Metrics()
-        store = Timed(MemoryStore(), metrics)
-        await store.append("s", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})])
-        assert [summary.session_id for summary in await store.sessions()] == ["s"]
-        assert "dragoman_commit_seconds_count 1" in metrics.text()
+async def test_commits_of_a_store_are_timed() -> None:
 
-    asyncio.run(scene())
+    metrics = Metrics()
+    store = Timed(MemoryStore(), metrics)
+    await store.append("s", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})])
+    assert [summary.session_id for summary in await store.sessions()] == ["s"]
+    assert "dragoman_commit_seconds_count 1" in metrics.text()

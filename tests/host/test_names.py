@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -71,40 +70,37 @@ def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() 
     assert shown("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
 
 
-def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_other(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with doors(tmp_path) as at, at.hosted.client("ben", visitor={"local": False}, cwd="/") as remote:
-            at.hosted.house.roots = lambda _: None
-            theirs = (await opened(remote, tmp_path)).id
-            ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
-            assert (ann, ben) == ((200, "secret"), (200, "secret"))
-            assert (await at.ben("GET", "/api/sessions/secret")).json["sessionId"] == theirs
-            assert (await at.ann("GET", "/api/sessions/secret")).json["sessionId"] == at.session
-            assert (await at.ben("GET", "/api/sessions/ann%2Fsecret")).status == 404
-            for name in (at.session, at.session[:20], "ann/secret"):
-                refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": name})
-                assert refused.status == 400
-                assert "taken" not in refused.json["error"]["message"]
-            assert {one.name for one in await at.hosted.house.store.sessions()} == {"ann/secret", "ben/secret"}
-            await _shared(at)
-            assert (await at.ben("GET", "/api/sessions/ann/secret")).json["sessionId"] == at.session
-            assert {info.title for info in (await remote.sessions()).sessions} == {"secret", "ann/secret"}
-            owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
-            assert (await owner("GET", "/api/sessions")).json == {"sessions": []}
-            copied = [
-                await at.ben("POST", f"/api/sessions/{theirs}/fork", {"name": name})
-                for name in ("a/b", "secret", "copy")
-            ]
-            assert [answer.status for answer in copied] == [400, 400, 200]
-            assert copied[2].json["name"] == "copy"
-            assert len((await at.ben("GET", "/api/sessions")).json["sessions"]) == 3
-            # Even what the owner put in the way is not told of.
-            await at.hosted.house.store.rename(at.session, "ben/attic")
-            await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})
-            refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": "attic"})
-            assert (refused.status, at.session in refused.body.decode()) == (400, False)
+async def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_other(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    async with doors(tmp_path) as at, at.hosted.client("ben", visitor={"local": False}, cwd="/") as remote:
+        at.hosted.house.roots = lambda _: None
+        theirs = (await opened(remote, tmp_path)).id
+        ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
+        assert (ann, ben) == ((200, "secret"), (200, "secret"))
+        assert (await at.ben("GET", "/api/sessions/secret")).json["sessionId"] == theirs
+        assert (await at.ann("GET", "/api/sessions/secret")).json["sessionId"] == at.session
+        assert (await at.ben("GET", "/api/sessions/ann%2Fsecret")).status == 404
+        for name in (at.session, at.session[:20], "ann/secret"):
+            refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": name})
+            assert refused.status == 400
+            assert "taken" not in refused.json["error"]["message"]
+        assert {one.name for one in await at.hosted.house.store.sessions()} == {"ann/secret", "ben/secret"}
+        await _shared(at)
+        assert (await at.ben("GET", "/api/sessions/ann/secret")).json["sessionId"] == at.session
+        assert {info.title for info in (await remote.sessions()).sessions} == {"secret", "ann/secret"}
+        owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
+        assert (await owner("GET", "/api/sessions")).json == {"sessions": []}
+        copied = [
+            await at.ben("POST", f"/api/sessions/{theirs}/fork", {"name": name}) for name in ("a/b", "secret", "copy")
+        ]
+        assert [answer.status for answer in copied] == [400, 400, 200]
+        assert copied[2].json["name"] == "copy"
+        assert len((await at.ben("GET", "/api/sessions")).json["sessions"]) == 3
+        # Even what the owner put in the way is not told of.
+        await at.hosted.house.store.rename(at.session, "ben/attic")
+        await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})
+        refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": "attic"})
+        assert (refused.status, at.session in refused.body.decode()) == (400, False)
 
 
 async def _called(caller: Caller, session: str, name: str) -> tuple[int, Any]:
@@ -117,15 +113,13 @@ async def _shared(at: Doors) -> None:
     assert made.status == 200
 
 
-def test_what_was_opened_in_vain_can_be_taken_back_with_any_token_that_opens(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with doors(tmp_path) as at, at.hosted.client("ann") as remote:
-            empty = (await opened(remote, tmp_path)).id
-            link = (await at.ann("POST", f"/api/sessions/{empty}/shares", {"role": "editor"})).json["token"]
-            callers = [Caller(at.app, token) for token in (link, at.tokens.create("ann", "viewer")[0])]
-            editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
-            assert [(await each("DELETE", f"/api/sessions/{empty}")).status for each in callers] == [403, 403]
-            assert (await editing("DELETE", f"/api/sessions/{at.session}")).status == 403
-            assert (await editing("DELETE", f"/api/sessions/{empty}")).status == 200
+async def test_what_was_opened_in_vain_can_be_taken_back_with_any_token_that_opens(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    async with doors(tmp_path) as at, at.hosted.client("ann") as remote:
+        empty = (await opened(remote, tmp_path)).id
+        link = (await at.ann("POST", f"/api/sessions/{empty}/shares", {"role": "editor"})).json["token"]
+        callers = [Caller(at.app, token) for token in (link, at.tokens.create("ann", "viewer")[0])]
+        editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
+        assert [(await each("DELETE", f"/api/sessions/{empty}")).status for each in callers] == [403, 403]
+        assert (await editing("DELETE", f"/api/sessions/{at.session}")).status == 403
+        assert (await editing("DELETE", f"/api/sessions/{empty}")).status == 200

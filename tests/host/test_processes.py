@@ -52,7 +52,7 @@ def descriptors() -> set[str]:
 
 
 @pytest.mark.item("004-76")
-def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_restarted(tmp_path: Path) -> None:
+async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_restarted(tmp_path: Path) -> None:
     async def scene() -> None:
         store = await SqliteStore.open(str(tmp_path / "log.db"))
         directory = MemoryDirectory()
@@ -95,10 +95,7 @@ def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_restar
         assert descriptors() <= once
         await store.close()
 
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await scene()
-
     before = descriptors()
-    asyncio.run(bounded())
+    async with asyncio.timeout(PATIENCE):
+        await scene()
     assert len(descriptors()) <= len(before) + 1  # the warden's, which ends agents when we are killed

@@ -57,163 +57,145 @@ async def answer_of(hosted: Hosted, id: str) -> tuple[str, str, str]:
 
 
 @pytest.mark.item("004-76")
-def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Path) -> None:
-    async def scene() -> None:
-        heard: list[tuple[str, Any]] = []
-        ann, ben = Person(), Person()
-        async with (
-            hosting() as hosted,
-            hosted.client("ann", permission=ann, **hearing(heard)) as one,
-            hosted.client("ben", permission=ben) as two,
-        ):
-            session = await opened(one, tmp_path)
-            await hosted.house.directory.set_role(session.id, "ben", "editor")
-            await two.resume(session.id, "/")
-            await ask(hosted, one, session)
-            await until(lambda: ann.asked and ben.asked)
-            ben.say("allow")
-            await until(lambda: ann.withdrawn)
-            assert await answer_of(hosted, session.id) == ("yes", "selected", "ben")
-            await until(lambda: any(name == "permission_resolved" for name, _ in heard))
-            resolved = next(params for name, params in heard if name == "permission_resolved")
-            assert (resolved["by"], resolved["outcome"]["outcome"]) == ("ben", "selected")
-            assert resolved["sessionId"] == session.id
+async def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    heard: list[tuple[str, Any]] = []
+    ann, ben = Person(), Person()
+    async with (
+        hosting() as hosted,
+        hosted.client("ann", permission=ann, **hearing(heard)) as one,
+        hosted.client("ben", permission=ben) as two,
+    ):
+        session = await opened(one, tmp_path)
+        await hosted.house.directory.set_role(session.id, "ben", "editor")
+        await two.resume(session.id, "/")
+        await ask(hosted, one, session)
+        await until(lambda: ann.asked and ben.asked)
+        ben.say("allow")
+        await until(lambda: ann.withdrawn)
+        assert await answer_of(hosted, session.id) == ("yes", "selected", "ben")
+        await until(lambda: any(name == "permission_resolved" for name, _ in heard))
+        resolved = next(params for name, params in heard if name == "permission_resolved")
+        assert (resolved["by"], resolved["outcome"]["outcome"]) == ("ben", "selected")
+        assert resolved["sessionId"] == session.id
 
 
-def test_two_who_answer_at_the_same_moment_decide_once(tmp_path: Path) -> None:
-    async def scene() -> None:
-        ann, ben = Person(), Person()
-        async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
-            session = await opened(one, tmp_path)
-            await two.resume(session.id, "/")
-            await ask(hosted, one, session)
-            await until(lambda: ann.asked and ben.asked)
-            ben.say("reject")
-            ann.say("allow")
-            await answer_of(hosted, session.id)
-            log = await hosted.house.store.read(session.id)
-            assert [entry.kind for entry in log if entry.kind in ("asked", "decided")] == ["asked", "decided"]
+async def test_two_who_answer_at_the_same_moment_decide_once(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    ann, ben = Person(), Person()
+    async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
+        session = await opened(one, tmp_path)
+        await two.resume(session.id, "/")
+        await ask(hosted, one, session)
+        await until(lambda: ann.asked and ben.asked)
+        ben.say("reject")
+        ann.say("allow")
+        await answer_of(hosted, session.id)
+        log = await hosted.house.store.read(session.id)
+        assert [entry.kind for entry in log if entry.kind in ("asked", "decided")] == ["asked", "decided"]
 
 
 @pytest.mark.parametrize("policy", ["full", "pending_only"])
-def test_a_question_outlives_everybody_and_is_put_to_who_comes_back(policy: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        first, second = Person(), Person()
-        async with hosting() as hosted:
-            async with hosted.client(permission=first) as one:
-                session = await opened(one, tmp_path)
-                await ask(hosted, one, session)
-                await until(lambda: first.asked)
-            await until(lambda: not hosted.room.members)
-            assert hosted.room.questions.are_open
-            async with hosted.client(permission=second) as two:
-                await two.request("session/attach", {"sessionId": session.id, "historyPolicy": policy})
-                await until(lambda: second.asked)
-                second.say("allow")
-                assert (await answer_of(hosted, session.id))[0] == "yes"
+async def test_a_question_outlives_everybody_and_is_put_to_who_comes_back(policy: str, tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    first, second = Person(), Person()
+    async with hosting() as hosted:
+        async with hosted.client(permission=first) as one:
+            session = await opened(one, tmp_path)
+            await ask(hosted, one, session)
+            await until(lambda: first.asked)
+        await until(lambda: not hosted.room.members)
+        assert hosted.room.questions.are_open
+        async with hosted.client(permission=second) as two:
+            await two.request("session/attach", {"sessionId": session.id, "historyPolicy": policy})
+            await until(lambda: second.asked)
+            second.say("allow")
+            assert (await answer_of(hosted, session.id))[0] == "yes"
 
 
-def test_unattended_questions_are_denied_where_the_house_does_not_wait(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(bounds=Bounds(waits=False)) as hosted:
-            async with hosted.client(permission=Person()) as one:
-                session = await opened(one, tmp_path)
-                await ask(hosted, one, session)
+async def test_unattended_questions_are_denied_where_the_house_does_not_wait(tmp_path: Path) -> None:
+
+    async with hosting(bounds=Bounds(waits=False)) as hosted:
+        async with hosted.client(permission=Person()) as one:
+            session = await opened(one, tmp_path)
+            await ask(hosted, one, session)
+        assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
+
+
+async def test_the_deadline_runs_only_while_somebody_is_there_who_may_answer(tmp_path: Path) -> None:
+
+    async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client("vic") as vic:
+        async with hosted.client(permission=Person()) as one:
+            session = await opened(one, tmp_path)
+            await hosted.house.directory.set_role(session.id, "vic", "viewer")
+            await vic.resume(session.id, "/")
+            await ask(hosted, one, session)
+        await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
+        assert hosted.room.questions.are_open  # a viewer is no reason to hurry
+        async with hosted.client(permission=Person()) as again:
+            await again.resume(session.id, "/")
             assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
 
-    asyncio.run(scene())
+
+async def test_the_deadline_stands_still_while_the_only_one_who_may_answer_has_no_socket(tmp_path: Path) -> None:
+
+    async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client(permission=Person()) as one:
+        session = await opened(one, tmp_path)
+        (desk,) = hosted.house.desks
+        desk._is_seen(False)
+        await ask(hosted, one, session)
+        await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
+        assert hosted.room.questions.are_open
+        desk._is_seen(True)
+        assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
 
 
-def test_the_deadline_runs_only_while_somebody_is_there_who_may_answer(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client("vic") as vic:
-            async with hosted.client(permission=Person()) as one:
-                session = await opened(one, tmp_path)
-                await hosted.house.directory.set_role(session.id, "vic", "viewer")
-                await vic.resume(session.id, "/")
-                await ask(hosted, one, session)
-            await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
-            assert hosted.room.questions.are_open  # a viewer is no reason to hurry
-            async with hosted.client(permission=Person()) as again:
-                await again.resume(session.id, "/")
-                assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
+async def test_who_closes_the_question_leaves_it_to_the_others_and_the_last_closes_it(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    ann, ben = Person(), Person()
+    async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
+        session = await opened(one, tmp_path)
+        await two.resume(session.id, "/")
+        await ask(hosted, one, session)
+        await until(lambda: ann.asked and ben.asked)
+        ann.say(None)
+        await asyncio.sleep(0)
+        assert hosted.room.questions.are_open
+        ben.say(None)
+        assert await answer_of(hosted, session.id) == ("no", "cancelled", "ann")
 
 
-def test_the_deadline_stands_still_while_the_only_one_who_may_answer_has_no_socket(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client(permission=Person()) as one:
-            session = await opened(one, tmp_path)
-            (desk,) = hosted.house.desks
-            desk._is_seen(False)
-            await ask(hosted, one, session)
-            await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
-            assert hosted.room.questions.are_open
-            desk._is_seen(True)
-            assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
+async def test_cancelling_the_turn_takes_the_question_back(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
-
-
-def test_who_closes_the_question_leaves_it_to_the_others_and_the_last_closes_it(tmp_path: Path) -> None:
-    async def scene() -> None:
-        ann, ben = Person(), Person()
-        async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
-            session = await opened(one, tmp_path)
-            await two.resume(session.id, "/")
-            await ask(hosted, one, session)
-            await until(lambda: ann.asked and ben.asked)
-            ann.say(None)
-            await asyncio.sleep(0)
-            assert hosted.room.questions.are_open
-            ben.say(None)
-            assert await answer_of(hosted, session.id) == ("no", "cancelled", "ann")
-
-    asyncio.run(scene())
+    ann = Person()
+    async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=Person()) as two:
+        session = await opened(one, tmp_path)
+        other = await two.resume(session.id, "/")
+        await ask(hosted, one, session)
+        await until(lambda: ann.asked)
+        other.cancel()
+        await until(lambda: hosted.room.queue.is_empty)
+        assert not hosted.room.questions.are_open
+        await until(lambda: ann.withdrawn)
+        log = await hosted.house.store.read(session.id)
+        assert log[-1].body["stopReason"] == "cancelled"
 
 
-def test_cancelling_the_turn_takes_the_question_back(tmp_path: Path) -> None:
-    async def scene() -> None:
-        ann = Person()
-        async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=Person()) as two:
-            session = await opened(one, tmp_path)
-            other = await two.resume(session.id, "/")
-            await ask(hosted, one, session)
-            await until(lambda: ann.asked)
-            other.cancel()
-            await until(lambda: hosted.room.queue.is_empty)
-            assert not hosted.room.questions.are_open
-            await until(lambda: ann.withdrawn)
-            log = await hosted.house.store.read(session.id)
-            assert log[-1].body["stopReason"] == "cancelled"
+async def test_a_question_of_an_agent_that_dies_is_taken_back(tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    ann = Person()
+    async with hosting() as hosted, hosted.client(permission=ann) as one:
+        session = await opened(one, tmp_path)
+        await ask(hosted, one, session)
+        await until(lambda: ann.asked)
+        await hosted.started[-1].transport.close("dead")
+        await until(lambda: ann.withdrawn)
+        await until(lambda: hosted.room.queue.is_empty)
+        assert not hosted.room.questions.are_open
+        assert await session.ask("x") == "heard x"
 
 
-def test_a_question_of_an_agent_that_dies_is_taken_back(tmp_path: Path) -> None:
-    async def scene() -> None:
-        ann = Person()
-        async with hosting() as hosted, hosted.client(permission=ann) as one:
-            session = await opened(one, tmp_path)
-            await ask(hosted, one, session)
-            await until(lambda: ann.asked)
-            await hosted.started[-1].transport.close("dead")
-            await until(lambda: ann.withdrawn)
-            await until(lambda: hosted.room.queue.is_empty)
-            assert not hosted.room.questions.are_open
-            assert await session.ask("x") == "heard x"
-
-    asyncio.run(scene())
-
-
-def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
+async def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
     def curious() -> Agent:
         agent = Agent("curious")
 
@@ -224,22 +206,19 @@ def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
 
         return agent
 
-    async def scene() -> None:
-        async with (
-            hosting(curious) as hosted,
-            hosted.client() as plain,
-            hosted.client("ann", elicit=lambda _: {"colour": "red"}) as able,
-        ):
-            session = await opened(plain, tmp_path)
-            await able.resume(session.id, "/")
-            assert "red" in await session.ask("x")
-            log = await hosted.house.store.read(session.id)
-            assert [entry.actor for entry in log if entry.kind == "decided"] == ["ann"]
-
-    asyncio.run(scene())
+    async with (
+        hosting(curious) as hosted,
+        hosted.client() as plain,
+        hosted.client("ann", elicit=lambda _: {"colour": "red"}) as able,
+    ):
+        session = await opened(plain, tmp_path)
+        await able.resume(session.id, "/")
+        assert "red" in await session.ask("x")
+        log = await hosted.house.store.read(session.id)
+        assert [entry.actor for entry in log if entry.kind == "decided"] == ["ann"]
 
 
-def test_a_form_that_no_client_here_can_show_is_closed_at_once(tmp_path: Path) -> None:
+async def test_a_form_that_no_client_here_can_show_is_closed_at_once(tmp_path: Path) -> None:
     def curious() -> Agent:
         agent = Agent("curious")
 
@@ -249,9 +228,6 @@ def test_a_form_that_no_client_here_can_show_is_closed_at_once(tmp_path: Path) -
 
         return agent
 
-    async def scene() -> None:
-        async with hosting(curious) as hosted, hosted.client("ann") as ann:
-            session = await opened(ann, tmp_path)
-            assert await session.ask("x", timeout=20.0) == "cancel"
-
-    asyncio.run(scene())
+    async with hosting(curious) as hosted, hosted.client("ann") as ann:
+        session = await opened(ann, tmp_path)
+        assert await session.ask("x", timeout=20.0) == "cancel"

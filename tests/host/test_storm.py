@@ -84,46 +84,44 @@ class Guest:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path: Path) -> None:
-    async def scene() -> None:
-        dice = random.Random(seed)
-        async with hosting() as hosted, hosted.client() as opener:
-            sessions = [(await opener.open(str(tmp_path))).id for _ in range(SESSIONS)]
-            guests = [Guest(hosted, dice) for _ in range(CLIENTS)]
-            for guest in guests:
-                await guest.come(sessions)
-            await opener.close()
-            for _ in range(STEPS):
-                guest, session, what = dice.choice(guests), dice.choice(sessions), dice.random()
-                if what < 0.15:
-                    await guest.go()
-                elif guest.transport is None:
-                    await guest.come(sessions)
-                elif what < 0.2 and hosted.house.rooms[session].is_awake:
-                    await dice.choice(hosted.started).transport.close("killed")
-                else:
-                    guest.act(session)
-                for _ in range(dice.randrange(6)):
-                    await asyncio.sleep(0)
-            for guest in guests:
-                await guest.go()
-                guest.dice = random.Random(0)
-                guest.dice.random = lambda: 0.0  # type: ignore[method-assign]  # answers everything now
-                await guest.come(sessions)
-            await until(lambda: all(room.queue.is_empty for room in hosted.house.rooms.values()))
-            for session in sessions:
-                log = await hosted.house.store.read(session)
-                assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
-                started = [entry.turn for entry in log if entry.kind == "turn_started"]
-                assert started == [entry.turn for entry in log if entry.kind == "turn_ended"]
-                said = {entry.seq: entry for entry in log if entry.kind in ("update", "prompt")}
-                for guest in guests:
-                    heard, last = guest.heard[session], max(said)
-                    await until(lambda heard=heard, last=last: heard[-1] >= last)  # type: ignore[misc]
-                    assert heard == sorted(set(heard)), "nothing twice, nothing out of order"
-                    missed = [seq for seq in said.keys() - set(heard) if said[seq].kind == "update"]
-                    assert missed == []
-            for guest in guests:
-                await guest.go()
+async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path: Path) -> None:
 
-    asyncio.run(scene())
+    dice = random.Random(seed)
+    async with hosting() as hosted, hosted.client() as opener:
+        sessions = [(await opener.open(str(tmp_path))).id for _ in range(SESSIONS)]
+        guests = [Guest(hosted, dice) for _ in range(CLIENTS)]
+        for guest in guests:
+            await guest.come(sessions)
+        await opener.close()
+        for _ in range(STEPS):
+            guest, session, what = dice.choice(guests), dice.choice(sessions), dice.random()
+            if what < 0.15:
+                await guest.go()
+            elif guest.transport is None:
+                await guest.come(sessions)
+            elif what < 0.2 and hosted.house.rooms[session].is_awake:
+                await dice.choice(hosted.started).transport.close("killed")
+            else:
+                guest.act(session)
+            for _ in range(dice.randrange(6)):
+                await asyncio.sleep(0)
+        for guest in guests:
+            await guest.go()
+            guest.dice = random.Random(0)
+            guest.dice.random = lambda: 0.0  # type: ignore[method-assign]  # answers everything now
+            await guest.come(sessions)
+        await until(lambda: all(room.queue.is_empty for room in hosted.house.rooms.values()))
+        for session in sessions:
+            log = await hosted.house.store.read(session)
+            assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
+            started = [entry.turn for entry in log if entry.kind == "turn_started"]
+            assert started == [entry.turn for entry in log if entry.kind == "turn_ended"]
+            said = {entry.seq: entry for entry in log if entry.kind in ("update", "prompt")}
+            for guest in guests:
+                heard, last = guest.heard[session], max(said)
+                await until(lambda heard=heard, last=last: heard[-1] >= last)  # type: ignore[misc]
+                assert heard == sorted(set(heard)), "nothing twice, nothing out of order"
+                missed = [seq for seq in said.keys() - set(heard) if said[seq].kind == "update"]
+                assert missed == []
+        for guest in guests:
+            await guest.go()

@@ -95,14 +95,14 @@ def test_using_a_token_is_noted_but_not_each_time(register: Register) -> None:
     assert tokens.is_due(tokens.check(text))
 
 
-def test_a_share_link_is_for_one_session_and_for_a_guest(register: Register) -> None:
+async def test_a_share_link_is_for_one_session_and_for_a_guest(register: Register) -> None:
     tokens = Tokens(register)
     text, _ = tokens.share("s1", "viewer", 3600, name="ann", maker="owner")
     found = tokens.check(text)
     assert (found.session, found.role, found.user) == ("s1", "viewer", "ann (guest)")
     assert [token.id for token in tokens.listed("s1")] == [found.id]
     assert not tokens.has_any()
-    asyncio.run(register.remove("s1"))
+    await register.remove("s1")
     assert "not known" in refusal(tokens, text)
 
 
@@ -115,30 +115,26 @@ def test_a_token_for_nobody_or_for_no_role_is_not_made(register: Register, user:
         Tokens(register).create(user, role)
 
 
-def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(register: Register) -> None:
-    async def scene() -> None:
-        await register.created("s1", "ann")
-        await register.created("s1", "ben")  # too late
-        assert await register.role_of("ann", "s1") == "admin"
-        assert await register.role_of("ben", "s1") is None
-        assert await register.role_of("owner", "s1") is None
-        await register.set_role("s1", "ben", "viewer")
-        assert await register.members_of("s1") == {"ann": "admin", "ben": "viewer"}
-        assert await register.sessions_of("ben") == {"s1": "viewer"}
-        await register.set_role("s1", "ben", None)
-        assert await register.role_of("ben", "s1") is None
+async def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(register: Register) -> None:
 
-    asyncio.run(scene())
+    await register.created("s1", "ann")
+    await register.created("s1", "ben")  # too late
+    assert await register.role_of("ann", "s1") == "admin"
+    assert await register.role_of("ben", "s1") is None
+    assert await register.role_of("owner", "s1") is None
+    await register.set_role("s1", "ben", "viewer")
+    assert await register.members_of("s1") == {"ann": "admin", "ben": "viewer"}
+    assert await register.sessions_of("ben") == {"s1": "viewer"}
+    await register.set_role("s1", "ben", None)
+    assert await register.role_of("ben", "s1") is None
 
 
-def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_shared(register: Register) -> None:
-    async def scene() -> None:
-        assert await register.role_of("owner", "old") == "admin"
-        assert await register.role_of("ann", "old") is None
-        await register.set_role("old", "ann", "editor")
-        assert await register.members_of("old") == {"ann": "editor", "owner": "admin"}
+async def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_shared(register: Register) -> None:
 
-    asyncio.run(scene())
+    assert await register.role_of("owner", "old") == "admin"
+    assert await register.role_of("ann", "old") is None
+    await register.set_role("old", "ann", "editor")
+    assert await register.members_of("old") == {"ann": "editor", "owner": "admin"}
 
 
 def test_roles_are_there_again_when_the_host_is_started_again(tmp_path: Path) -> None:

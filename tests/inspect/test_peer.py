@@ -101,7 +101,7 @@ def test_a_file_without_messages_says_how_to_record_one(tmp_path: Path) -> None:
         Recording(tmp_path / "empty")
 
 
-def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.Pytester, talk: Path) -> None:
+async def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.Pytester, talk: Path) -> None:
     pytester.path.joinpath("talk.ndjson").write_bytes(talk.read_bytes())
     pytester.makepyfile(
         f"""
@@ -139,4 +139,4 @@ def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.
     pytester.runpytest_inprocess("-p", "no:cacheprovider", "--acp-record=taken").assert_outcomes(passed=4)
     taken = list((pytester.path / "taken").iterdir())
     assert [path.name.rpartition("-")[2] for path in taken] == ["test_recorded_anew.ndjson"]
-    asyncio.run(Recording(taken[0]).meets(parrot(), strict=True))
+    await Recording(taken[0]).meets(parrot(), strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,13 @@ from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, call, inspect
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
 
-def test_a_client_records_what_it_says_and_hears(tmp_path: Path) -> None:
+async def test_a_client_records_what_it_says_and_hears(tmp_path: Path) -> None:
     path = tmp_path / "trace"
 
-    async def converse() -> None:
-        with trace_to(str(path), EVERYTHING, print) as tap:
-            async with connect(EVERYTHING, trace=tap) as agent:
-                session = await agent.open(str(tmp_path))
-                await session.ask("/echo hello")
-
-    asyncio.run(asyncio.wait_for(converse(), PATIENCE))
+    with trace_to(str(path), EVERYTHING, print) as tap:
+        async with connect(EVERYTHING, trace=tap) as agent:
+            session = await agent.open(str(tmp_path))
+            await session.ask("/echo hello")
     reader, observer = Reader(), Observer()
     events = [observer.observe(each) for each in reader.read(path.read_bytes().splitlines(keepends=True))]
     assert [event.method for event in events][:4] == ["initialize", "initialize", "session/new", "session/new"]

@@ -123,19 +123,16 @@ def test_a_2025_agent_serves_each_folder_from_a_process_of_its_own(client: Remot
         assert (tmp_path / name / "where.txt").read_text().strip() == str(tmp_path / name)
 
 
-def test_our_client_opens_sessions_of_a_2025_agent_in_several_folders_at_once(tmp_path: Path) -> None:
+async def test_our_client_opens_sessions_of_a_2025_agent_in_several_folders_at_once(tmp_path: Path) -> None:
     names = ("a", "b", "c", "b")
     for name in set(names):
         (tmp_path / name).mkdir()
 
-    async def work() -> None:
-        lend = Lending()
-        command = [*EVERYTHING, "--dialect", "2025.1"]
-        async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), lend=lend) as agent:
-            assert agent.dialect == "2025.1"
-            sessions = await asyncio.gather(*(agent.open(str(tmp_path / name)) for name in names))
-            for session, name in zip(sessions, names, strict=True):
-                assert "Created" in await session.ask(f"/write {session.id} {name}")
-                assert (tmp_path / name / session.id).read_text() == name
-
-    asyncio.run(work())
+    lend = Lending()
+    command = [*EVERYTHING, "--dialect", "2025.1"]
+    async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), lend=lend) as agent:
+        assert agent.dialect == "2025.1"
+        sessions = await asyncio.gather(*(agent.open(str(tmp_path / name)) for name in names))
+        for session, name in zip(sessions, names, strict=True):
+            assert "Created" in await session.ask(f"/write {session.id} {name}")
+            assert (tmp_path / name / session.id).read_text() == name

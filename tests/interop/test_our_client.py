@@ -315,18 +315,17 @@ def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, f
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_ended(mark: str, folder: Path, name: str) -> None:
+async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_ended(
+    mark: str, folder: Path, name: str
+) -> None:
     """What the official Python client hangs on, and what it leaves running (peers.md P1, P2)."""
     before = set(leftovers.marked(mark))
     noise = "head -c 400000 /dev/zero | tr '\\0' x >&2"
     wrapper = ["/bin/sh", "-c", f"{noise}; {shlex.join(peer(name))}; :"]
 
-    async def talk() -> None:
-        async with connect(wrapper, patience=PATIENCE) as agent, asyncio.timeout(PATIENCE):
-            session = await agent.open(str(folder))
-            assert await session.ask("say hello") == "hello"
-
-    asyncio.run(talk())
+    async with connect(wrapper, patience=PATIENCE) as agent, asyncio.timeout(PATIENCE):
+        session = await agent.open(str(folder))
+        assert await session.ask("say hello") == "hello"
     leftovers.assert_nothing_left(mark, before)
 
 

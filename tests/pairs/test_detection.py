@@ -77,13 +77,11 @@ def introductions(words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "method", "params"), [row for row in OPENINGS if row[1] == "initialize" and VERSION & set(row[2])]
 )
-def test_an_agent_answers_in_the_dialect_it_was_spoken_to(name: str, method: str, params: Json) -> None:
-    async def main() -> None:
-        async with client_of(Agent("any", version="1")) as peer:
-            answer = await peer.request(1, method, params)
-            assert introductions(name) <= set(answer["result"])
+async def test_an_agent_answers_in_the_dialect_it_was_spoken_to(name: str, method: str, params: Json) -> None:
 
-    asyncio.run(main())
+    async with client_of(Agent("any", version="1")) as peer:
+        answer = await peer.request(1, method, params)
+        assert introductions(name) <= set(answer["result"])
 
 
 @pytest.mark.parametrize(
@@ -96,27 +94,23 @@ def test_an_agent_answers_in_the_dialect_it_was_spoken_to(name: str, method: str
         ("session/prompt", {"session_id": "a", "content": []}, -32003),
     ],
 )
-def test_who_forgets_initialize_is_told_so_in_its_own_number(method: str, params: Json, code: int) -> None:
-    async def main() -> None:
-        async with client_of(Agent("any", version="1")) as peer:
-            error = (await peer.request(1, method, params))["error"]
-            assert (error["code"], error["data"]["kind"]) == (code, "invalid_state")
+async def test_who_forgets_initialize_is_told_so_in_its_own_number(method: str, params: Json, code: int) -> None:
 
-    asyncio.run(main())
+    async with client_of(Agent("any", version="1")) as peer:
+        error = (await peer.request(1, method, params))["error"]
+        assert (error["code"], error["data"]["kind"]) == (code, "invalid_state")
 
 
 @pytest.mark.parametrize("name", ["v1", "2025.1", "crow", "draft"])
-def test_junk_before_initialize_does_not_hide_the_dialect(name: str) -> None:
-    async def main() -> None:
-        async with client_of(Agent("any", version="1")) as peer:
-            peer.send(b"Starting up ...")
-            peer.send(b'{"half": ')
-            peer.send(b"[]")
-            answer = await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
-            assert introductions(name) <= set(answer["result"])
-            assert [heard["error"]["code"] for heard in peer.heard[:-1]] == [-32700, -32700, -32600]
+async def test_junk_before_initialize_does_not_hide_the_dialect(name: str) -> None:
 
-    asyncio.run(main())
+    async with client_of(Agent("any", version="1")) as peer:
+        peer.send(b"Starting up ...")
+        peer.send(b'{"half": ')
+        peer.send(b"[]")
+        answer = await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
+        assert introductions(name) <= set(answer["result"])
+        assert [heard["error"]["code"] for heard in peer.heard[:-1]] == [-32700, -32700, -32600]
 
 
 @asynccontextmanager
@@ -195,77 +189,66 @@ LADDER = ["v1", "draft", "crow", "2025.1"]
 
 
 @pytest.mark.parametrize("agent", LADDER)
-def test_an_agent_that_refuses_is_asked_in_the_next_dialect_by_a_fresh_process(
+async def test_an_agent_that_refuses_is_asked_in_the_next_dialect_by_a_fresh_process(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def main() -> None:
-        async with interpreted("v1", agent, "refuse", tmp_path) as met:
-            await met.client.open(files=True, terminals=False, cwd=str(tmp_path))
-            await met.client.prompt("hi")
-            assert len(met.client.events) == 1
-            *tried, last = met.openings()
-            assert len(tried) == LADDER.index(agent)
-            assert offered(agent, last) == (True, False)
-            assert met.reports.count(f"client speaks v1, agent speaks {agent}") == 1
-
-    asyncio.run(main())
+    async with interpreted("v1", agent, "refuse", tmp_path) as met:
+        await met.client.open(files=True, terminals=False, cwd=str(tmp_path))
+        await met.client.prompt("hi")
+        assert len(met.client.events) == 1
+        *tried, last = met.openings()
+        assert len(tried) == LADDER.index(agent)
+        assert offered(agent, last) == (True, False)
+        assert met.reports.count(f"client speaks v1, agent speaks {agent}") == 1
 
 
 @pytest.mark.parametrize("agent", LADDER)
-def test_an_agent_that_answers_in_another_spelling_is_started_again_and_learns_what_we_offer(
+async def test_an_agent_that_answers_in_another_spelling_is_started_again_and_learns_what_we_offer(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def main() -> None:
-        async with interpreted("v1", agent, "answer", tmp_path) as met:
-            await met.client.open(files=False, terminals=True, cwd=str(tmp_path))
-            await met.client.prompt("hi")
-            assert len(met.client.events) == 1
-            openings = met.openings()
-            assert len(openings) == (1 if agent == "v1" else 2)
-            assert offered("v1", openings[0]) == (False, True)
-            assert offered(agent, openings[-1]) == (False, True)
-            assert met.reports.count(f"client speaks v1, agent speaks {agent}") == 1
-
-    asyncio.run(main())
+    async with interpreted("v1", agent, "answer", tmp_path) as met:
+        await met.client.open(files=False, terminals=True, cwd=str(tmp_path))
+        await met.client.prompt("hi")
+        assert len(met.client.events) == 1
+        openings = met.openings()
+        assert len(openings) == (1 if agent == "v1" else 2)
+        assert offered("v1", openings[0]) == (False, True)
+        assert offered(agent, openings[-1]) == (False, True)
+        assert met.reports.count(f"client speaks v1, agent speaks {agent}") == 1
 
 
 @pytest.mark.parametrize("agent", LADDER)
-def test_one_message_for_all_dialects_finds_out_without_a_second_process(
+async def test_one_message_for_all_dialects_finds_out_without_a_second_process(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def main() -> None:
-        async with interpreted("crow", agent, "refuse", tmp_path, probe="polyglot") as met:
-            await met.client.open(files=True, terminals=False, cwd=str(tmp_path))
-            await met.client.prompt("hi")
-            assert len(met.client.events) == 1
-            (opening,) = met.openings()
-            assert offered(agent, opening) == (True, False)
-            assert opening["protocol_version"] == "2025.1"
-            assert met.reports.count(f"client speaks crow, agent speaks {agent}") == 1
-
-    asyncio.run(main())
+    async with interpreted("crow", agent, "refuse", tmp_path, probe="polyglot") as met:
+        await met.client.open(files=True, terminals=False, cwd=str(tmp_path))
+        await met.client.prompt("hi")
+        assert len(met.client.events) == 1
+        (opening,) = met.openings()
+        assert offered(agent, opening) == (True, False)
+        assert opening["protocol_version"] == "2025.1"
+        assert met.reports.count(f"client speaks crow, agent speaks {agent}") == 1
 
 
-def test_an_agent_that_understands_nobody_is_an_error_that_names_what_was_tried(tmp_path: Path) -> None:
-    async def main() -> None:
-        command = [sys.executable, "-c", DEAF]
-        ours, theirs = pair()
-        async with asyncio.timeout(BOUND):
-            running = asyncio.create_task(translate(command, report=lambda _: None, transport=theirs))
-            client = HandClient(ours, WORDS["v1"])
-            answer = await client.request("initialize", client.words.initialize(True, True, "/"))
-            for name in LADDER:
-                assert f"{name}: what?" in answer["error"]["message"]
-            await ours.close()
-            await running
+async def test_an_agent_that_understands_nobody_is_an_error_that_names_what_was_tried(tmp_path: Path) -> None:
 
-    asyncio.run(main())
+    command = [sys.executable, "-c", DEAF]
+    ours, theirs = pair()
+    async with asyncio.timeout(BOUND):
+        running = asyncio.create_task(translate(command, report=lambda _: None, transport=theirs))
+        client = HandClient(ours, WORDS["v1"])
+        answer = await client.request("initialize", client.words.initialize(True, True, "/"))
+        for name in LADDER:
+            assert f"{name}: what?" in answer["error"]["message"]
+        await ours.close()
+        await running
 
 
 DEAF = """
@@ -302,7 +285,7 @@ async def where(client: HandClient, session: str) -> str:
 
 
 @pytest.mark.parametrize("client", ["v1", "crow", "draft"])
-def test_a_2025_agent_moves_once_and_other_folders_get_their_own_process(
+async def test_a_2025_agent_moves_once_and_other_folders_get_their_own_process(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, one, two = (tmp_path / name for name in ("home", "one", "two"))
@@ -310,44 +293,38 @@ def test_a_2025_agent_moves_once_and_other_folders_get_their_own_process(
         folder.mkdir()
     monkeypatch.chdir(home)
 
-    async def main() -> None:
-        async with interpreted(client, "2025.1", "answer", tmp_path) as met:
-            hand = met.client
-            await hand.request("initialize", hand.words.initialize(True, True, str(home)))
-            found_out = len(met.processes)
-            assert set(folders(met)) == {str(home)}  # begun with our own folder
-            first = await open_at(hand, one)
-            second = await open_at(hand, one)
-            third = await open_at(hand, two)
-            assert folders(met)[found_out:] == [str(one), str(two)]
-            assert [await where(hand, session) for session in (first, second, third)] == [
-                f"in {one}",
-                f"in {one}",
-                f"in {two}",
-            ]
-            assert len({first, second, third}) == 3
-
-    asyncio.run(main())
+    async with interpreted(client, "2025.1", "answer", tmp_path) as met:
+        hand = met.client
+        await hand.request("initialize", hand.words.initialize(True, True, str(home)))
+        found_out = len(met.processes)
+        assert set(folders(met)) == {str(home)}  # begun with our own folder
+        first = await open_at(hand, one)
+        second = await open_at(hand, one)
+        third = await open_at(hand, two)
+        assert folders(met)[found_out:] == [str(one), str(two)]
+        assert [await where(hand, session) for session in (first, second, third)] == [
+            f"in {one}",
+            f"in {one}",
+            f"in {two}",
+        ]
+        assert len({first, second, third}) == 3
 
 
-def test_a_2025_agent_stays_where_it_is_for_sessions_in_our_own_folder(
+async def test_a_2025_agent_stays_where_it_is_for_sessions_in_our_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def main() -> None:
-        async with interpreted("v1", "2025.1", "answer", tmp_path) as met:
-            hand = met.client
-            await hand.request("initialize", hand.words.initialize(True, True, ""))
-            found_out = len(met.processes)
-            assert await where(hand, await open_at(hand, tmp_path)) == f"in {tmp_path}"
-            assert len(met.processes) == found_out
-
-    asyncio.run(main())
+    async with interpreted("v1", "2025.1", "answer", tmp_path) as met:
+        hand = met.client
+        await hand.request("initialize", hand.words.initialize(True, True, ""))
+        found_out = len(met.processes)
+        assert await where(hand, await open_at(hand, tmp_path)) == f"in {tmp_path}"
+        assert len(met.processes) == found_out
 
 
 @pytest.mark.parametrize("client", ["v1", "2025.1"])
-def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
+async def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, one = tmp_path / "home", tmp_path / "one"
@@ -356,27 +333,21 @@ def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
     (home / "agent.py").write_text(f"import runpy\nrunpy.run_path({STUBBORN!r}, run_name='__main__')\n")
     monkeypatch.chdir(home)
 
-    async def main() -> None:
-        async with interpreted(client, "2025.1", "answer", tmp_path, script="agent.py") as met:
-            hand = met.client
-            await hand.request("initialize", hand.words.initialize(True, True, str(one)))
-            answer = await hand.request("session/new", hand.words.new(str(one), "mine"))
-            assert await where(hand, hand.words.opened(answer["result"], "mine")) == f"in {one}"
-
-    asyncio.run(main())
+    async with interpreted(client, "2025.1", "answer", tmp_path, script="agent.py") as met:
+        hand = met.client
+        await hand.request("initialize", hand.words.initialize(True, True, str(one)))
+        answer = await hand.request("session/new", hand.words.new(str(one), "mine"))
+        assert await where(hand, hand.words.opened(answer["result"], "mine")) == f"in {one}"
 
 
-def test_a_2025_client_says_where_a_2025_agent_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_2025_client_says_where_a_2025_agent_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, place = tmp_path / "home", tmp_path / "place"
     for folder in (home, place):
         folder.mkdir()
     monkeypatch.chdir(home)
 
-    async def main() -> None:
-        async with interpreted("2025.1", "2025.1", "answer", tmp_path) as met:
-            hand = met.client
-            await hand.request("initialize", hand.words.initialize(True, True, str(place)))
-            answer = await hand.request("session/new", hand.words.new("", "mine"))
-            assert await where(hand, hand.words.opened(answer["result"], "mine")) == f"in {place}"
-
-    asyncio.run(main())
+    async with interpreted("2025.1", "2025.1", "answer", tmp_path) as met:
+        hand = met.client
+        await hand.request("initialize", hand.words.initialize(True, True, str(place)))
+        answer = await hand.request("session/new", hand.words.new("", "mine"))
+        assert await where(hand, hand.words.opened(answer["result"], "mine")) == f"in {place}"

@@ -16,7 +16,7 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.schema.plan import PlanEntry
-from tests.pairs.peers import CWD, OUTPUT, HandAgent, Meeting, meeting, run
+from tests.pairs.peers import CWD, OUTPUT, HandAgent, Meeting, meeting
 from tests.pairs.words import WORDS, Event, Json
 
 ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text(encoding="utf-8"))
@@ -126,17 +126,15 @@ def without_questions(events: list[Event]) -> list[Event]:
 @pytest.mark.item("004-01")
 @clients
 @pairs
-def test_text_thoughts_and_plans_arrive_in_order(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            answer = await met.client.prompt("talk")
-            assert met.theirs.asked(met.wire.calls("session/prompt")[0]) == "talk"
-            assert met.agent_events == TALK
-            assert met.client.events == TALK
-            assert met.client.words.reason(answer["result"]) in ("end_turn", "ok")
+async def test_text_thoughts_and_plans_arrive_in_order(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        answer = await met.client.prompt("talk")
+        assert met.theirs.asked(met.wire.calls("session/prompt")[0]) == "talk"
+        assert met.agent_events == TALK
+        assert met.client.events == TALK
+        assert met.client.words.reason(answer["result"]) in ("end_turn", "ok")
 
 
 # --- working --------------------------------------------------------------------------------------------------
@@ -163,29 +161,27 @@ def diff_seen(client: str, agent: str) -> list[Event]:
 @pytest.mark.item("004-01")
 @clients
 @pairs
-def test_a_tool_call_asks_reads_writes_and_shows_its_diff(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            await met.client.prompt("edit")
-            waiting = "awaiting_permission" if client == agent == "draft" else "pending"
-            given = None if "crow" in (client, agent) else {"path": NOTE}
-            assert without_questions(met.client.events) == [
-                ("calls", "call_1_1", "edit_note", given),
-                ("works", "call_1_1", waiting),
-                ("works", "call_1_1", "in_progress"),
-                ("works", "call_1_1", "in_progress", *diff_seen(client, agent)),
-                ("works", "call_1_1", "completed"),
-            ]
-            assert met.client.files[NOTE] == AFTER
-            served = {call["method"]: call["params"] for call in met.client.calls}
-            place = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
-            assert served["fs/read_text_file"] == {**place, "path": NOTE}
-            assert served["fs/write_text_file"] == {**place, "path": NOTE, "content": AFTER}
-            assert is_question_about_the_note(client, agent, asked(met), met.client.session)
-            assert answered(met) == verdict(agent, "allow_once")
+async def test_a_tool_call_asks_reads_writes_and_shows_its_diff(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        await met.client.prompt("edit")
+        waiting = "awaiting_permission" if client == agent == "draft" else "pending"
+        given = None if "crow" in (client, agent) else {"path": NOTE}
+        assert without_questions(met.client.events) == [
+            ("calls", "call_1_1", "edit_note", given),
+            ("works", "call_1_1", waiting),
+            ("works", "call_1_1", "in_progress"),
+            ("works", "call_1_1", "in_progress", *diff_seen(client, agent)),
+            ("works", "call_1_1", "completed"),
+        ]
+        assert met.client.files[NOTE] == AFTER
+        served = {call["method"]: call["params"] for call in met.client.calls}
+        place = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
+        assert served["fs/read_text_file"] == {**place, "path": NOTE}
+        assert served["fs/write_text_file"] == {**place, "path": NOTE, "content": AFTER}
+        assert is_question_about_the_note(client, agent, asked(met), met.client.session)
+        assert answered(met) == verdict(agent, "allow_once")
 
 
 def asked(met: Meeting) -> Any:
@@ -236,35 +232,30 @@ def verdict(agent: str, option: str) -> Any:
 @pytest.mark.item("002-09")
 @clients
 @pairs
-def test_a_refusal_reaches_the_agent(client: str, agent: str) -> None:
+async def test_a_refusal_reaches_the_agent(client: str, agent: str) -> None:
     """A 2025.1 client cannot be asked; what it does not carry out itself is refused for it."""
 
-    async def main() -> None:
-        async with meeting(client, agent, actor(), allow=False) as met:
-            await met.client.open()
-            await met.client.prompt("dare")
-            assert met.client.events[-1] == ("says", "Refused.")
-            assert (asked(met) is None) == ("2025.1" in (client, agent))
-            assert answered(met) == verdict(agent, "reject_once")
-
-    run(main())
+    async with meeting(client, agent, actor(), allow=False) as met:
+        await met.client.open()
+        await met.client.prompt("dare")
+        assert met.client.events[-1] == ("says", "Refused.")
+        assert (asked(met) is None) == ("2025.1" in (client, agent))
+        assert answered(met) == verdict(agent, "reject_once")
 
 
 @clients
 @pairs
-def test_lines_of_a_file_are_read_through_the_client(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            await met.client.prompt("read")
-            (call,) = met.client.calls
-            ranges: Json = {"v1": LINES, "banjo": LINES, "crow": LINES, "draft": {"startLine": 2, "endLine": 2}}
-            named = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
-            # A 2025.1 agent asks for whole files and cuts them itself, a 2025.1 client gives nothing else.
-            assert call["params"] == {**named, "path": NOTE, **({} if agent == "2025.1" else ranges.get(client, {}))}
-            assert [event[1].rstrip("\n") for event in met.client.events] == ["two"]
+async def test_lines_of_a_file_are_read_through_the_client(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        await met.client.prompt("read")
+        (call,) = met.client.calls
+        ranges: Json = {"v1": LINES, "banjo": LINES, "crow": LINES, "draft": {"startLine": 2, "endLine": 2}}
+        named = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
+        # A 2025.1 agent asks for whole files and cuts them itself, a 2025.1 client gives nothing else.
+        assert call["params"] == {**named, "path": NOTE, **({} if agent == "2025.1" else ranges.get(client, {}))}
+        assert [event[1].rstrip("\n") for event in met.client.events] == ["two"]
 
 
 LINES = {"line": 2, "limit": 1}
@@ -273,25 +264,23 @@ LINES = {"line": 2, "limit": 1}
 @pytest.mark.item("004-01")
 @clients
 @pairs
-def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            await met.client.prompt("list")
-            assert met.client.events[-1] == ("says", f"0 0 {OUTPUT}")
-            (created,) = [call["params"] for call in met.client.calls if call["method"] == "terminal/create"]
-            line = {"command": "ls -l", "cwd": CWD}
-            words = {"command": "ls", "args": ["-l"], "cwd": CWD}
-            shell = {"command": "/bin/sh", "args": ["-c", "ls -l"], "cwd": CWD}
-            named = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
-            created.pop("_meta", None)
-            assert created == {**named, **(line if client == "2025.1" else shell if agent == "2025.1" else words)}
-            others = [call["method"] for call in met.client.calls[1:]]
-            assert others[-1] == "terminal/release"
-            # The draft pushes output instead of being asked for it.
-            assert ("terminal/output" in others) == (client != "draft")
+async def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        await met.client.prompt("list")
+        assert met.client.events[-1] == ("says", f"0 0 {OUTPUT}")
+        (created,) = [call["params"] for call in met.client.calls if call["method"] == "terminal/create"]
+        line = {"command": "ls -l", "cwd": CWD}
+        words = {"command": "ls", "args": ["-l"], "cwd": CWD}
+        shell = {"command": "/bin/sh", "args": ["-c", "ls -l"], "cwd": CWD}
+        named = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
+        created.pop("_meta", None)
+        assert created == {**named, **(line if client == "2025.1" else shell if agent == "2025.1" else words)}
+        others = [call["method"] for call in met.client.calls[1:]]
+        assert others[-1] == "terminal/release"
+        # The draft pushes output instead of being asked for it.
+        assert ("terminal/output" in others) == (client != "draft")
 
 
 # --- ending ---------------------------------------------------------------------------------------------------
@@ -300,29 +289,27 @@ def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -> None
 @pytest.mark.item("002-06", "003-08")
 @clients
 @pairs
-def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_words(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            hand, words = met.client, met.client.words
-            await hand.open()
-            prompt = hand.ask("session/prompt", words.prompt(hand.session, "wait"))
-            await hand.event(("says", "Working"))
-            method, params = words.cancel(hand.session)
-            if words.cancel_is_request:
-                assert (await hand.request(method, params))["result"] == {}
-            else:
-                hand.tell(method, params)
-            answer = await hand.answer(prompt)
-            assert words.reason(answer["result"]) == "cancelled"
-            is_said = client == agent == "draft"
-            assert hand.events[-1] == ("works", "call_1_1", "cancelled" if is_said else "failed")
-            said, _ = WORDS[agent].cancel("")
-            frames = [frame for frame in met.wire.heard if frame.get("method") == said]
-            assert [("id" in frame) for frame in frames] == [agent == "crow"]
-            # The session goes on.
-            assert "result" in await hand.prompt("talk")
+async def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_words(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        hand, words = met.client, met.client.words
+        await hand.open()
+        prompt = hand.ask("session/prompt", words.prompt(hand.session, "wait"))
+        await hand.event(("says", "Working"))
+        method, params = words.cancel(hand.session)
+        if words.cancel_is_request:
+            assert (await hand.request(method, params))["result"] == {}
+        else:
+            hand.tell(method, params)
+        answer = await hand.answer(prompt)
+        assert words.reason(answer["result"]) == "cancelled"
+        is_said = client == agent == "draft"
+        assert hand.events[-1] == ("works", "call_1_1", "cancelled" if is_said else "failed")
+        said, _ = WORDS[agent].cancel("")
+        frames = [frame for frame in met.wire.heard if frame.get("method") == said]
+        assert [("id" in frame) for frame in frames] == [agent == "crow"]
+        # The session goes on.
+        assert "result" in await hand.prompt("talk")
 
 
 REASONS: dict[str, dict[str, str]] = {  # a reason -> how each dialect says it, where it is not said as it is
@@ -335,36 +322,32 @@ REASONS: dict[str, dict[str, str]] = {  # a reason -> how each dialect says it, 
 
 @clients
 @pairs
-def test_stop_reasons_are_said_as_far_as_both_dialects_have_them(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            for reason, said in REASONS.items():
-                answer = await met.client.prompt(f"stop {reason}")
-                heard = said.get(agent, reason)  # what the agent could say of it
-                heard = {"ok": "end_turn"}.get(heard, heard)
-                assert met.client.words.reason(answer["result"]) == REASONS[heard].get(client, heard)
+async def test_stop_reasons_are_said_as_far_as_both_dialects_have_them(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        for reason, said in REASONS.items():
+            answer = await met.client.prompt(f"stop {reason}")
+            heard = said.get(agent, reason)  # what the agent could say of it
+            heard = {"ok": "end_turn"}.get(heard, heard)
+            assert met.client.words.reason(answer["result"]) == REASONS[heard].get(client, heard)
 
 
 @pytest.mark.item("002-08")
 @clients
 @pairs
-def test_a_turn_that_ended_in_error_is_a_reason_where_there_is_a_word_for_it_and_an_error_elsewhere(
+async def test_a_turn_that_ended_in_error_is_a_reason_where_there_is_a_word_for_it_and_an_error_elsewhere(
     client: str, agent: str
 ) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            answer = await met.client.prompt("stop error")
-            if {client, agent} & {"v1", "banjo"}:
-                assert answer["error"]["code"] == CODES[Kind.INTERNAL_ERROR][client]
-                assert answer["error"]["data"]["stopReason"] == "error"
-            else:
-                assert met.client.words.reason(answer["result"]) == "error"
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        answer = await met.client.prompt("stop error")
+        if {client, agent} & {"v1", "banjo"}:
+            assert answer["error"]["code"] == CODES[Kind.INTERNAL_ERROR][client]
+            assert answer["error"]["data"]["stopReason"] == "error"
+        else:
+            assert met.client.words.reason(answer["result"]) == "error"
 
 
 KINDS = (
@@ -382,37 +365,32 @@ KINDS = (
 
 @clients
 @pairs
-def test_an_error_has_the_number_that_each_dialect_gives_its_kind(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            await met.client.open()
-            for kind in KINDS:
-                error = (await met.client.prompt(f"fail {kind}"))["error"]
-                assert (error["code"], error["message"]) == (CODES[kind][client], "as you wish")
-                assert error["data"]["kind"] == kind
-                told = [frame["error"] for frame in met.wire.said if "error" in frame][-1]
-                assert told["code"] == CODES[kind][agent]
+async def test_an_error_has_the_number_that_each_dialect_gives_its_kind(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        await met.client.open()
+        for kind in KINDS:
+            error = (await met.client.prompt(f"fail {kind}"))["error"]
+            assert (error["code"], error["message"]) == (CODES[kind][client], "as you wish")
+            assert error["data"]["kind"] == kind
+            told = [frame["error"] for frame in met.wire.said if "error" in frame][-1]
+            assert told["code"] == CODES[kind][agent]
 
 
 @clients
 @pairs
-def test_an_error_of_an_agent_that_knows_only_numbers_is_understood(client: str, agent: str) -> None:
+async def test_an_error_of_an_agent_that_knows_only_numbers_is_understood(client: str, agent: str) -> None:
     """The same number means different things: -32001 is auth_required to a draft agent, and not found in 2025.1."""
 
     async def refuse(hand: HandAgent, params: Json) -> Json:
         return {"error": {"code": CODES[hand.words.asked(params)][agent], "message": "no"}}
 
-    async def main() -> None:
-        async with meeting(client, agent, refuse) as met:
-            await met.client.open()
-            for kind in (Kind.AUTH_REQUIRED, Kind.PERMISSION_DENIED, Kind.RESOURCE_NOT_FOUND, Kind.INVALID_PARAMS):
-                error = (await met.client.prompt(kind))["error"]
-                meant = MEANINGS[agent][str(CODES[kind][agent])]
-                assert (error["code"], error["message"]) == (CODES[meant if client != agent else kind][client], "no")
-
-    run(main())
+    async with meeting(client, agent, refuse) as met:
+        await met.client.open()
+        for kind in (Kind.AUTH_REQUIRED, Kind.PERMISSION_DENIED, Kind.RESOURCE_NOT_FOUND, Kind.INVALID_PARAMS):
+            error = (await met.client.prompt(kind))["error"]
+            meant = MEANINGS[agent][str(CODES[kind][agent])]
+            assert (error["code"], error["message"]) == (CODES[meant if client != agent else kind][client], "no")
 
 
 # --- loading --------------------------------------------------------------------------------------------------
@@ -421,31 +399,29 @@ def test_an_error_of_an_agent_that_knows_only_numbers_is_understood(client: str,
 @pytest.mark.item("002-05", "004-01")
 @clients
 @pairs
-def test_loading_a_session_replays_it_before_the_answer(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with meeting(client, agent, actor()) as met:
-            hand = met.client
-            await hand.open()
-            await hand.prompt("talk")
-            hand.events.clear()
-            answer = await hand.request("session/load", hand.words.load(hand.session, CWD))
-            assert "result" in answer, answer
-            spoken = [event for event in hand.events if event[0] == "says"]
-            rest = [event for event in hand.events if event[0] != "says"]
-            assert rest == [("hears", "talk"), *TALK[:2]]
-            assert "".join(event[1] for event in spoken) == "Hello you"
-            if client == "draft":
-                assert answer["result"] == {
-                    "sessionId": hand.session,
-                    "workingDirectory": CWD,
-                    "mode": "default",
-                    "configOptions": {},
-                    "messageCount": 3,
-                }
-            # The replayed session takes prompts like any other.
-            assert "result" in await hand.prompt("talk")
+async def test_loading_a_session_replays_it_before_the_answer(client: str, agent: str) -> None:
 
-    run(main())
+    async with meeting(client, agent, actor()) as met:
+        hand = met.client
+        await hand.open()
+        await hand.prompt("talk")
+        hand.events.clear()
+        answer = await hand.request("session/load", hand.words.load(hand.session, CWD))
+        assert "result" in answer, answer
+        spoken = [event for event in hand.events if event[0] == "says"]
+        rest = [event for event in hand.events if event[0] != "says"]
+        assert rest == [("hears", "talk"), *TALK[:2]]
+        assert "".join(event[1] for event in spoken) == "Hello you"
+        if client == "draft":
+            assert answer["result"] == {
+                "sessionId": hand.session,
+                "workingDirectory": CWD,
+                "mode": "default",
+                "configOptions": {},
+                "messageCount": 3,
+            }
+        # The replayed session takes prompts like any other.
+        assert "result" in await hand.prompt("talk")
 
 
 # --- what is not offered --------------------------------------------------------------------------------------
@@ -453,7 +429,7 @@ def test_loading_a_session_replays_it_before_the_answer(client: str, agent: str)
 
 @clients
 @pairs
-def test_a_client_without_files_and_terminals_is_never_sent_such_calls(client: str, agent: str) -> None:
+async def test_a_client_without_files_and_terminals_is_never_sent_such_calls(client: str, agent: str) -> None:
     """Capabilities are lowered truthfully, and an agent that calls anyway is told so in its own number."""
     answers: list[Json] = []
 
@@ -462,29 +438,24 @@ def test_a_client_without_files_and_terminals_is_never_sent_such_calls(client: s
         answers.append(await hand.call("fs/read_text_file", hand.words.read(hand.session, NOTE)))
         answers.append(await hand.call("terminal/create", hand.words.run(hand.session, "ls")))
 
-    async def main() -> None:
-        async with meeting(client, agent, insist) as met:
-            await met.client.open(files=False, terminals=False)
-            await met.client.prompt("go")
-            introduced, *refused = answers
-            assert met.theirs.offers(introduced) == (False, False)
-            assert [answer["error"]["code"] for answer in refused] == [CODES[Kind.CAPABILITY_UNSUPPORTED][agent]] * 2
-            assert [answer["error"]["data"]["kind"] for answer in refused] == [Kind.CAPABILITY_UNSUPPORTED] * 2
-            assert met.client.calls == []
-
-    run(main())
+    async with meeting(client, agent, insist) as met:
+        await met.client.open(files=False, terminals=False)
+        await met.client.prompt("go")
+        introduced, *refused = answers
+        assert met.theirs.offers(introduced) == (False, False)
+        assert [answer["error"]["code"] for answer in refused] == [CODES[Kind.CAPABILITY_UNSUPPORTED][agent]] * 2
+        assert [answer["error"]["data"]["kind"] for answer in refused] == [Kind.CAPABILITY_UNSUPPORTED] * 2
+        assert met.client.calls == []
 
 
 @clients
 @pairs
-def test_what_the_client_offers_reaches_the_agent_in_its_own_words(client: str, agent: str) -> None:
-    async def main() -> None:
-        for files, terminals in ((True, False), (False, True), (True, True)):
-            async with meeting(client, agent, actor()) as met:
-                await met.client.open(files=files, terminals=terminals)
-                assert met.theirs.offers(met.wire.calls("initialize")[0]) == (files, terminals)
+async def test_what_the_client_offers_reaches_the_agent_in_its_own_words(client: str, agent: str) -> None:
 
-    run(main())
+    for files, terminals in ((True, False), (False, True), (True, True)):
+        async with meeting(client, agent, actor()) as met:
+            await met.client.open(files=files, terminals=terminals)
+            assert met.theirs.offers(met.wire.calls("initialize")[0]) == (files, terminals)
 
 
 # --- a client that cannot be asked ----------------------------------------------------------------------------
@@ -495,36 +466,31 @@ def test_what_the_client_offers_reaches_the_agent_in_its_own_words(client: str, 
     [(True, "ask", "allow_once"), (False, "ask", "reject_once"), (True, "deny", "reject_once")],
 )
 @pytest.mark.parametrize("agent", [name for name in WORDS if name != "2025.1"])
-def test_a_2025_client_allows_what_it_carries_out_unless_told_otherwise(
+async def test_a_2025_client_allows_what_it_carries_out_unless_told_otherwise(
     agent: str, files: bool, permission: str, outcome: str
 ) -> None:
     async def ask(turn: Turn, _: str) -> None:
         async with turn.tool("edit_note", kind="edit", paths=[NOTE]) as call:
             await call.ask()
 
-    async def main() -> None:
-        one = Agent("asker", version="1")
-        one.prompt(lambda turn: ask(turn, ""))
-        async with meeting("2025.1", agent, one, permission=permission) as met:
-            await met.client.open(files=files)
-            await met.client.prompt("go")
-            assert answered(met) == verdict(agent, outcome)
-            assert met.client.calls == []
-            decisions = [text for text in met.reports if text.startswith("permission for edit_note")]
-            assert len(decisions) == 1
-            assert outcome in decisions[0]
-
-    run(main())
+    one = Agent("asker", version="1")
+    one.prompt(lambda turn: ask(turn, ""))
+    async with meeting("2025.1", agent, one, permission=permission) as met:
+        await met.client.open(files=files)
+        await met.client.prompt("go")
+        assert answered(met) == verdict(agent, outcome)
+        assert met.client.calls == []
+        decisions = [text for text in met.reports if text.startswith("permission for edit_note")]
+        assert len(decisions) == 1
+        assert outcome in decisions[0]
 
 
-def test_a_2025_client_can_be_taken_to_allow_everything() -> None:
-    async def main() -> None:
-        async with meeting("2025.1", "v1", actor(), permission="allow") as met:
-            await met.client.open(files=False)
-            await met.client.prompt("dare")
-            assert met.client.events[-1] == ("says", "Allowed.")
+async def test_a_2025_client_can_be_taken_to_allow_everything() -> None:
 
-    run(main())
+    async with meeting("2025.1", "v1", actor(), permission="allow") as met:
+        await met.client.open(files=False)
+        await met.client.prompt("dare")
+        assert met.client.events[-1] == ("says", "Allowed.")
 
 
 # --- what is told -----------------------------------------------------------------------------------------------
@@ -534,27 +500,23 @@ def losses_told(reports: list[str]) -> list[str]:
     return [text for text in reports if "has no word for" in text]
 
 
-def test_what_is_lost_is_told_once_and_by_its_name() -> None:
-    async def main() -> None:
-        async with meeting("crow", "v1", actor()) as met:
-            await met.client.open()
-            await met.client.prompt("edit")
-            told = losses_told(met.reports)
-            assert "session/update (tool_call_update): crow has no word for update.content" in told
-            await met.client.prompt("edit")
-            assert losses_told(met.reports) == told
+async def test_what_is_lost_is_told_once_and_by_its_name() -> None:
 
-    run(main())
+    async with meeting("crow", "v1", actor()) as met:
+        await met.client.open()
+        await met.client.prompt("edit")
+        told = losses_told(met.reports)
+        assert "session/update (tool_call_update): crow has no word for update.content" in told
+        await met.client.prompt("edit")
+        assert losses_told(met.reports) == told
 
 
 @pytest.mark.parametrize("client", WORDS)
-def test_what_is_said_in_another_way_is_not_told_as_lost(client: str) -> None:
-    async def main() -> None:
-        async with meeting(client, "v1", actor()) as met:
-            await met.client.open()
-            await met.client.prompt("read")
-            assert losses_told(met.reports) == []
-            await met.client.prompt("list")
-            assert [text for text in losses_told(met.reports) if text.startswith("terminal/")] == []
+async def test_what_is_said_in_another_way_is_not_told_as_lost(client: str) -> None:
 
-    run(main())
+    async with meeting(client, "v1", actor()) as met:
+        await met.client.open()
+        await met.client.prompt("read")
+        assert losses_told(met.reports) == []
+        await met.client.prompt("list")
+        assert [text for text in losses_told(met.reports) if text.startswith("terminal/")] == []

@@ -112,20 +112,18 @@ def test_both_ways_come_to_the_same(client: str, agent: str, chunks: list[Json])
 
 
 @pytest.mark.parametrize(("client", "agent"), PAIRS)
-def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with between(client, agent) as met:
-            wire = met.relay.target(Side.AGENT)
-            assert wire.tap is not None
-            said = WORDS[agent].say("elsewhere", "word")
-            said.get("data", {}).pop("index", None)  # the draft may number its pieces: that is more than a text
-            frame = msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": said})
-            envelope = msgspec.json.decode(frame, type=Envelope)
-            assert wire.tap(envelope, frame) == (True, None)
-            heard = await met.client.expect(method="session/update")
-            assert WORDS[client].event(heard["params"]) == ("says", "word")
+async def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str) -> None:
 
-    asyncio.run(main())
+    async with between(client, agent) as met:
+        wire = met.relay.target(Side.AGENT)
+        assert wire.tap is not None
+        said = WORDS[agent].say("elsewhere", "word")
+        said.get("data", {}).pop("index", None)  # the draft may number its pieces: that is more than a text
+        frame = msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": said})
+        envelope = msgspec.json.decode(frame, type=Envelope)
+        assert wire.tap(envelope, frame) == (True, None)
+        heard = await met.client.expect(method="session/update")
+        assert WORDS[client].event(heard["params"]) == ("says", "word")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,7 +22,7 @@ from dragoman.roles.relay import Relay
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.pairs.peers import BOUND, CWD, meeting, run
+from tests.pairs.peers import BOUND, CWD, meeting
 from tests.pairs.words import WORDS, Json
 
 TAKE_BACK = "$/cancel_request"
@@ -97,7 +97,7 @@ async def between(client: str, agent: str) -> AsyncIterator[Between]:
 
 
 @pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
-def test_a_prompt_is_cancelled_as_a_turn_where_requests_cannot_be_taken_back(agent: str) -> None:
+async def test_a_prompt_is_cancelled_as_a_turn_where_requests_cannot_be_taken_back(agent: str) -> None:
     waiting = Agent("waiting", version="1")
 
     @waiting.prompt
@@ -105,66 +105,58 @@ def test_a_prompt_is_cancelled_as_a_turn_where_requests_cannot_be_taken_back(age
         await turn.say("waiting")
         await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        async with meeting("v1", agent, waiting) as met:
-            hand = met.client
-            await hand.open()
-            prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
-            await hand.event(("says", "waiting"))
-            hand.tell(TAKE_BACK, {"requestId": prompt})
-            answer = await hand.answer(prompt)
-            assert answer["result"]["stopReason"] == "cancelled"
-            method = WORDS[agent].cancel("s")[0]
-            assert len(met.wire.calls(method)) == 1
-            assert met.wire.calls(TAKE_BACK) == []
-
-    run(main())
+    async with meeting("v1", agent, waiting) as met:
+        hand = met.client
+        await hand.open()
+        prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
+        await hand.event(("says", "waiting"))
+        hand.tell(TAKE_BACK, {"requestId": prompt})
+        answer = await hand.answer(prompt)
+        assert answer["result"]["stopReason"] == "cancelled"
+        method = WORDS[agent].cancel("s")[0]
+        assert len(met.wire.calls(method)) == 1
+        assert met.wire.calls(TAKE_BACK) == []
 
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "banjo"), ("banjo", "v1")])
 @pytest.mark.parametrize("yields", [True, False])
-def test_a_request_that_a_ledger_watches_is_taken_back_by_the_other_side_s_id(
+async def test_a_request_that_a_ledger_watches_is_taken_back_by_the_other_side_s_id(
     client: str, agent: str, yields: bool
 ) -> None:
     """The agent may give it up or finish it: whatever it answers is the answer."""
 
-    async def main() -> None:
-        async with between(client, agent) as met:
-            met.client.send(call("load", "session/load", WORDS[client].load("s", CWD)))
-            asked = await met.agent.expect(method="session/load")
-            assert asked["id"] != "load"
-            met.client.send(note(TAKE_BACK, {"requestId": "another"}))
-            met.client.send(note(TAKE_BACK, {"requestId": "load"}))
-            await met.agent.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
-            if yields:
-                error = {"code": -32800, "message": "as you like"}
-                met.agent.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
-                await met.client.expect(id="load", error={"data": {"kind": "cancelled"}})  # banjo has no number
-            else:
-                met.agent.send(reply(asked, {}))
-                await met.client.expect(id="load", result={})
-            met.check_nothing_is_left()
-
-    run(main())
+    async with between(client, agent) as met:
+        met.client.send(call("load", "session/load", WORDS[client].load("s", CWD)))
+        asked = await met.agent.expect(method="session/load")
+        assert asked["id"] != "load"
+        met.client.send(note(TAKE_BACK, {"requestId": "another"}))
+        met.client.send(note(TAKE_BACK, {"requestId": "load"}))
+        await met.agent.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
+        if yields:
+            error = {"code": -32800, "message": "as you like"}
+            met.agent.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+            await met.client.expect(id="load", error={"data": {"kind": "cancelled"}})  # banjo has no number
+        else:
+            met.agent.send(reply(asked, {}))
+            await met.client.expect(id="load", result={})
+        met.check_nothing_is_left()
 
 
 @pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
-def test_of_another_request_the_late_answer_is_dropped_where_it_cannot_be_taken_back(agent: str) -> None:
-    async def main() -> None:
-        async with between("v1", agent) as met:
-            met.client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
-            asked = await met.agent.expect(method="session/load")
-            met.client.send(note(TAKE_BACK, {"requestId": "load"}))
-            await met.client.expect(id="load", error=CANCELLED)
-            met.agent.send(reply(asked, {"status": "ok"}))
-            met.check_nothing_is_left()
-            met.client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))  # as if nothing had been
-            asked = await met.agent.expect(method="session/load")
-            met.agent.send(reply(asked, {"status": "ok"}))
-            assert "result" in await met.client.expect(id="load")
-            met.check_nothing_is_left()
+async def test_of_another_request_the_late_answer_is_dropped_where_it_cannot_be_taken_back(agent: str) -> None:
 
-    run(main())
+    async with between("v1", agent) as met:
+        met.client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
+        asked = await met.agent.expect(method="session/load")
+        met.client.send(note(TAKE_BACK, {"requestId": "load"}))
+        await met.client.expect(id="load", error=CANCELLED)
+        met.agent.send(reply(asked, {"status": "ok"}))
+        met.check_nothing_is_left()
+        met.client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))  # as if nothing had been
+        asked = await met.agent.expect(method="session/load")
+        met.agent.send(reply(asked, {"status": "ok"}))
+        assert "result" in await met.client.expect(id="load")
+        met.check_nothing_is_left()
 
 
 # --- the agent takes back -------------------------------------------------------------------------------------
@@ -177,106 +169,93 @@ OPTIONS = [
 QUESTION = {"sessionId": "s", "toolCall": TOOL, "options": OPTIONS}
 
 
-def test_a_question_to_a_crow_client_is_over_when_its_agent_takes_it_back() -> None:
+async def test_a_question_to_a_crow_client_is_over_when_its_agent_takes_it_back() -> None:
     """peers.md 8: claude takes its open question back; crow asks by an update, which nobody can take back."""
 
-    async def main() -> None:
-        async with between("crow", "v1") as met:
-            for id in (1, 2):  # a question about the same tool call waits for the end of the one before
-                met.agent.send(call(id, "session/request_permission", QUESTION))
-            await met.client.expect(method="session/update", params={"update": {"@type": "permission_request"}})
-            met.agent.send(note(TAKE_BACK, {"requestId": 1}))
-            await met.agent.expect(id=1, error=CANCELLED)
-            await met.client.expect(method="session/update", params={"update": {"@type": "permission_request"}})
-            response = {"session_id": "s", "tool_call_id": "t", "option_id": "no"}
-            met.client.send(call(1, "permission_response", response))
-            await met.agent.expect(id=2, result={"outcome": {"outcome": "selected", "optionId": "no"}})
-            met.check_nothing_is_left()
-
-    run(main())
+    async with between("crow", "v1") as met:
+        for id in (1, 2):  # a question about the same tool call waits for the end of the one before
+            met.agent.send(call(id, "session/request_permission", QUESTION))
+        await met.client.expect(method="session/update", params={"update": {"@type": "permission_request"}})
+        met.agent.send(note(TAKE_BACK, {"requestId": 1}))
+        await met.agent.expect(id=1, error=CANCELLED)
+        await met.client.expect(method="session/update", params={"update": {"@type": "permission_request"}})
+        response = {"session_id": "s", "tool_call_id": "t", "option_id": "no"}
+        met.client.send(call(1, "permission_response", response))
+        await met.agent.expect(id=2, result={"outcome": {"outcome": "selected", "optionId": "no"}})
+        met.check_nothing_is_left()
 
 
-def test_a_question_that_waits_for_its_turn_is_never_put_when_it_is_taken_back() -> None:
-    async def main() -> None:
-        async with between("crow", "v1") as met:
-            for id in (1, 2, 3):
-                met.agent.send(call(id, "session/request_permission", QUESTION))
-            met.agent.send(note(TAKE_BACK, {"requestId": 2}))
-            await met.agent.expect(id=2, error=CANCELLED)
-            response = {"session_id": "s", "tool_call_id": "t", "option_id": "yes"}
-            for id in (1, 3):
-                await met.client.expect(method="session/update")
-                met.client.send(call(id, "permission_response", response))
-                await met.agent.expect(id=id, result={"outcome": {"outcome": "selected", "optionId": "yes"}})
-            met.check_nothing_is_left()
+async def test_a_question_that_waits_for_its_turn_is_never_put_when_it_is_taken_back() -> None:
 
-    run(main())
+    async with between("crow", "v1") as met:
+        for id in (1, 2, 3):
+            met.agent.send(call(id, "session/request_permission", QUESTION))
+        met.agent.send(note(TAKE_BACK, {"requestId": 2}))
+        await met.agent.expect(id=2, error=CANCELLED)
+        response = {"session_id": "s", "tool_call_id": "t", "option_id": "yes"}
+        for id in (1, 3):
+            await met.client.expect(method="session/update")
+            met.client.send(call(id, "permission_response", response))
+            await met.agent.expect(id=id, result={"outcome": {"outcome": "selected", "optionId": "yes"}})
+        met.check_nothing_is_left()
 
 
 @pytest.mark.parametrize("client", ["draft", "crow", "2025.1"])
-def test_a_file_that_an_agent_no_longer_wants_is_dropped_when_it_comes(client: str) -> None:
-    async def main() -> None:
-        async with between(client, "v1") as met:
-            met.agent.send(call(7, "fs/read_text_file", WORDS["v1"].read("s", f"{CWD}/note.txt")))
-            asked = await met.client.expect(method="fs/read_text_file")
-            met.agent.send(note(TAKE_BACK, {"requestId": 7}))
-            await met.agent.expect(id=7, error=CANCELLED)
-            met.client.send(reply(asked, WORDS[client].content("late")))
-            met.agent.send(call(8, "fs/read_text_file", WORDS["v1"].read("s", f"{CWD}/note.txt")))
-            asked = await met.client.expect(method="fs/read_text_file")  # and no $/cancel_request before it
-            met.client.send(reply(asked, WORDS[client].content("in time")))
-            await met.agent.expect(id=8, result={"content": "in time"})
-            met.check_nothing_is_left()
+async def test_a_file_that_an_agent_no_longer_wants_is_dropped_when_it_comes(client: str) -> None:
 
-    run(main())
+    async with between(client, "v1") as met:
+        met.agent.send(call(7, "fs/read_text_file", WORDS["v1"].read("s", f"{CWD}/note.txt")))
+        asked = await met.client.expect(method="fs/read_text_file")
+        met.agent.send(note(TAKE_BACK, {"requestId": 7}))
+        await met.agent.expect(id=7, error=CANCELLED)
+        met.client.send(reply(asked, WORDS[client].content("late")))
+        met.agent.send(call(8, "fs/read_text_file", WORDS["v1"].read("s", f"{CWD}/note.txt")))
+        asked = await met.client.expect(method="fs/read_text_file")  # and no $/cancel_request before it
+        met.client.send(reply(asked, WORDS[client].content("in time")))
+        await met.agent.expect(id=8, result={"content": "in time"})
+        met.check_nothing_is_left()
 
 
-def test_what_a_ledger_asked_itself_is_taken_back_too() -> None:
+async def test_what_a_ledger_asked_itself_is_taken_back_too() -> None:
     """`overwrite: false` is a read before the write: the client hears of the read that nobody needs any more."""
 
-    async def main() -> None:
-        async with between("v1", "draft") as met:
-            write = {"path": f"{CWD}/note.txt", "content": "x", "overwrite": False}
-            met.agent.send(call(7, "fs/write_text_file", write))
-            asked = await met.client.expect(method="fs/read_text_file")
-            met.agent.send(note(TAKE_BACK, {"requestId": 7}))
-            await met.client.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
-            met.client.send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32800, "message": "well"}})
-            answer = await met.agent.expect(id=7)
-            assert answer["error"]["data"]["kind"] == "cancelled"
-            met.check_nothing_is_left()
-
-    run(main())
+    async with between("v1", "draft") as met:
+        write = {"path": f"{CWD}/note.txt", "content": "x", "overwrite": False}
+        met.agent.send(call(7, "fs/write_text_file", write))
+        asked = await met.client.expect(method="fs/read_text_file")
+        met.agent.send(note(TAKE_BACK, {"requestId": 7}))
+        await met.client.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
+        met.client.send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32800, "message": "well"}})
+        answer = await met.agent.expect(id=7)
+        assert answer["error"]["data"]["kind"] == "cancelled"
+        met.check_nothing_is_left()
 
 
 # --- in the hands of a proxy ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["v1", "banjo"])
-def test_a_claimed_request_is_its_handler_s_to_give_up_and_the_agent_is_told(agent: str) -> None:
+async def test_a_claimed_request_is_its_handler_s_to_give_up_and_the_agent_is_told(agent: str) -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect=agent)
 
     @proxy.from_client("session/load")
     async def load(params: Any, forward: Any) -> Any:
         return await forward(params)
 
-    async def main() -> None:
-        front, left = pair()
-        back, right = pair()
-        running = asyncio.create_task(proxy.serve(front, back))
-        client, server, words = ScriptedPeer(left), ScriptedPeer(right), WORDS[agent]
-        client.send(call("i", "initialize", WORDS["v1"].initialize(True, True, CWD)))
-        server.send(reply(await server.expect(method="initialize"), words.introduction))
-        await client.expect(id="i")
-        client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
-        asked = await server.expect(method="session/load")
-        client.send(note(TAKE_BACK, {"requestId": "load"}))
-        await server.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
-        await client.expect(id="load", error=CANCELLED)
-        await left.close()
-        await running
-
-    run(main())
+    front, left = pair()
+    back, right = pair()
+    running = asyncio.create_task(proxy.serve(front, back))
+    client, server, words = ScriptedPeer(left), ScriptedPeer(right), WORDS[agent]
+    client.send(call("i", "initialize", WORDS["v1"].initialize(True, True, CWD)))
+    server.send(reply(await server.expect(method="initialize"), words.introduction))
+    await client.expect(id="i")
+    client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
+    asked = await server.expect(method="session/load")
+    client.send(note(TAKE_BACK, {"requestId": "load"}))
+    await server.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
+    await client.expect(id="load", error=CANCELLED)
+    await left.close()
+    await running
 
 
 # --- while another process is started -------------------------------------------------------------------------
@@ -296,28 +275,25 @@ for line in sys.stdin:
 """
 
 
-def test_a_session_in_another_folder_that_is_taken_back_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
+async def test_a_session_in_another_folder_that_is_taken_back_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
     """A 2025.1 agent moves by being started again: the one there is stays until the other one is there."""
     home, deaf = tmp_path / "home", tmp_path / "deaf"
     home.mkdir()
     deaf.mkdir()
 
-    async def main() -> None:
-        front, left = pair()
-        begun = asyncio.Event()
-        command = [sys.executable, "-c", MOVING]
-        dial = Dial(command, dialect="2025.1", cwd=str(home), report=lambda _: None, stderr=lambda _: begun.set())
-        running = asyncio.create_task(Relay(front, dial, client_dialect="v1", report=lambda _: None).run())
-        client, words = ScriptedPeer(left), WORDS["v1"]
-        async with asyncio.timeout(BOUND):
-            told = await client.request(1, "initialize", words.initialize(True, True, str(home)))
-            assert told["result"]["agentInfo"]["name"] == "home"
-            client.send(call(2, "session/new", words.new(str(deaf), "")))
-            await begun.wait()
-            client.send(note(TAKE_BACK, {"requestId": 2}))
-            await client.expect(id=2, error=CANCELLED)
-            assert "result" in await client.request(3, "session/new", words.new(str(home), ""))
-        await left.close()
-        await running
-
-    run(main())
+    front, left = pair()
+    begun = asyncio.Event()
+    command = [sys.executable, "-c", MOVING]
+    dial = Dial(command, dialect="2025.1", cwd=str(home), report=lambda _: None, stderr=lambda _: begun.set())
+    running = asyncio.create_task(Relay(front, dial, client_dialect="v1", report=lambda _: None).run())
+    client, words = ScriptedPeer(left), WORDS["v1"]
+    async with asyncio.timeout(BOUND):
+        told = await client.request(1, "initialize", words.initialize(True, True, str(home)))
+        assert told["result"]["agentInfo"]["name"] == "home"
+        client.send(call(2, "session/new", words.new(str(deaf), "")))
+        await begun.wait()
+        client.send(note(TAKE_BACK, {"requestId": 2}))
+        await client.expect(id=2, error=CANCELLED)
+        assert "result" in await client.request(3, "session/new", words.new(str(home), ""))
+    await left.close()
+    await running

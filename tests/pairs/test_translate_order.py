@@ -24,7 +24,7 @@ from dragoman.schema.update import AgentMessageChunk
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.contract import Transport
 from dragoman.transport.memory import pair
-from tests.pairs.peers import BOUND, CWD, HandAgent, HandClient, meeting, run
+from tests.pairs.peers import BOUND, CWD, HandAgent, HandClient, meeting
 from tests.pairs.words import WORDS, Json
 
 # The same dialect twice, then two dialects: with and without a ledger that watches updates on either side.
@@ -40,7 +40,7 @@ def says(client: HandClient) -> list[str]:
 
 
 @ways
-def test_a_thousand_updates_arrive_in_order_and_before_the_answer(client: str, agent: str) -> None:
+async def test_a_thousand_updates_arrive_in_order_and_before_the_answer(client: str, agent: str) -> None:
     many = Agent("many", version="1")
 
     @many.prompt
@@ -48,17 +48,14 @@ def test_a_thousand_updates_arrive_in_order_and_before_the_answer(client: str, a
         for number in range(1000):
             await turn.say(str(number))
 
-    async def main() -> None:
-        async with meeting(client, agent, many) as met:
-            await met.client.open()
-            await met.client.prompt("count")
-            assert says(met.client) == [str(number) for number in range(1000)]
-
-    run(main())
+    async with meeting(client, agent, many) as met:
+        await met.client.open()
+        await met.client.prompt("count")
+        assert says(met.client) == [str(number) for number in range(1000)]
 
 
 @ways
-def test_what_is_said_after_the_answer_stays_after_it(client: str, agent: str) -> None:
+async def test_what_is_said_after_the_answer_stays_after_it(client: str, agent: str) -> None:
     late = Agent("late", version="1")
 
     @late.prompt
@@ -67,39 +64,33 @@ def test_what_is_said_after_the_answer_stays_after_it(client: str, agent: str) -
         update = AgentMessageChunk(content=TextContent(text="late"))
         asyncio.get_running_loop().call_soon(turn.session.push, update)
 
-    async def main() -> None:
-        async with meeting(client, agent, late) as met:
-            await met.client.open()
-            await met.client.prompt("go")
-            assert says(met.client) == ["in time"]
-            await met.client.event(("says", "late"))
-
-    run(main())
+    async with meeting(client, agent, late) as met:
+        await met.client.open()
+        await met.client.prompt("go")
+        assert says(met.client) == ["in time"]
+        await met.client.event(("says", "late"))
 
 
 @ways
-def test_an_update_before_the_answer_to_session_new_is_not_lost(client: str, agent: str) -> None:
+async def test_an_update_before_the_answer_to_session_new_is_not_lost(client: str, agent: str) -> None:
     early = Agent("early", version="1")
 
     @early.opened
     def greet(session: Any) -> None:
         session.push(AgentMessageChunk(content=TextContent(text="early")))
 
-    async def main() -> None:
-        async with meeting(client, agent, early) as met:
-            hand = met.client
-            await hand.request("initialize", hand.words.initialize(True, True, CWD))
-            answer = await hand.request("session/new", hand.words.new(CWD, "mine"))
-            session = hand.words.opened(answer["result"], "mine")
-            await hand.event(("says", "early"))
-            (update,) = [params for params in hand.updates if hand.words.event(params) == ("says", "early")]
-            assert session in (update.get("sessionId"), update.get("session_id"))
-
-    run(main())
+    async with meeting(client, agent, early) as met:
+        hand = met.client
+        await hand.request("initialize", hand.words.initialize(True, True, CWD))
+        answer = await hand.request("session/new", hand.words.new(CWD, "mine"))
+        session = hand.words.opened(answer["result"], "mine")
+        await hand.event(("says", "early"))
+        (update,) = [params for params in hand.updates if hand.words.event(params) == ("says", "early")]
+        assert session in (update.get("sessionId"), update.get("session_id"))
 
 
 @ways
-def test_calls_of_the_agent_and_updates_keep_their_order(client: str, agent: str) -> None:
+async def test_calls_of_the_agent_and_updates_keep_their_order(client: str, agent: str) -> None:
     """An update said before a file is read is heard before the file is asked for."""
 
     async def act(hand: HandAgent, _: Json) -> None:
@@ -107,22 +98,19 @@ def test_calls_of_the_agent_and_updates_keep_their_order(client: str, agent: str
             hand.tell("session/update", hand.words.say(hand.session, str(number)))
             await hand.call("fs/read_text_file", hand.words.read(hand.session, f"{CWD}/note.txt"))
 
-    async def main() -> None:
-        async with meeting(client, agent, act) as met:
-            await met.client.open()
-            seen: list[int] = []
-            met.client.on_call = lambda _: seen.append(len(says(met.client)))
-            await met.client.prompt("go")
-            assert seen == list(range(1, 21))
-
-    run(main())
+    async with meeting(client, agent, act) as met:
+        await met.client.open()
+        seen: list[int] = []
+        met.client.on_call = lambda _: seen.append(len(says(met.client)))
+        await met.client.prompt("go")
+        assert seen == list(range(1, 21))
 
 
 # --- cancelling requests --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "v1"), ("v1", "banjo"), ("banjo", "v1")])
-def test_a_cancelled_request_is_named_as_the_other_side_knows_it(client: str, agent: str) -> None:
+async def test_a_cancelled_request_is_named_as_the_other_side_knows_it(client: str, agent: str) -> None:
     waiting = Agent("waiting", version="1")
 
     @waiting.prompt
@@ -130,19 +118,16 @@ def test_a_cancelled_request_is_named_as_the_other_side_knows_it(client: str, ag
         await turn.say("waiting")
         await asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        async with meeting(client, agent, waiting) as met:
-            hand = met.client
-            await hand.open()
-            prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
-            await hand.event(("says", "waiting"))
-            hand.tell("$/cancel_request", {"requestId": prompt})
-            await hand.answer(prompt)
-            (asked,) = [frame["id"] for frame in met.wire.heard if frame.get("method") == "session/prompt"]
-            assert met.wire.calls("$/cancel_request") == [{"requestId": asked}]
-            assert asked != prompt
-
-    run(main())
+    async with meeting(client, agent, waiting) as met:
+        hand = met.client
+        await hand.open()
+        prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
+        await hand.event(("says", "waiting"))
+        hand.tell("$/cancel_request", {"requestId": prompt})
+        await hand.answer(prompt)
+        (asked,) = [frame["id"] for frame in met.wire.heard if frame.get("method") == "session/prompt"]
+        assert met.wire.calls("$/cancel_request") == [{"requestId": asked}]
+        assert asked != prompt
 
 
 # --- pressure -------------------------------------------------------------------------------------------------
@@ -168,26 +153,23 @@ async def between(agent: str, limit: int, stall: float) -> AsyncIterator[tuple[T
 
 
 @ways
-def test_two_peers_that_only_write_end_as_an_error_in_time(client: str, agent: str) -> None:
+async def test_two_peers_that_only_write_end_as_an_error_in_time(client: str, agent: str) -> None:
     """Both pipes full, nobody reads: without a limit on waiting this would hang for ever."""
 
-    async def main() -> None:
-        ours, theirs = WORDS[client], WORDS[agent]
-        async with between(agent, LIMIT, STALL) as (left, right, running):
-            hand = HandClient(left, ours)
-            agent_end = ScriptedPeer(right)
-            introduced = hand.ask("initialize", ours.initialize(True, True, CWD))
-            heard = await agent_end.receive()
-            agent_end.send({"jsonrpc": "2.0", "id": heard["id"], "result": theirs.introduction})
-            await hand.answer(introduced)
-            text = "x" * 1024
-            for _ in range(LIMIT * 8 // 1024):  # both now write more than all pipes hold, and read nothing
-                hand.ask("session/prompt", ours.prompt("s", text))
-                agent_end.send(call("session/update", theirs.say("s", text)))
-            reason = await running
-            assert isinstance(reason, WriteStalled)
-
-    run(main())
+    ours, theirs = WORDS[client], WORDS[agent]
+    async with between(agent, LIMIT, STALL) as (left, right, running):
+        hand = HandClient(left, ours)
+        agent_end = ScriptedPeer(right)
+        introduced = hand.ask("initialize", ours.initialize(True, True, CWD))
+        heard = await agent_end.receive()
+        agent_end.send({"jsonrpc": "2.0", "id": heard["id"], "result": theirs.introduction})
+        await hand.answer(introduced)
+        text = "x" * 1024
+        for _ in range(LIMIT * 8 // 1024):  # both now write more than all pipes hold, and read nothing
+            hand.ask("session/prompt", ours.prompt("s", text))
+            agent_end.send(call("session/update", theirs.say("s", text)))
+        reason = await running
+        assert isinstance(reason, WriteStalled)
 
 
 def call(method: str, params: Json) -> Json:
@@ -195,7 +177,7 @@ def call(method: str, params: Json) -> Json:
 
 
 @ways
-def test_a_slow_client_slows_the_agent(client: str, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_client_slows_the_agent(client: str, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the interpreter holds for a client that does not read is bounded; past that the agent waits."""
     monkeypatch.setattr("dragoman.engine.inbox.INBOX_BYTES", 64 * 1024)
     said = 0
@@ -208,24 +190,21 @@ def test_a_slow_client_slows_the_agent(client: str, agent: str, monkeypatch: pyt
             await turn.say(f"{number} {'x' * 1000}")
             said += 1
 
-    async def main() -> None:
-        async with between(agent, LIMIT, BOUND) as (left, right, _):
-            serving = asyncio.create_task(many.serve(right, report=lambda _: None))
-            hand = HandClient(left, WORDS[client])
-            await hand.open()
-            prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "flood"))
-            before = -1
-            while said != before:  # until the agent stands still
-                before = said
-                for _ in range(50):
-                    await asyncio.sleep(0)
-            assert said < 200, "two megabytes were said, and nobody listens"
-            assert "result" in await hand.answer(prompt)
-            assert [text.split()[0] for text in says(hand)] == [str(number) for number in range(2000)]
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
-
-    run(main())
+    async with between(agent, LIMIT, BOUND) as (left, right, _):
+        serving = asyncio.create_task(many.serve(right, report=lambda _: None))
+        hand = HandClient(left, WORDS[client])
+        await hand.open()
+        prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "flood"))
+        before = -1
+        while said != before:  # until the agent stands still
+            before = said
+            for _ in range(50):
+                await asyncio.sleep(0)
+        assert said < 200, "two megabytes were said, and nobody listens"
+        assert "result" in await hand.answer(prompt)
+        assert [text.split()[0] for text in says(hand)] == [str(number) for number in range(2000)]
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 # --- ends -----------------------------------------------------------------------------------------------------
@@ -244,31 +223,26 @@ for line in sys.stdin:
 
 
 @ways
-def test_the_death_of_an_agent_is_told_with_its_reason(client: str, agent: str, tmp_path: Any) -> None:
+async def test_the_death_of_an_agent_is_told_with_its_reason(client: str, agent: str, tmp_path: Any) -> None:
     theirs = WORDS[agent]
     answers = {"initialize": theirs.introduction, "session/new": theirs.made("s")}
     command = [sys.executable, "-c", DYING, msgspec.json.encode(answers).decode()]
     reports: list[str] = []
 
-    async def main() -> None:
-        ours, front = pair()
-        async with asyncio.timeout(BOUND):
-            running = asyncio.create_task(
-                translate(command, agent_dialect=agent, report=reports.append, transport=front)
-            )
-            hand = HandClient(ours, WORDS[client])
-            await hand.open(cwd=str(tmp_path))
-            error = (await hand.prompt("go"))["error"]
-            assert "7" in error["message"]
-            assert "out of paper" in error["message"]
-            assert await running == 1
-        assert len([text for text in reports if "out of paper" in text]) == 1
-
-    run(main())
+    ours, front = pair()
+    async with asyncio.timeout(BOUND):
+        running = asyncio.create_task(translate(command, agent_dialect=agent, report=reports.append, transport=front))
+        hand = HandClient(ours, WORDS[client])
+        await hand.open(cwd=str(tmp_path))
+        error = (await hand.prompt("go"))["error"]
+        assert "7" in error["message"]
+        assert "out of paper" in error["message"]
+        assert await running == 1
+    assert len([text for text in reports if "out of paper" in text]) == 1
 
 
 @ways
-def test_a_client_that_leaves_ends_the_agent(client: str, agent: str) -> None:
+async def test_a_client_that_leaves_ends_the_agent(client: str, agent: str) -> None:
     waiting = Agent("waiting", version="1", dialect=agent)
     stopped: list[str] = []
 
@@ -280,16 +254,13 @@ def test_a_client_that_leaves_ends_the_agent(client: str, agent: str) -> None:
         finally:
             stopped.append("stopped")
 
-    async def main() -> None:
-        async with between(agent, LIMIT, BOUND) as (left, right, running):
-            serving = asyncio.create_task(waiting.serve(right, report=lambda _: None))
-            hand = HandClient(left, WORDS[client])
-            await hand.open()
-            hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
-            await hand.event(("says", "waiting"))
-            await left.close()
-            await running
-            await serving
-            assert stopped == ["stopped"]
-
-    run(main())
+    async with between(agent, LIMIT, BOUND) as (left, right, running):
+        serving = asyncio.create_task(waiting.serve(right, report=lambda _: None))
+        hand = HandClient(left, WORDS[client])
+        await hand.open()
+        hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
+        await hand.event(("says", "waiting"))
+        await left.close()
+        await running
+        await serving
+        assert stopped == ["stopped"]

@@ -47,7 +47,7 @@ async def hear(*frames: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("key", ["modelId", "id"])
-def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) -> None:
+async def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) -> None:
     """peers.md 20: `models` and session/set_model are gone from the schema and in use; droid needs them."""
     models = {
         "currentModelId": "$runtime|openai|fake-model(openai)",
@@ -62,21 +62,18 @@ def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) ->
         asked = await serve(peer, "session/set_model", {})
         assert asked["params"] == {"sessionId": SESSION, "modelId": "gpt-6.1-sol[low]"}
 
-    async def main() -> None:
-        async with client(part) as agent:
-            session = await agent.open("/")
-            (option,) = session.options
-            assert (option.category, option.current_value) == ("model", "$runtime|openai|fake-model(openai)")
-            assert [choice.value for choice in option.values][1] == "gpt-6.1-sol[low]"
-            await session.set_option(option.id, "gpt-6.1-sol[low]")
-            assert [one.current_value for one in session.options] == ["gpt-6.1-sol[low]"]
-
-    run(main())
+    async with client(part) as agent:
+        session = await agent.open("/")
+        (option,) = session.options
+        assert (option.category, option.current_value) == ("model", "$runtime|openai|fake-model(openai)")
+        assert [choice.value for choice in option.values][1] == "gpt-6.1-sol[low]"
+        await session.set_option(option.id, "gpt-6.1-sol[low]")
+        assert [one.current_value for one in session.options] == ["gpt-6.1-sol[low]"]
 
 
 @pytest.mark.item("003-16")
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
-def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
+async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
     """peers.md 21"""
     introduction = {
         "agentCapabilities": {
@@ -100,23 +97,20 @@ def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
         resume = {"v1": "session/resume", "banjo": "unstable_resumeSession"}[dialect]
         await serve(peer, resume, {"sessionId": SESSION})
 
-    async def main() -> None:
-        async with client(part, introduction, dialect=dialect) as agent:
-            session = await agent.open("/")
-            async with session.prompt("go") as turn:
-                assert len([one async for one in turn]) == 2
-            assert turn.usage is None
-            assert session.tool_calls["c"].name == "Write"
-            async with session.prompt("go") as turn:
-                pass
-            assert turn.usage is not None
-            assert turn.usage.total_tokens == 3
-            await agent.resume(session.id, "/")
-
-    run(main())
+    async with client(part, introduction, dialect=dialect) as agent:
+        session = await agent.open("/")
+        async with session.prompt("go") as turn:
+            assert len([one async for one in turn]) == 2
+        assert turn.usage is None
+        assert session.tool_calls["c"].name == "Write"
+        async with session.prompt("go") as turn:
+            pass
+        assert turn.usage is not None
+        assert turn.usage.total_tokens == 3
+        await agent.resume(session.id, "/")
 
 
-def test_a_reason_in_session_cancel_is_no_fault() -> None:
+async def test_a_reason_in_session_cancel_is_no_fault() -> None:
     """peers.md 21: acp.el says why it cancels."""
     agent = Agent("quiet", version="1")
 
@@ -124,17 +118,14 @@ def test_a_reason_in_session_cancel_is_no_fault() -> None:
     async def answer(turn: Any) -> None:
         await turn.ask("wait")
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            session = await open_session(peer)
-            peer.send(prompting(session))
-            await peer.expect(method="session/request_permission")
-            why = {"sessionId": session, "reason": "User cancelled"}
-            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": why})
-            await peer.expect(method="$/cancel_request")
-            await peer.expect(id="prompt", result={"stopReason": "cancelled"})
-
-    run(main())
+    async with agent_served(agent) as peer:
+        session = await open_session(peer)
+        peer.send(prompting(session))
+        await peer.expect(method="session/request_permission")
+        why = {"sessionId": session, "reason": "User cancelled"}
+        peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": why})
+        await peer.expect(method="$/cancel_request")
+        await peer.expect(id="prompt", result={"stopReason": "cancelled"})
 
 
 @pytest.mark.parametrize(
@@ -145,7 +136,9 @@ def test_a_reason_in_session_cancel_is_no_fault() -> None:
         ("session/load", {"code": -32602, "message": "Session s1 is already loaded"}),
     ],
 )
-def test_what_was_advertised_may_be_refused_and_the_session_lives_on(method: str, refusal: dict[str, Any]) -> None:
+async def test_what_was_advertised_may_be_refused_and_the_session_lives_on(
+    method: str, refusal: dict[str, Any]
+) -> None:
     """peers.md 22"""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -155,15 +148,12 @@ def test_what_was_advertised_may_be_refused_and_the_session_lives_on(method: str
         peer.send(chunk("alive"))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def main() -> None:
-        async with client(part, {"agentCapabilities": ALL}) as agent:
-            session = await agent.open("/")
-            with pytest.raises(ProtocolError) as caught:
-                await (agent.load if method == "session/load" else agent.resume)(session.id, "/")
-            assert caught.value.code == refusal["code"]
-            assert await session.ask("go") == "alive"
-
-    run(main())
+    async with client(part, {"agentCapabilities": ALL}) as agent:
+        session = await agent.open("/")
+        with pytest.raises(ProtocolError) as caught:
+            await (agent.load if method == "session/load" else agent.resume)(session.id, "/")
+        assert caught.value.code == refusal["code"]
+        assert await session.ask("go") == "alive"
 
 
 DIFF = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
@@ -190,7 +180,7 @@ def test_null_is_as_good_as_nothing(frame: dict[str, Any]) -> None:
     assert not isinstance(session.between[0], Unknown)
 
 
-def test_null_in_results_is_as_good_as_nothing() -> None:
+async def test_null_in_results_is_as_good_as_nothing() -> None:
     """peers.md 23"""
     option = {"id": "m", "name": "M", "description": None, "type": "select", "currentValue": "a", "category": None}
     choices = [{"value": "a", "name": "A", "description": None}]
@@ -202,17 +192,14 @@ def test_null_in_results_is_as_good_as_nothing() -> None:
         await serve(peer, "session/list", listed)
         await serve(peer, "session/prompt", {"stopReason": "end_turn", "usage": None})
 
-    async def main() -> None:
-        async with client(part, {"agentCapabilities": ALL, "agentInfo": None, "authMethods": None}) as agent:
-            session = await agent.open("/")
-            assert agent.info is None
-            assert [choice.value for choice in session.options[0].values] == ["a"]
-            page = await agent.sessions()
-            assert [one.session_id for one in page.sessions] == ["a"]
-            assert not page.next_cursor
-            assert await session.ask("go") == ""
-
-    run(main())
+    async with client(part, {"agentCapabilities": ALL, "agentInfo": None, "authMethods": None}) as agent:
+        session = await agent.open("/")
+        assert agent.info is None
+        assert [choice.value for choice in session.options[0].values] == ["a"]
+        page = await agent.sessions()
+        assert [one.session_id for one in page.sessions] == ["a"]
+        assert not page.next_cursor
+        assert await session.ask("go") == ""
 
 
 @pytest.mark.parametrize(
@@ -224,27 +211,24 @@ def test_null_in_results_is_as_good_as_nothing() -> None:
         {"agentCapabilities": {"loadSession": False}, "agentInfo": {"name": "a", "version": "1"}},
     ],
 )
-def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
+async def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
     """peers.md 24"""
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
 
-    async def main() -> None:
-        async with client(part, introduction) as agent:
-            await agent.open("/")
-            with pytest.raises(ProtocolError) as caught:
-                await agent.load("x", "/")
-            assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-
-    run(main())
+    async with client(part, introduction) as agent:
+        await agent.open("/")
+        with pytest.raises(ProtocolError) as caught:
+            await agent.load("x", "/")
+        assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
 
 
 @pytest.mark.parametrize(
     "introduction",
     [{}, {"clientCapabilities": {}}, {"clientCapabilities": {"fs": {}, "auth": {}}}, {"clientCapabilities": None}],
 )
-def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
+async def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
     """peers.md 24: no capabilities are none, and such a client is not asked for files."""
     agent = Agent("reader", version="1")
 
@@ -252,12 +236,9 @@ def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: dict[s
     async def answer(turn: Any) -> None:
         await turn.say(str(turn.terminals.lent))
 
-    async def main() -> None:
-        async with agent_served(agent, introduction) as peer:
-            peer.send(prompting(await open_session(peer)))
-            await peer.expect(params={"update": {"content": {"text": "False"}}})
-
-    run(main())
+    async with agent_served(agent, introduction) as peer:
+        peer.send(prompting(await open_session(peer)))
+        await peer.expect(params={"update": {"content": {"text": "False"}}})
 
 
 @pytest.mark.parametrize(
@@ -305,7 +286,7 @@ URL = "https://agentclientprotocol.com/protocol/session-modes#agent"
 @pytest.mark.parametrize(
     "session_id", ["ses_e1f74f042ffe94LUmHgIQTu0T2", "2611151854-9cS2PP", "excellent-taupe-hound", "0", "", "a b/ü\n"]
 )
-def test_ids_are_any_text(session_id: str) -> None:
+async def test_ids_are_any_text(session_id: str) -> None:
     """peers.md 33: sessions of all shapes, modes that are URLs, values with brackets and bars."""
     modes = {"currentModeId": URL, "availableModes": [{"id": URL, "name": "A"}, {"id": URL + "2", "name": "B"}]}
     option = {"id": "$runtime|openai", "name": "R", "type": "select", "currentValue": "a[low]", "options": []}
@@ -320,17 +301,14 @@ def test_ids_are_any_text(session_id: str) -> None:
         peer.send(chunk("yes", session_id))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def main() -> None:
-        async with client(part) as agent:
-            session = await agent.open("/")
-            await session.set_mode(URL + "2")
-            await session.set_option("$runtime|openai", "b[low]")
-            assert await session.ask("go") == "yes"
-
-    run(main())
+    async with client(part) as agent:
+        session = await agent.open("/")
+        await session.set_mode(URL + "2")
+        await session.set_option("$runtime|openai", "b[low]")
+        assert await session.ask("go") == "yes"
 
 
-def test_a_list_of_sessions_is_taken_as_it_is() -> None:
+async def test_a_list_of_sessions_is_taken_as_it_is() -> None:
     """peers.md 34: times without a zone, sessions of other folders, _meta."""
     listed = [
         {"sessionId": "a", "cwd": "/one", "updatedAt": "2026-11-15T18:54:12.624176"},
@@ -343,14 +321,11 @@ def test_a_list_of_sessions_is_taken_as_it_is() -> None:
         assert asked["params"] == {}
         await serve(peer, "session/list", {"sessions": []})
 
-    async def main() -> None:
-        async with client(part, {"agentCapabilities": ALL}) as agent:
-            page = await agent.sessions()
-            assert [(one.session_id, one.cwd) for one in page.sessions] == [("a", "/one"), ("b", "/two"), ("c", "/two")]
-            assert page.sessions[0].updated_at == "2026-11-15T18:54:12.624176"
-            assert (await agent.sessions(cwd="/two")).sessions == []
-
-    run(main())
+    async with client(part, {"agentCapabilities": ALL}) as agent:
+        page = await agent.sessions()
+        assert [(one.session_id, one.cwd) for one in page.sessions] == [("a", "/one"), ("b", "/two"), ("c", "/two")]
+        assert page.sessions[0].updated_at == "2026-11-15T18:54:12.624176"
+        assert (await agent.sessions(cwd="/two")).sessions == []
 
 
 def test_chunks_without_text_are_chunks() -> None:
@@ -362,7 +337,7 @@ def test_chunks_without_text_are_chunks() -> None:
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
-def test_history_comes_before_the_answer_and_commands_after_it(method: str) -> None:
+async def test_history_comes_before_the_answer_and_commands_after_it(method: str) -> None:
     """peers.md 36: also from agents that replay when they are only to resume; also for a session we have open."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -375,20 +350,17 @@ def test_history_comes_before_the_answer_and_commands_after_it(method: str) -> N
         peer.send(update("available_commands_update", availableCommands=[{"name": "x", "description": ""}]))
         await serve(peer, "_end", {})
 
-    async def main() -> None:
-        async with client(part, {"agentCapabilities": ALL}) as agent:
-            await agent.open("/")
-            session = await (agent.load if method == "session/load" else agent.resume)(SESSION, "/")
-            await agent.request("_end", {})
-            kinds = [type(one).__name__ for one in session.between]
-            assert kinds == ["UserMessageChunk", "ToolCallStart", "AgentMessageChunk", "AvailableCommandsUpdate"]
-            assert session.tool_calls["c"].status == "completed"
-            assert [command.name for command in session.commands] == ["x"]
-
-    run(main())
+    async with client(part, {"agentCapabilities": ALL}) as agent:
+        await agent.open("/")
+        session = await (agent.load if method == "session/load" else agent.resume)(SESSION, "/")
+        await agent.request("_end", {})
+        kinds = [type(one).__name__ for one in session.between]
+        assert kinds == ["UserMessageChunk", "ToolCallStart", "AgentMessageChunk", "AvailableCommandsUpdate"]
+        assert session.tool_calls["c"].status == "completed"
+        assert [command.name for command in session.commands] == ["x"]
 
 
-def test_our_agent_replays_on_load_and_not_on_resume() -> None:
+async def test_our_agent_replays_on_load_and_not_on_resume() -> None:
     """peers.md 36"""
     agent = Agent("talker", version="1")
 
@@ -396,21 +368,18 @@ def test_our_agent_replays_on_load_and_not_on_resume() -> None:
     async def answer(turn: Any) -> None:
         await turn.say("a")
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            session = await open_session(peer)
-            peer.send(prompting(session, text="q"))
-            await peer.expect(params={"update": {"content": {"text": "a"}}})
-            await peer.expect(id="prompt")
-            params = {"sessionId": session, "cwd": "/", "mcpServers": []}
-            peer.send({"jsonrpc": "2.0", "id": 1, "method": "session/resume", "params": params})
-            await peer.expect(id=1, result={})
-            peer.send({"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": params})
-            await peer.expect(params={"update": {"sessionUpdate": "user_message_chunk", "content": {"text": "q"}}})
-            await peer.expect(params={"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": "a"}}})
-            await peer.expect(id=2, result={})
-
-    run(main())
+    async with agent_served(agent) as peer:
+        session = await open_session(peer)
+        peer.send(prompting(session, text="q"))
+        await peer.expect(params={"update": {"content": {"text": "a"}}})
+        await peer.expect(id="prompt")
+        params = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        peer.send({"jsonrpc": "2.0", "id": 1, "method": "session/resume", "params": params})
+        await peer.expect(id=1, result={})
+        peer.send({"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": params})
+        await peer.expect(params={"update": {"sessionUpdate": "user_message_chunk", "content": {"text": "q"}}})
+        await peer.expect(params={"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": "a"}}})
+        await peer.expect(id=2, result={})
 
 
 def test_an_update_may_be_nothing_but_meta() -> None:

@@ -17,7 +17,6 @@ from tests.quirks.played import (
     error,
     open_session,
     prompting,
-    run,
     serve,
     whole,
 )
@@ -50,7 +49,7 @@ async def lend(folder: Path, part: Any, **introduction: Any) -> None:
     ],
     ids=["a line", "a shell", "words", "nulls"],
 )
-def test_commands_are_run_however_they_are_given(command: dict[str, Any], tmp_path: Path) -> None:
+async def test_commands_are_run_however_they_are_given(command: dict[str, Any], tmp_path: Path) -> None:
     """peers.md 27: droid gives a whole line, kimi a shell, fast-agent words; droid kills and then releases."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -63,7 +62,7 @@ def test_commands_are_run_however_they_are_given(command: dict[str, Any], tmp_pa
         assert (await ask(peer, "terminal/release", **terminal))["result"] == {}
         assert "error" in await ask(peer, "terminal/output", **terminal)
 
-    run(lend(tmp_path, part))
+    await lend(tmp_path, part)
 
 
 async def with_agent(author: Any, part: Any) -> None:
@@ -85,7 +84,7 @@ async def with_agent(author: Any, part: Any) -> None:
         ({}, None, None),
     ],
 )
-def test_the_end_of_a_command_is_told_in_several_ways(status: dict[str, Any], code: Any, signal: Any) -> None:
+async def test_the_end_of_a_command_is_told_in_several_ways(status: dict[str, Any], code: Any, signal: Any) -> None:
     """peers.md 27 and peers.md 30: acpx has two ways for one kill, toad leaves the signal out."""
 
     async def author(turn: Any) -> None:
@@ -98,20 +97,20 @@ def test_the_end_of_a_command_is_told_in_several_ways(status: dict[str, Any], co
         await serve(peer, "terminal/output", {"output": "line\r\n", "truncated": False, "exitStatus": status})
         await serve(peer, "terminal/release", None)
 
-    run(with_agent(author, part))
+    await with_agent(author, part)
 
 
-def test_a_missing_file_is_an_error_with_its_uri(tmp_path: Path) -> None:
+async def test_a_missing_file_is_an_error_with_its_uri(tmp_path: Path) -> None:
     """peers.md 28: kimi probes for files that are mostly not there."""
 
     async def part(peer: ScriptedPeer) -> None:
         refused = (await ask(peer, "fs/read_text_file", path=str(tmp_path / "AGENTS.md")))["error"]
         assert (refused["code"], refused["data"]["uri"]) == (-32002, f"file://{tmp_path}/AGENTS.md")
 
-    run(lend(tmp_path, part, agentInfo={"name": "kimi", "version": "1"}))
+    await lend(tmp_path, part, agentInfo={"name": "kimi", "version": "1"})
 
 
-def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_empty(tmp_path: Path) -> None:
+async def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_empty(tmp_path: Path) -> None:
     """peers.md 28: gemini-cli can make no file otherwise."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -120,10 +119,10 @@ def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_empty(tm
         assert (await ask(peer, "fs/write_text_file", path=path, content="new"))["result"] == {}
         assert (await ask(peer, "fs/read_text_file", path=path))["result"] == {"content": "new"}
 
-    run(lend(tmp_path, part, agentInfo={"name": "gemini-cli", "version": "0.61.0"}))
+    await lend(tmp_path, part, agentInfo={"name": "gemini-cli", "version": "0.61.0"})
 
 
-def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path: Path) -> None:
+async def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path: Path) -> None:
     """peers.md 28: qwen reads `limit` lines from the first one and writes with `_meta.bom`."""
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\nthree\n")
@@ -135,7 +134,7 @@ def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path: Path
             "result"
         ] == {}
 
-    run(lend(tmp_path, part))
+    await lend(tmp_path, part)
     assert path.read_text() == "x"
 
 
@@ -146,7 +145,7 @@ def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path: Path
         {"code": -32603, "message": "Internal error", "data": {"details": "ENOENT"}},
     ],
 )
-def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: dict[str, Any]) -> None:
+async def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: dict[str, Any]) -> None:
     """peers.md 28"""
 
     async def author(turn: Any) -> None:
@@ -160,10 +159,10 @@ def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: dict[s
         peer.send(error(await peer.expect(method="fs/read_text_file"), refusal))
         await serve(peer, "fs/read_text_file", {"content": ""})
 
-    run(with_agent(author, part))
+    await with_agent(author, part)
 
 
-def test_null_is_an_answer_where_nothing_is_to_be_said_and_an_error_where_something_is() -> None:
+async def test_null_is_an_answer_where_nothing_is_to_be_said_and_an_error_where_something_is() -> None:
     """peers.md 29: toad and CodeCompanion write and say null; openclaw says null to everything."""
 
     async def author(turn: Any) -> None:
@@ -178,10 +177,10 @@ def test_null_is_an_answer_where_nothing_is_to_be_said_and_an_error_where_someth
         for method in ("fs/write_text_file", "fs/read_text_file", "terminal/create"):
             await serve(peer, method, None)
 
-    run(with_agent(author, part))
+    await with_agent(author, part)
 
 
-def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> None:
+async def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> None:
     """peers.md 30: all clients agree."""
     path = tmp_path / "hello.txt"
     path.write_text("line one\nline two\nline three\n")
@@ -192,10 +191,10 @@ def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> None:
         answer = await ask(peer, "fs/read_text_file", path=str(path), line=0, limit=1)
         assert answer["result"] == {"content": "line one"}
 
-    run(lend(tmp_path, part))
+    await lend(tmp_path, part)
 
 
-def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """peers.md 30: toad; how the command ended stands beside its output."""
     monkeypatch.setattr("dragoman.roles.lent.KILLED", 0.01)
 
@@ -212,22 +211,22 @@ def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pytest.Mon
         await serve(peer, "terminal/output", {"output": "", "truncated": False, "exitStatus": {"exitCode": 143}})
         await serve(peer, "terminal/release", {})
 
-    run(with_agent(author, part))
+    await with_agent(author, part)
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "relative.txt", "../outside"])
-def test_files_outside_the_session_are_refused_by_our_client(path: str, tmp_path: Path) -> None:
+async def test_files_outside_the_session_are_refused_by_our_client(path: str, tmp_path: Path) -> None:
     """peers.md 31: as acpx does; toad and nvim read anything."""
 
     async def part(peer: ScriptedPeer) -> None:
         assert "error" in await ask(peer, "fs/read_text_file", path=path)
         assert "error" in await ask(peer, "fs/write_text_file", path=path, content="x")
 
-    run(lend(tmp_path, part))
+    await lend(tmp_path, part)
 
 
 @pytest.mark.parametrize("details", ["Path is outside allowed cwd subtree", "Path must be absolute"])
-def test_a_client_that_refuses_a_path_does_not_end_the_turn(details: str) -> None:
+async def test_a_client_that_refuses_a_path_does_not_end_the_turn(details: str) -> None:
     """peers.md 31"""
 
     async def author(turn: Any) -> None:
@@ -239,10 +238,10 @@ def test_a_client_that_refuses_a_path_does_not_end_the_turn(details: str) -> Non
         refusal = {"code": -32603, "message": "Internal error", "data": {"details": details}}
         peer.send(error(await peer.expect(method="fs/read_text_file"), refusal))
 
-    run(with_agent(author, part))
+    await with_agent(author, part)
 
 
-def test_questions_without_a_turn_are_answered(tmp_path: Path) -> None:
+async def test_questions_without_a_turn_are_answered(tmp_path: Path) -> None:
     """peers.md 14: an agent that works unasked uses files unasked."""
     (tmp_path / "a").write_text("x")
 
@@ -251,4 +250,4 @@ def test_questions_without_a_turn_are_answered(tmp_path: Path) -> None:
         await peer.expect(id=0, error={"code": -32602})
         assert (await ask(peer, "fs/read_text_file", path=str(tmp_path / "a")))["result"] == {"content": "x"}
 
-    run(lend(tmp_path, part))
+    await lend(tmp_path, part)

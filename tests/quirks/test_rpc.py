@@ -40,7 +40,7 @@ def talker() -> Agent:
 
 
 @pytest.mark.parametrize("stray", [{"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": None}], ids=["no id", "id null"])
-def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stray: dict[str, Any]) -> None:
+async def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stray: dict[str, Any]) -> None:
     """peers.md 1"""
     reports: list[str] = []
 
@@ -50,31 +50,25 @@ def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stray: dic
         peer.send(chunk("still here"))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def main() -> None:
-        async with in_session(part, report=reports.append) as session:
-            assert await session.ask("go") == "still here"
-
-    run(main())
+    async with in_session(part, report=reports.append) as session:
+        assert await session.ask("go") == "still here"
     assert any("outside any request" in report for report in reports)
 
 
-def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> None:
+async def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> None:
     """peers.md 1: toad answers a notification it cannot read with an error whose id is null."""
 
-    async def main() -> None:
-        async with agent_served(talker()) as peer:
-            session = await open_session(peer)
-            for number in range(2):
-                peer.send(prompting(session, number))
-                await peer.expect(method="session/update")
-                peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "Invalid params"}})
-                await peer.expect(id=number, result={"stopReason": "end_turn"})
-
-    run(main())
+    async with agent_served(talker()) as peer:
+        session = await open_session(peer)
+        for number in range(2):
+            peer.send(prompting(session, number))
+            await peer.expect(method="session/update")
+            peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "Invalid params"}})
+            await peer.expect(id=number, result={"stopReason": "end_turn"})
 
 
 @pytest.mark.item("001-10")
-def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_one() -> None:
+async def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_one() -> None:
     """peers.md 1: the Rust SDK answers some of them with errors that have no id."""
     wrong: list[tuple[str, Any]] = [
         ("_x/notif", {}),
@@ -87,21 +81,18 @@ def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_one() -
         ("session/prompt", {"sessionId": 5}),
     ]
 
-    async def main() -> None:
-        async with agent_served(talker()) as peer:
-            for method, params in wrong:
-                peer.send({"jsonrpc": "2.0", "method": method, "params": params})
-            peer.send({"jsonrpc": "2.0", "id": 1, "method": "no/such_method", "params": {}})
-            refused = (await peer.expect(id=1))["error"]  # nothing was said before it
-            assert (refused["code"], bool(refused["message"])) == (-32601, True)
-            peer.send({"jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {}})
-            assert (await peer.expect(id=2))["result"] == {"sessions": []}
-
-    run(main())
+    async with agent_served(talker()) as peer:
+        for method, params in wrong:
+            peer.send({"jsonrpc": "2.0", "method": method, "params": params})
+        peer.send({"jsonrpc": "2.0", "id": 1, "method": "no/such_method", "params": {}})
+        refused = (await peer.expect(id=1))["error"]  # nothing was said before it
+        assert (refused["code"], bool(refused["message"])) == (-32601, True)
+        peer.send({"jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {}})
+        assert (await peer.expect(id=2))["result"] == {"sessions": []}
 
 
 @pytest.mark.parametrize("id", ["ef73ebb7-f98f-42e9-881b-d0d9f3a30127", 0, 2, -1, 1.5], ids=str)
-def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
+async def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
     """peers.md 2: strings, and numbers that are also those of our own open requests (our prompt has id 2)."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -112,12 +103,9 @@ def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
         await peer.expect(id=id, result={"outcome": {"outcome": "selected", "optionId": "yes"}})
         peer.send({"jsonrpc": "2.0", "result": {"stopReason": "end_turn"}, "id": 2})
 
-    async def main() -> None:
-        async with in_session(part, permission="allow") as session, session.prompt("go") as turn:
-            pass
-        assert turn.stop_reason == "end_turn"
-
-    run(main())
+    async with in_session(part, permission="allow") as session, session.prompt("go") as turn:
+        pass
+    assert turn.stop_reason == "end_turn"
 
 
 OPTION = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
@@ -134,21 +122,18 @@ OPTION = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
         (b'{"jsonrpc":"2.0","id":7}', -32600),
     ],
 )
-def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_served(line: bytes, code: int) -> None:
+async def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_served(line: bytes, code: int) -> None:
     """peers.md 3 and peers.md 4: neither silence nor death."""
 
-    async def main() -> None:
-        async with agent_served(talker()) as peer:
-            peer.send(line)
-            answer = await peer.expect(error={"code": code})
-            assert answer["id"] in (None, 7)
-            assert await open_session(peer)
-
-    run(main())
+    async with agent_served(talker()) as peer:
+        peer.send(line)
+        answer = await peer.expect(error={"code": code})
+        assert answer["id"] in (None, 7)
+        assert await open_session(peer)
 
 
 @pytest.mark.parametrize("line", [b"{not json", b"Model metadata not found", b"[1]", b"5", b'[{"id":1}]', b"\xff\xfe"])
-def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: bytes) -> None:
+async def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: bytes) -> None:
     """peers.md 3, peers.md 4, peers.md P6"""
     reports: list[str] = []
 
@@ -158,11 +143,8 @@ def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: 
             assert heard["id"] is None  # what looked like JSON is answered
         peer.send(result(heard, {}))
 
-    async def main() -> None:
-        async with client(part, report=reports.append) as agent:
-            await agent.request("_end", {})
-
-    run(main())
+    async with client(part, report=reports.append) as agent:
+        await agent.request("_end", {})
     assert any("no message" in report for report in reports)
 
 
@@ -176,52 +158,43 @@ def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: 
         {"code": -32601.0, "message": None, "data": None},
     ],
 )
-def test_method_not_found_is_known_by_its_number_whatever_its_words(refusal: dict[str, Any]) -> None:
+async def test_method_not_found_is_known_by_its_number_whatever_its_words(refusal: dict[str, Any]) -> None:
     """peers.md 5 and peers.md 6"""
 
     async def part(peer: ScriptedPeer) -> None:
         peer.send(error(await peer.expect(method="foo/bar"), refusal))
 
-    async def main() -> None:
-        async with client(part) as agent:
-            with pytest.raises(ProtocolError) as caught:
-                await agent.request("foo/bar", {})
-            assert caught.value.kind == Kind.METHOD_NOT_FOUND
-
-    run(main())
+    async with client(part) as agent:
+        with pytest.raises(ProtocolError) as caught:
+            await agent.request("foo/bar", {})
+        assert caught.value.kind == Kind.METHOD_NOT_FOUND
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"error": "ext_method not supported"}, [], "text", 0])
-def test_any_answer_to_an_extension_is_given_as_it_came(answer: Any) -> None:
+async def test_any_answer_to_an_extension_is_given_as_it_came(answer: Any) -> None:
     """peers.md 6: null, {} or an error inside a result, where others say method not found."""
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "_vendor/thing", answer)
 
-    async def main() -> None:
-        async with client(part) as agent:
-            assert await agent.request("_vendor/thing", {"a": 1}) == answer
-
-    run(main())
+    async with client(part) as agent:
+        assert await agent.request("_vendor/thing", {"a": 1}) == answer
 
 
-def test_our_agent_keeps_the_underscore_of_extensions() -> None:
+async def test_our_agent_keeps_the_underscore_of_extensions() -> None:
     """peers.md 6"""
     agent = talker()
     agent.on("_vendor/thing")(lambda params: {"got": params})
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            assert (await peer.request(1, "_vendor/thing", {"a": 1}))["result"] == {"got": {"a": 1}}
-            refused = (await peer.request(2, "vendor/thing", {}))["error"]
-            assert (refused["code"], refused["data"]["method"]) == (-32601, "vendor/thing")
-            refused = (await peer.request(3, "_other", {}))["error"]
-            assert (refused["code"], refused["data"]["method"]) == (-32601, "_other")
-
-    run(main())
+    async with agent_served(agent) as peer:
+        assert (await peer.request(1, "_vendor/thing", {"a": 1}))["result"] == {"got": {"a": 1}}
+        refused = (await peer.request(2, "vendor/thing", {}))["error"]
+        assert (refused["code"], refused["data"]["method"]) == (-32601, "vendor/thing")
+        refused = (await peer.request(3, "_other", {}))["error"]
+        assert (refused["code"], refused["data"]["method"]) == (-32601, "_other")
 
 
-def test_vendor_methods_without_underscore_are_refused_ignored_or_served() -> None:
+async def test_vendor_methods_without_underscore_are_refused_ignored_or_served() -> None:
     """peers.md 7: qwen asks `craft/drainMidTurnQueue` and notifies `qwen/notify/session/prompt-suggestion`."""
     drained: list[Any] = []
 
@@ -237,15 +210,12 @@ def test_vendor_methods_without_underscore_are_refused_ignored_or_served() -> No
         drained.append(params)
         return {"messages": []}
 
-    async def main() -> None:
-        async with client(whole(part), on={"craft/drainMidTurnQueue": drain}) as agent:
-            await agent.request("_end", {})
-
-    run(main())
+    async with client(whole(part), on={"craft/drainMidTurnQueue": drain}) as agent:
+        await agent.request("_end", {})
     assert drained == [{"q": 1}]
 
 
-def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """peers.md 7: CodeCompanion leaves unknown requests unanswered."""
     monkeypatch.setattr("dragoman.roles.sessions.EXTENSION_PATIENCE", 0.01)
     agent = Agent("asker", version="1")
@@ -256,18 +226,15 @@ def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeyp
             await turn.session.request("_vendor/ask", {})
         await turn.say(caught.value.kind)
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            peer.send(prompting(await open_session(peer)))
-            asked = await peer.expect(method="_vendor/ask")
-            await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
-            await peer.expect(params={"update": {"content": {"text": Kind.TIMEOUT}}})
-            await peer.expect(id="prompt", result={"stopReason": "end_turn"})
-
-    run(main())
+    async with agent_served(agent) as peer:
+        peer.send(prompting(await open_session(peer)))
+        asked = await peer.expect(method="_vendor/ask")
+        await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
+        await peer.expect(params={"update": {"content": {"text": Kind.TIMEOUT}}})
+        await peer.expect(id="prompt", result={"stopReason": "end_turn"})
 
 
-def test_an_agent_may_call_its_question_off() -> None:
+async def test_an_agent_may_call_its_question_off() -> None:
     """peers.md 8: claude sends $/cancel_request for its open question when the turn was cancelled."""
     closed: list[bool] = []
     asked = asyncio.Event()
@@ -288,15 +255,12 @@ def test_an_agent_may_call_its_question_off() -> None:
         peer.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 999}})
         await peer.expect(id=9, error={"code": -32800})
 
-    async def main() -> None:
-        async with in_session(whole(part), permission=ask_user) as session:
-            await session.remote.request("_end", {})
-
-    run(main())
+    async with in_session(whole(part), permission=ask_user) as session:
+        await session.remote.request("_end", {})
     assert closed == [True]
 
 
-def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_must_wait() -> None:
+async def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_must_wait() -> None:
     """peers.md 8: agents answer the prompt at once; the user's late answer is nobody's any more."""
     asked = asyncio.Event()
 
@@ -313,16 +277,13 @@ def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_must_wait
         peer.send(result(prompt, {"stopReason": "cancelled"}))
         await peer.expect(id=0, result={"outcome": {"outcome": "cancelled"}})
 
-    async def main() -> None:
-        async with in_session(part, permission=ask_user) as session, session.prompt("go") as turn:
-            await asked.wait()
-            turn.cancel()
-        assert turn.stop_reason == "cancelled"
-
-    run(main())
+    async with in_session(part, permission=ask_user) as session, session.prompt("go") as turn:
+        await asked.wait()
+        turn.cancel()
+    assert turn.stop_reason == "cancelled"
 
 
-def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> None:
+async def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> None:
     """peers.md 8: the other way round, our agent has answered the prompt when the client answers the question."""
     agent = Agent("asker", version="1")
 
@@ -330,21 +291,18 @@ def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> None:
     async def answer(turn: Any) -> None:
         await turn.ask("May I?")
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            session = await open_session(peer)
-            for _ in range(2):
-                peer.send(prompting(session))
-                question = await peer.expect(method="session/request_permission")
-                peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
-                await peer.expect(method="$/cancel_request", params={"requestId": question["id"]})
-                await peer.expect(id="prompt", result={"stopReason": "cancelled"})
-                peer.send(result(question, {"outcome": {"outcome": "selected", "optionId": "allow_once"}}))
-
-    run(main())
+    async with agent_served(agent) as peer:
+        session = await open_session(peer)
+        for _ in range(2):
+            peer.send(prompting(session))
+            question = await peer.expect(method="session/request_permission")
+            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+            await peer.expect(method="$/cancel_request", params={"requestId": question["id"]})
+            await peer.expect(id="prompt", result={"stopReason": "cancelled"})
+            peer.send(result(question, {"outcome": {"outcome": "selected", "optionId": "allow_once"}}))
 
 
-def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
+async def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
     """peers.md 9: codex answers initialize with 1001 when its backend died."""
     ours, theirs = pair()
     peer = ScriptedPeer(theirs)
@@ -353,50 +311,41 @@ def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
         refusal = {"code": 1001, "message": "backend exited", "data": {"exitCode": 3}}
         peer.send(error(await peer.expect(method="initialize"), refusal))
 
-    async def main() -> None:
-        playing = asyncio.ensure_future(play())
-        with pytest.raises(ProtocolError) as caught:
-            async with connect(ours):
-                pass
-        await playing
-        assert (caught.value.code, caught.value.data) == (1001, {"exitCode": 3})
-
-    run(main())
+    playing = asyncio.ensure_future(play())
+    with pytest.raises(ProtocolError) as caught:
+        async with connect(ours):
+            pass
+    await playing
+    assert (caught.value.code, caught.value.data) == (1001, {"exitCode": 3})
 
 
 @pytest.mark.parametrize("code", [-32602, -32603, -32002])
-def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None:
+async def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None:
     """peers.md 10: an unknown session has three numbers among agents."""
 
     async def part(peer: ScriptedPeer) -> None:
         peer.send(error(await peer.expect(method="session/prompt"), {"code": code, "message": "no"}))
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            with pytest.raises(ProtocolError) as caught:
-                await session.ask("go")
-            assert caught.value.code == code
-
-    run(main())
+    async with in_session(part) as session:
+        with pytest.raises(ProtocolError) as caught:
+            await session.ask("go")
+        assert caught.value.code == code
 
 
 @pytest.mark.parametrize("reason", ["refusal", "cancelled", "end_turn"])
-def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: str) -> None:
+async def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: str) -> None:
     """peers.md 10: a success, where an error is due, is told as it came. Our own agent says session_not_found."""
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "session/prompt", {"stopReason": reason})
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            async with session.prompt("go") as turn:
-                pass
-            assert turn.stop_reason == reason
-        async with agent_served(talker()) as peer:
-            peer.send(prompting("nope-404"))
-            await peer.expect(id="prompt", error={"code": -32002, "data": {"kind": Kind.SESSION_NOT_FOUND}})
-
-    run(main())
+    async with in_session(part) as session:
+        async with session.prompt("go") as turn:
+            pass
+        assert turn.stop_reason == reason
+    async with agent_served(talker()) as peer:
+        peer.send(prompting("nope-404"))
+        await peer.expect(id="prompt", error={"code": -32002, "data": {"kind": Kind.SESSION_NOT_FOUND}})
 
 
 @pytest.mark.parametrize(
@@ -409,33 +358,27 @@ def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: str) ->
         (-32602, "Unknown sessionId"),
     ],
 )
-def test_the_data_of_an_error_may_have_any_shape(code: int, data: Any) -> None:
+async def test_the_data_of_an_error_may_have_any_shape(code: int, data: Any) -> None:
     """peers.md 11"""
 
     async def part(peer: ScriptedPeer) -> None:
         refusal = {"code": code, "message": "Invalid params", "data": data}
         peer.send(error(await peer.expect(method="session/list"), refusal))
 
-    async def main() -> None:
-        introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"list": {}}}}
-        async with client(part, introduction) as agent:
-            with pytest.raises(ProtocolError) as caught:
-                await agent.sessions()
-            assert caught.value.data == (data if isinstance(data, dict) else {"details": data})
-
-    run(main())
+    introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"list": {}}}}
+    async with client(part, introduction) as agent:
+        with pytest.raises(ProtocolError) as caught:
+            await agent.sessions()
+        assert caught.value.data == (data if isinstance(data, dict) else {"details": data})
 
 
-def test_missing_params_are_listed_by_our_agent() -> None:
+async def test_missing_params_are_listed_by_our_agent() -> None:
     """peers.md 11"""
 
-    async def main() -> None:
-        async with agent_served(talker()) as peer:
-            refused = (await peer.request(1, "session/prompt", {}))["error"]
-            assert refused["code"] == -32602
-            assert {fault["path"] for fault in refused["data"]["errors"]} == {"sessionId", "prompt"}
-
-    run(main())
+    async with agent_served(talker()) as peer:
+        refused = (await peer.request(1, "session/prompt", {}))["error"]
+        assert refused["code"] == -32602
+        assert {fault["path"] for fault in refused["data"]["errors"]} == {"sessionId", "prompt"}
 
 
 DEAF = """

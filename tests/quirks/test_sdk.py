@@ -58,7 +58,7 @@ def test_an_agent_behind_a_wrapper_ends_with_it(script: str) -> None:
         os.kill(int(pid), 0)
 
 
-def test_handlers_of_updates_run_one_after_the_other() -> None:
+async def test_handlers_of_updates_run_one_after_the_other() -> None:
     """peers.md P3: also when one of them waits, and all before the turn is over."""
     agent = Agent("talker", version="1")
 
@@ -67,27 +67,24 @@ def test_handlers_of_updates_run_one_after_the_other() -> None:
         for number in range(20):
             await turn.say(str(number))
 
-    async def main() -> None:
-        seen: list[str] = []
+    seen: list[str] = []
 
-        async def slow(update: Any) -> None:
-            if not seen:
-                await asyncio.sleep(0)
-                await remote.request("session/list", {})
-            seen.append(update.content.text)
+    async def slow(update: Any) -> None:
+        if not seen:
+            await asyncio.sleep(0)
+            await remote.request("session/list", {})
+        seen.append(update.content.text)
 
-        async with joined(agent) as remote:
-            session = await remote.open("/")
-            session.on_update = slow
-            async with session.prompt("go") as turn:
-                await turn.wait()
-            assert seen == [str(number) for number in range(20)]
-
-    run(main())
+    async with joined(agent) as remote:
+        session = await remote.open("/")
+        session.on_update = slow
+        async with session.prompt("go") as turn:
+            await turn.wait()
+        assert seen == [str(number) for number in range(20)]
 
 
 @pytest.mark.parametrize("reason", ["tool_budget_exceeded", "", "END_TURN"])
-def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
+async def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
     """peers.md P4"""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -95,28 +92,22 @@ def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
         peer.send(chunk("text"))
         peer.send(result(asked, {"stopReason": reason}))
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            async with session.prompt("go") as turn:
-                assert len([one async for one in turn]) == 1
-            assert turn.stop_reason == reason
-
-    run(main())
+    async with in_session(part) as session:
+        async with session.prompt("go") as turn:
+            assert len([one async for one in turn]) == 1
+        assert turn.stop_reason == reason
 
 
 @pytest.mark.parametrize("version", [1, 2, 65535])
-def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
+async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
     """peers.md P8"""
     ours, theirs = pair()
     peer = ScriptedPeer(theirs)
 
-    async def main() -> None:
-        connection = Agent("one", version="1").attach(ours)
-        answer = await peer.request(0, "initialize", {"protocolVersion": version, "clientCapabilities": {}})
-        assert answer["result"]["protocolVersion"] == 1
-        await connection.close()
-
-    run(main())
+    connection = Agent("one", version="1").attach(ours)
+    answer = await peer.request(0, "initialize", {"protocolVersion": version, "clientCapabilities": {}})
+    assert answer["result"]["protocolVersion"] == 1
+    await connection.close()
 
 
 def test_a_frame_has_a_limit_and_is_not_held_beyond_it() -> None:
@@ -138,7 +129,7 @@ def test_the_environment_reaches_the_agent(script: str, monkeypatch: pytest.Monk
     assert run(said_by([sys.executable, script], env={"API_KEY": "k2"}))[1] == "k2"
 
 
-def test_an_update_of_an_unknown_kind_reaches_the_application() -> None:
+async def test_an_update_of_an_unknown_kind_reaches_the_application() -> None:
     """peers.md P5"""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -148,10 +139,7 @@ def test_an_update_of_an_unknown_kind_reaches_the_application() -> None:
         peer.send(result(asked, {"stopReason": "end_turn"}))
         await serve(peer, "session/prompt", {"stopReason": "end_turn"})
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            async with session.prompt("go") as turn:
-                assert [one.raw["n"] for one in [one async for one in turn]] == [1]
-            assert await session.ask("go") == ""
-
-    run(main())
+    async with in_session(part) as session:
+        async with session.prompt("go") as turn:
+            assert [one.raw["n"] for one in [one async for one in turn]] == [1]
+        assert await session.ask("go") == ""

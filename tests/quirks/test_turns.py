@@ -34,7 +34,7 @@ def texts(updates: Any) -> list[str]:
     return [one.content.text for one in updates if hasattr(one, "content")]
 
 
-def test_updates_before_the_answer_that_names_their_session_are_kept() -> None:
+async def test_updates_before_the_answer_that_names_their_session_are_kept() -> None:
     """peers.md 13: commands before session/new is answered, a whole history before session/fork is."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -47,19 +47,16 @@ def test_updates_before_the_answer_that_names_their_session_are_kept() -> None:
         peer.send(chunk("history", "s2"))
         peer.send(result(asked, {"sessionId": "s2"}))
 
-    async def main() -> None:
-        introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"fork": {}}}}
-        async with client(part, introduction) as agent:
-            session = await agent.open("/")
-            assert [command.name for command in session.commands] == ["plan"]
-            assert len(session.between) == 2
-            fork = await agent.fork(session.id, "/")
-            assert texts(fork.between) == ["before", "history"]
-
-    run(main())
+    introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"fork": {}}}}
+    async with client(part, introduction) as agent:
+        session = await agent.open("/")
+        assert [command.name for command in session.commands] == ["plan"]
+        assert len(session.between) == 2
+        fork = await agent.fork(session.id, "/")
+        assert texts(fork.between) == ["before", "history"]
 
 
-def test_updates_outside_turns_are_given_as_such() -> None:
+async def test_updates_outside_turns_are_given_as_such() -> None:
     """peers.md 14: after the answer, with no prompt at all (codex's goals), after `cancelled` (claude 0.49)."""
     seen: list[Any] = []
 
@@ -76,23 +73,20 @@ def test_updates_outside_turns_are_given_as_such() -> None:
         peer.send(update("session_info_update", title="a title"))
         peer.send(result(await peer.expect(method="_end"), {}))
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            session.on_update = seen.append
-            await session.remote.request("_end", {})
-            assert texts(session.between) == ["unasked ", "work"]
-            async with session.prompt("go") as turn:
-                turn.cancel()
-                assert texts([one async for one in turn]) == ["in the turn"]
-            await session.remote.request("_end", {})
-            assert texts(session.between) == ["unasked ", "work", "after it"]
-            assert session.title == "a title"
-        assert len(seen) == 5
-
-    run(main())
+    async with in_session(part) as session:
+        session.on_update = seen.append
+        await session.remote.request("_end", {})
+        assert texts(session.between) == ["unasked ", "work"]
+        async with session.prompt("go") as turn:
+            turn.cancel()
+            assert texts([one async for one in turn]) == ["in the turn"]
+        await session.remote.request("_end", {})
+        assert texts(session.between) == ["unasked ", "work", "after it"]
+        assert session.title == "a title"
+    assert len(seen) == 5
 
 
-def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
+async def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
     """peers.md 15: with last words, as end_turn, and every later prompt may be `cancelled` (gptme)."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -102,20 +96,17 @@ def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
         peer.send(result(asked, {"stopReason": "end_turn"}))
         await serve(peer, "session/prompt", {"stopReason": "cancelled"})
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            async with session.prompt("go") as turn:
-                turn.cancel()
-                assert texts([one async for one in turn]) == ["User stopped the run."]
-            assert turn.stop_reason == "end_turn"
-            async with session.prompt("again") as turn:
-                pass
-            assert (turn.stop_reason, turn.cancelled) == ("cancelled", False)
-
-    run(main())
+    async with in_session(part) as session:
+        async with session.prompt("go") as turn:
+            turn.cancel()
+            assert texts([one async for one in turn]) == ["User stopped the run."]
+        assert turn.stop_reason == "end_turn"
+        async with session.prompt("again") as turn:
+            pass
+        assert (turn.stop_reason, turn.cancelled) == ("cancelled", False)
 
 
-def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> None:
+async def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> None:
     """peers.md 15: hermes breaks when it is cancelled with a question open."""
     reports: list[str] = []
 
@@ -124,19 +115,16 @@ def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> Non
         await peer.expect(method="session/cancel")
         peer.send(error(asked, {"code": -32603, "message": "no attribute startswith"}))
 
-    async def main() -> None:
-        async with in_session(part, report=reports.append) as session:
-            async with session.prompt("go") as turn:
-                turn.cancel()
-            assert turn.stop_reason == "cancelled"
-
-    run(main())
+    async with in_session(part, report=reports.append) as session:
+        async with session.prompt("go") as turn:
+            turn.cancel()
+        assert turn.stop_reason == "cancelled"
     assert any("startswith" in report for report in reports)
 
 
 @pytest.mark.item("001-05", "003-08")
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
-def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(dialect: str) -> None:
+async def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(dialect: str) -> None:
     """peers.md 15: whatever the author's code does when it is stopped; the cancel itself is not answered."""
     agent = Agent("sleeper", version="1", dialect=dialect)
 
@@ -150,22 +138,19 @@ def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(dialec
                 raise ValueError("stopped")
         await turn.say("done")
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            session = await open_session(peer)
-            peer.send(prompting(session, 1, "wait"))
-            await peer.expect(method="session/update")
-            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
-            await peer.expect(id=1, result={"stopReason": "cancelled"})
-            peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
-            peer.send(prompting(session, 2))
-            await peer.expect(method="session/update")
-            await peer.expect(id=2, result={"stopReason": "end_turn"})
-
-    run(main())
+    async with agent_served(agent) as peer:
+        session = await open_session(peer)
+        peer.send(prompting(session, 1, "wait"))
+        await peer.expect(method="session/update")
+        peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+        await peer.expect(id=1, result={"stopReason": "cancelled"})
+        peer.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+        peer.send(prompting(session, 2))
+        await peer.expect(method="session/update")
+        await peer.expect(id=2, result={"stopReason": "end_turn"})
 
 
-def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_first() -> None:
+async def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_first() -> None:
     """peers.md 16"""
     agent = Agent("slow", version="1")
     go_on = asyncio.Event()
@@ -176,33 +161,27 @@ def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_first() 
         await go_on.wait()
         await turn.say("two")
 
-    async def main() -> None:
-        async with agent_served(agent) as peer:
-            session = await open_session(peer)
-            peer.send(prompting(session, 1))
-            await peer.expect(method="session/update")
-            peer.send(prompting(session, 2))
-            await peer.expect(id=2, error={"code": -32600, "data": {"kind": "invalid_state"}})
-            go_on.set()
-            await peer.expect(params={"update": {"content": {"text": "two"}}})
-            await peer.expect(id=1, result={"stopReason": "end_turn"})
-
-    run(main())
+    async with agent_served(agent) as peer:
+        session = await open_session(peer)
+        peer.send(prompting(session, 1))
+        await peer.expect(method="session/update")
+        peer.send(prompting(session, 2))
+        await peer.expect(id=2, error={"code": -32600, "data": {"kind": "invalid_state"}})
+        go_on.set()
+        await peer.expect(params={"update": {"content": {"text": "two"}}})
+        await peer.expect(id=1, result={"stopReason": "end_turn"})
 
 
-def test_our_client_begins_one_turn_at_a_time() -> None:
+async def test_our_client_begins_one_turn_at_a_time() -> None:
     """peers.md 16: no two agents do the same with a second prompt, so none is sent."""
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/prompt")
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def main() -> None:
-        async with in_session(part) as session, session.prompt("one"):
-            with pytest.raises(RuntimeError, match="a turn is running"):
-                await session.ask("two")
-
-    run(main())
+    async with in_session(part) as session, session.prompt("one"):
+        with pytest.raises(RuntimeError, match="a turn is running"):
+            await session.ask("two")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +218,7 @@ def test_prompts_beside_a_turn_are_answered_in_any_order(answers: list[Any]) -> 
             assert isinstance(ended[which], ProtocolError)
 
 
-def test_the_users_own_words_in_a_turn_are_no_answer() -> None:
+async def test_the_users_own_words_in_a_turn_are_no_answer() -> None:
     """peers.md 17: vibe repeats the prompt as user_message_chunk."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -251,13 +230,10 @@ def test_the_users_own_words_in_a_turn_are_no_answer() -> None:
         peer.send(update("user_message_chunk", content={"type": "text", "text": "hello?"}))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            assert await session.ask("hello?") == "hi"
-            async with session.prompt("hello?") as turn:
-                assert [type(one) for one in [one async for one in turn]] == [UserMessageChunk]
-
-    run(main())
+    async with in_session(part) as session:
+        assert await session.ask("hello?") == "hi"
+        async with session.prompt("hello?") as turn:
+            assert [type(one) for one in [one async for one in turn]] == [UserMessageChunk]
 
 
 def asking(call: dict[str, Any]) -> dict[str, Any]:
@@ -312,7 +288,7 @@ TOOL_CALLS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", TOOL_CALLS)
-def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str) -> None:
+async def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str) -> None:
     """peers.md 18"""
     frames, expected = TOOL_CALLS[case]
 
@@ -322,16 +298,13 @@ def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str) -> N
             if "id" in frame:
                 await peer.expect(id="q", result={"outcome": {"outcome": "selected", "optionId": "yes"}})
 
-    async def main() -> None:
-        async with in_session(whole(part), permission="allow") as session:
-            await session.remote.request("_end", {})
-            call = session.tool_calls["c"]
-            assert {name: getattr(call, name) for name in expected} == expected
-
-    run(main())
+    async with in_session(whole(part), permission="allow") as session:
+        await session.remote.request("_end", {})
+        call = session.tool_calls["c"]
+        assert {name: getattr(call, name) for name in expected} == expected
 
 
-def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> None:
+async def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> None:
     """peers.md 18: copilot, kimi and others never finish them; one that still ends is believed."""
     announced = asyncio.Event()
 
@@ -343,20 +316,17 @@ def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> None:
         peer.send(update("tool_call_update", toolCallId="late", status="completed"))
         peer.send(result(asked, {"stopReason": "cancelled"}))
 
-    async def main() -> None:
-        async with in_session(part) as session:
-            session.on_update = lambda one: announced.set() if one.tool_call_id == "late" else None
-            async with session.prompt("go") as turn:
-                await announced.wait()
-                turn.cancel()
-                assert session.tool_calls["late"].status == "cancelled"
-            states = {name: call.status for name, call in session.tool_calls.items()}
-            assert states == {"open": "cancelled", "done": "completed", "late": "completed"}
-
-    run(main())
+    async with in_session(part) as session:
+        session.on_update = lambda one: announced.set() if one.tool_call_id == "late" else None
+        async with session.prompt("go") as turn:
+            await announced.wait()
+            turn.cancel()
+            assert session.tool_calls["late"].status == "cancelled"
+        states = {name: call.status for name, call in session.tool_calls.items()}
+        assert states == {"open": "cancelled", "done": "completed", "late": "completed"}
 
 
-def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> None:
+async def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> None:
     """peers.md 19: droid repeats both at each turn."""
     modes = {"currentModeId": "off", "availableModes": [{"id": "off", "name": "Off"}, {"id": "low", "name": "Low"}]}
     option = {"id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": []}
@@ -370,14 +340,11 @@ def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> None:
             peer.send(update("available_commands_update", availableCommands=COMMANDS))
             peer.send(result(asked, {"stopReason": "end_turn"}))
 
-    async def main() -> None:
-        async with client(part) as agent:
-            session = await agent.open("/")
-            for value in ("b", "c"):
-                async with session.prompt("go") as turn:
-                    assert [type(one) for one in [one async for one in turn]][-1] is AvailableCommandsUpdate
-                assert session.modes is not None
-                assert session.modes.current_mode_id == "low"
-                assert [one.current_value for one in session.options] == [value]
-
-    run(main())
+    async with client(part) as agent:
+        session = await agent.open("/")
+        for value in ("b", "c"):
+            async with session.prompt("go") as turn:
+                assert [type(one) for one in [one async for one in turn]][-1] is AvailableCommandsUpdate
+            assert session.modes is not None
+            assert session.modes.current_mode_id == "low"
+            assert [one.current_value for one in session.options] == [value]

@@ -49,17 +49,15 @@ def test_what_only_goes_with_another_method_opens_nothing(method: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-def test_an_agent_lists_what_a_client_of_ones_own_lists(dialect: str) -> None:
-    async def main() -> None:
-        agent = Agent("lister")
+async def test_an_agent_lists_what_a_client_of_ones_own_lists(dialect: str) -> None:
 
-        @agent.prompt
-        async def look(turn: Turn) -> None:
-            found = await turn.files.list(turn.session.cwd)
-            await turn.say(", ".join(entry.name for entry in found.entries))
+    agent = Agent("lister")
 
-        listing = ListDirectoryResult(entries=[DirectoryEntry(name="virtual.txt", type="file")])
-        async with joined(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
-            assert await (await remote.open(CWD)).ask("look") == "virtual.txt"
+    @agent.prompt
+    async def look(turn: Turn) -> None:
+        found = await turn.files.list(turn.session.cwd)
+        await turn.say(", ".join(entry.name for entry in found.entries))
 
-    run(main())
+    listing = ListDirectoryResult(entries=[DirectoryEntry(name="virtual.txt", type="file")])
+    async with joined(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
+        assert await (await remote.open(CWD)).ask("look") == "virtual.txt"

@@ -92,24 +92,22 @@ class Policy:
 
 
 @pytest.mark.parametrize("kind", range(4))
-def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> None:
-    async def main() -> None:
-        async def choose(question: RequestPermissionParams) -> str | None:
-            assert [option.kind for option in question.options] == [option.kind for option in OPTIONS]
-            assert question.tool_call.tool_call_id == "c1"
-            return question.options[kind].option_id
+async def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> None:
 
-        async with joined(asker(), permission=choose) as remote:
-            session = await remote.open(CWD)
-            assert await session.ask("go") == f"{OPTIONS[kind].kind} {OPTIONS[kind].option_id}"
-            assert session.tool_calls["c1"].status == ("completed" if kind < 2 else "failed")
+    async def choose(question: RequestPermissionParams) -> str | None:
+        assert [option.kind for option in question.options] == [option.kind for option in OPTIONS]
+        assert question.tool_call.tool_call_id == "c1"
+        return question.options[kind].option_id
 
-    run(main())
+    async with joined(asker(), permission=choose) as remote:
+        session = await remote.open(CWD)
+        assert await session.ask("go") == f"{OPTIONS[kind].kind} {OPTIONS[kind].option_id}"
+        assert session.tool_calls["c1"].status == ("completed" if kind < 2 else "failed")
 
 
 @pytest.mark.item("003-12")
 @pytest.mark.parametrize("kind", range(4))
-def test_a_question_of_banjo_is_answered_with_what_was_selected(kind: int) -> None:
+async def test_a_question_of_banjo_is_answered_with_what_was_selected(kind: int) -> None:
     async def choose(question: RequestPermissionParams) -> str | None:
         return question.options[kind].option_id
 
@@ -117,11 +115,11 @@ def test_a_question_of_banjo_is_answered_with_what_was_selected(kind: int) -> No
         answer = await peer.request(7, "session/request_permission", QUESTION)
         assert answer["result"] == {"outcome": {"outcome": "selected", "optionId": f"o{kind}"}}
 
-    run(with_banjo_agent(script, permission=choose))
+    await with_banjo_agent(script, permission=choose)
 
 
 @pytest.mark.item("003-12")
-def test_a_question_of_banjo_that_is_open_when_the_turn_is_cancelled_is_answered_so() -> None:
+async def test_a_question_of_banjo_that_is_open_when_the_turn_is_cancelled_is_answered_so() -> None:
     asked = asyncio.Event()
 
     async def never(_: RequestPermissionParams) -> str | None:
@@ -134,61 +132,55 @@ def test_a_question_of_banjo_that_is_open_when_the_turn_is_cancelled_is_answered
         assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
         assert peer.heard[-2]["method"] == "session/cancel"
 
-    run(with_banjo_agent(script, asked, permission=never))
+    await with_banjo_agent(script, asked, permission=never)
 
 
 @pytest.mark.item("003-12")
-def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_four_kinds() -> None:
-    async def main() -> None:
-        agent = asker()
-        agent.dialect = "banjo"
-        ours, theirs = pair()
-        serving = agent.attach(theirs)
-        client = ScriptedPeer(ours)
-        info = {"protocolVersion": 1, "clientCapabilities": {}}
-        await client.request(1, "initialize", info)
-        made = await client.request(2, "session/new", {"cwd": CWD, "mcpServers": []})
-        session = made["result"]["sessionId"]
-        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
-        client.send({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt})
-        heard = await client.receive()
-        while heard.get("method") != "session/request_permission":
-            heard = await client.receive()
-        params = heard["params"]
-        assert params["sessionId"] == session
-        assert (params["toolCall"]["toolCallId"], params["toolCall"]["title"]) == ("c1", "Write a")
-        assert params["options"] == [
-            {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in OPTIONS
-        ]
-        chosen = {"outcome": {"outcome": "selected", "optionId": "o3"}}
-        client.send({"jsonrpc": "2.0", "id": heard["id"], "result": chosen})
-        while heard.get("id") != 3:
-            heard = await client.receive()
-        said = [one["params"]["update"] for one in client.heard if one.get("method") == "session/update"]
-        assert said[-1]["content"]["text"] == "reject_always o3"
-        await serving.close()
+async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_four_kinds() -> None:
 
-    run(main())
+    agent = asker()
+    agent.dialect = "banjo"
+    ours, theirs = pair()
+    serving = agent.attach(theirs)
+    client = ScriptedPeer(ours)
+    info = {"protocolVersion": 1, "clientCapabilities": {}}
+    await client.request(1, "initialize", info)
+    made = await client.request(2, "session/new", {"cwd": CWD, "mcpServers": []})
+    session = made["result"]["sessionId"]
+    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+    client.send({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt})
+    heard = await client.receive()
+    while heard.get("method") != "session/request_permission":
+        heard = await client.receive()
+    params = heard["params"]
+    assert params["sessionId"] == session
+    assert (params["toolCall"]["toolCallId"], params["toolCall"]["title"]) == ("c1", "Write a")
+    assert params["options"] == [
+        {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in OPTIONS
+    ]
+    chosen = {"outcome": {"outcome": "selected", "optionId": "o3"}}
+    client.send({"jsonrpc": "2.0", "id": heard["id"], "result": chosen})
+    while heard.get("id") != 3:
+        heard = await client.receive()
+    said = [one["params"]["update"] for one in client.heard if one.get("method") == "session/update"]
+    assert said[-1]["content"]["text"] == "reject_always o3"
+    await serving.close()
 
 
 @pytest.mark.parametrize(("path", "answer"), [(f"{CWD}/a", "allow_once o0"), (f"{CWD}/b", "reject_once o2")])
-def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) -> None:
-    async def main() -> None:
-        policy = Policy(path)
-        async with joined(asker(), permission=policy) as remote:
-            assert await (await remote.open(CWD)).ask("go") == answer
-            assert policy.asked == ["Write a"]
+async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) -> None:
 
-    run(main())
+    policy = Policy(path)
+    async with joined(asker(), permission=policy) as remote:
+        assert await (await remote.open(CWD)).ask("go") == answer
+        assert policy.asked == ["Write a"]
 
 
 @pytest.mark.parametrize(("wish", "answer"), [("allow", "allow_once o0"), ("deny", "reject_once o2")])
-def test_a_word_is_policy_enough(wish: str, answer: str) -> None:
-    async def main() -> None:
-        async with joined(asker(), permission=wish) as remote:
-            assert await (await remote.open(CWD)).ask("go") == answer
+async def test_a_word_is_policy_enough(wish: str, answer: str) -> None:
 
-    run(main())
+    async with joined(asker(), permission=wish) as remote:
+        assert await (await remote.open(CWD)).ask("go") == answer
 
 
 def test_another_word_is_refused_at_once() -> None:
@@ -197,20 +189,18 @@ def test_another_word_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "draft"), ("draft", "v1"), ("crow", "v1")])
-def test_a_policy_is_asked_through_an_interpreter(client: str, agent: str) -> None:
-    async def main() -> None:
-        asked: list[str] = []
+async def test_a_policy_is_asked_through_an_interpreter(client: str, agent: str) -> None:
 
-        def allow(question: RequestPermissionParams) -> str | None:
-            asked.append(question.tool_call.tool_call_id)
-            return next(option.option_id for option in question.options if option.kind == "allow_once")
+    asked: list[str] = []
 
-        async with interpreted(asker(), client, agent, permission=allow) as remote:
-            heard = await (await remote.open(CWD)).ask("go")
-            assert heard.startswith("allow_once")
-            assert len(asked) == 1
+    def allow(question: RequestPermissionParams) -> str | None:
+        asked.append(question.tool_call.tool_call_id)
+        return next(option.option_id for option in question.options if option.kind == "allow_once")
 
-    run(main())
+    async with interpreted(asker(), client, agent, permission=allow) as remote:
+        heard = await (await remote.open(CWD)).ask("go")
+        assert heard.startswith("allow_once")
+        assert len(asked) == 1
 
 
 # --- forms and links ------------------------------------------------------------------------------------------
@@ -247,37 +237,33 @@ def curious() -> Agent:
         (CreateElicitationResult(action="accept", content={"name": "Bo"}), "accept {'name': 'Bo'}"),
     ],
 )
-def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> None:
-    async def main() -> None:
-        asked: list[CreateElicitationParams] = []
+async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> None:
 
-        async def elicit(question: CreateElicitationParams) -> Any:
-            asked.append(question)
-            return reply
+    asked: list[CreateElicitationParams] = []
 
-        async with joined(curious(), elicit=elicit) as remote:
-            session = await remote.open(CWD)
-            assert await session.ask("form") == heard
-            (question,) = asked
-            assert (question.message, question.requested_schema) == ("Who?", form(session.id).requested_schema)
+    async def elicit(question: CreateElicitationParams) -> Any:
+        asked.append(question)
+        return reply
 
-    run(main())
+    async with joined(curious(), elicit=elicit) as remote:
+        session = await remote.open(CWD)
+        assert await session.ask("form") == heard
+        (question,) = asked
+        assert (question.message, question.requested_schema) == ("Who?", form(session.id).requested_schema)
 
 
 @pytest.mark.parametrize(("reply", "heard"), [(True, "accept"), ({"ignored": 1}, "accept"), (False, "decline")])
-def test_a_link_is_shown_whole_and_only_agreed_to(reply: Any, heard: str) -> None:
-    async def main() -> None:
-        shown: list[Any] = []
+async def test_a_link_is_shown_whole_and_only_agreed_to(reply: Any, heard: str) -> None:
 
-        def elicit(question: CreateElicitationParams) -> Any:
-            shown.append(question.url)
-            return reply
+    shown: list[Any] = []
 
-        async with joined(curious(), elicit=elicit) as remote:
-            assert await (await remote.open(CWD)).ask("url") == heard
-            assert shown == [SIGN_IN]
+    def elicit(question: CreateElicitationParams) -> Any:
+        shown.append(question.url)
+        return reply
 
-    run(main())
+    async with joined(curious(), elicit=elicit) as remote:
+        assert await (await remote.open(CWD)).ask("url") == heard
+        assert shown == [SIGN_IN]
 
 
 def offered(**options: Any) -> Any:
@@ -317,77 +303,69 @@ def test_a_mode_that_does_not_exist_cannot_be_answered() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"elicit": {"url": lambda _: True}}])
-def test_a_question_that_was_never_offered_is_refused_and_nobody_is_asked(options: Any) -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
+async def test_a_question_that_was_never_offered_is_refused_and_nobody_is_asked(options: Any) -> None:
 
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
-            params = {"mode": "form", "message": "Who?", "requestId": 1, "requestedSchema": {"type": "object"}}
-            answer = await peer.request(7, "elicitation/create", params)
-            assert answer["error"]["code"] == -32602
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
 
-        playing = asyncio.create_task(script())
-        async with connect(ours, **options):
-            await playing
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
+        params = {"mode": "form", "message": "Who?", "requestId": 1, "requestedSchema": {"type": "object"}}
+        answer = await peer.request(7, "elicitation/create", params)
+        assert answer["error"]["code"] == -32602
 
-    run(main())
+    playing = asyncio.create_task(script())
+    async with connect(ours, **options):
+        await playing
 
 
-def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> None:
-    async def main() -> None:
-        async with joined(curious()) as remote:
-            with pytest.raises(ProtocolError) as caught:
-                await (await remote.open(CWD)).ask("form")
-            assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+async def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> None:
 
-    run(main())
+    async with joined(curious()) as remote:
+        with pytest.raises(ProtocolError) as caught:
+            await (await remote.open(CWD)).ask("form")
+        assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
 
 
-def test_cancelling_the_turn_closes_its_form() -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-        asked = asyncio.Event()
-        closed: list[str] = []
+async def test_cancelling_the_turn_closes_its_form() -> None:
 
-        async def elicit(_: CreateElicitationParams) -> None:
-            asked.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                closed.append("form")
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+    asked = asyncio.Event()
+    closed: list[str] = []
 
-        async def script() -> None:
-            heard = await peer.expect(method="initialize")
-            peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"protocolVersion": 1}})
-            heard = await peer.expect(method="session/new")
-            peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"sessionId": "s"}})
-            prompt = await peer.expect(method="session/prompt")
-            params = {"mode": "form", "message": "?", "sessionId": "s", "requestedSchema": {"type": "object"}}
-            answer = await peer.request(7, "elicitation/create", params)
-            assert answer["result"] == {"action": "cancel"}
-            peer.send({"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "cancelled"}})
+    async def elicit(_: CreateElicitationParams) -> None:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.append("form")
 
-        playing = asyncio.create_task(script())
-        async with connect(ours, elicit=elicit) as remote:
-            session = await remote.open(CWD)
-            async with session.prompt("go") as turn:
-                await asked.wait()
-                turn.cancel()
-            await playing
-            assert turn.stop_reason == "cancelled"
-            assert closed == ["form"]
+    async def script() -> None:
+        heard = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"protocolVersion": 1}})
+        heard = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"sessionId": "s"}})
+        prompt = await peer.expect(method="session/prompt")
+        params = {"mode": "form", "message": "?", "sessionId": "s", "requestedSchema": {"type": "object"}}
+        answer = await peer.request(7, "elicitation/create", params)
+        assert answer["result"] == {"action": "cancel"}
+        peer.send({"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "cancelled"}})
 
-    run(main())
+    playing = asyncio.create_task(script())
+    async with connect(ours, elicit=elicit) as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("go") as turn:
+            await asked.wait()
+            turn.cancel()
+        await playing
+        assert turn.stop_reason == "cancelled"
+        assert closed == ["form"]
 
 
 @pytest.mark.parametrize(("client", "agent"), [("banjo", "v1"), ("v1", "banjo")])
-def test_questions_come_through_an_interpreter_where_both_ends_know_them(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with interpreted(curious(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
-            assert await (await remote.open(CWD)).ask("form") == "accept {'name': 'Ada'}"
+async def test_questions_come_through_an_interpreter_where_both_ends_know_them(client: str, agent: str) -> None:
 
-    run(main())
+    async with interpreted(curious(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
+        assert await (await remote.open(CWD)).ask("form") == "accept {'name': 'Ada'}"

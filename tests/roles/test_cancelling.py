@@ -14,7 +14,7 @@ from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.engine.message import Incoming
 from dragoman.roles import login, prompting
 from dragoman.roles.hooks import PassOn
-from tests.roles.raw import Raw, opened, prompted, run, served, updates
+from tests.roles.raw import Raw, opened, prompted, served, updates
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -92,59 +92,54 @@ def ask(client: Raw, session: str) -> int:
 @pytest.mark.item("004-14", "001-13")
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("work", [obeys, swallows, cleans_up, breaks, refuses, works_in_a_group])
-def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: Work, times: int) -> None:
-    async def main() -> None:
-        agent, begun = agent_with(work)
-        async with served(agent) as client:
-            session = await opened(client)
-            asked = ask(client, session)
-            await begun.wait()
-            for _ in range(times):
-                client.tell("session/cancel", {"sessionId": session})
-            answer = await client.until(lambda message: message.get("id") == asked)
-            assert answer["result"] == {"stopReason": "cancelled"}
-            states = [update["status"] for update in updates(client, "tool_call_update")]
-            assert states[-1] == "failed"
-            assert client.heard.index(answer) == len(client.heard) - 1
-            if work is cleans_up:  # a second cancel does not disturb it
-                assert updates(client, "agent_message_chunk")[-1]["content"]["text"] == "cleaned up"
-            again = await prompted(client, session)
-            assert again["result"]["stopReason"] == "end_turn"
+async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: Work, times: int) -> None:
 
-    run(main())
+    agent, begun = agent_with(work)
+    async with served(agent) as client:
+        session = await opened(client)
+        asked = ask(client, session)
+        await begun.wait()
+        for _ in range(times):
+            client.tell("session/cancel", {"sessionId": session})
+        answer = await client.until(lambda message: message.get("id") == asked)
+        assert answer["result"] == {"stopReason": "cancelled"}
+        states = [update["status"] for update in updates(client, "tool_call_update")]
+        assert states[-1] == "failed"
+        assert client.heard.index(answer) == len(client.heard) - 1
+        if work is cleans_up:  # a second cancel does not disturb it
+            assert updates(client, "agent_message_chunk")[-1]["content"]["text"] == "cleaned up"
+        again = await prompted(client, session)
+        assert again["result"]["stopReason"] == "end_turn"
 
 
-def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompting, "CANCEL_PATIENCE", 0.05)
 
-    async def main() -> None:
-        let_go = asyncio.Event()
+    let_go = asyncio.Event()
 
-        async def is_deaf(turn: Turn, begun: asyncio.Event) -> None:
-            await turn.tool("Sleep").__aenter__()
-            begun.set()
-            for _ in range(3):  # the client's cancel, ours, and that of the connection's end
-                try:
-                    await let_go.wait()
-                except asyncio.CancelledError:
-                    continue
+    async def is_deaf(turn: Turn, begun: asyncio.Event) -> None:
+        await turn.tool("Sleep").__aenter__()
+        begun.set()
+        for _ in range(3):  # the client's cancel, ours, and that of the connection's end
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
 
-        agent, begun = agent_with(is_deaf)
-        async with served(agent) as client:
-            session = await opened(client)
-            asked = ask(client, session)
-            await begun.wait()
-            client.tell("session/cancel", {"sessionId": session})
-            answer = await client.until(lambda message: message.get("id") == asked)
-            assert answer["result"] == {"stopReason": "cancelled"}
-            assert updates(client, "tool_call_update")[-1]["status"] == "failed"
-            busy = await prompted(client, session)
-            assert busy["error"]["data"]["kind"] == Kind.INVALID_STATE
-            let_go.set()
-            await asyncio.sleep(0)  # its code sees it
-            assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
-
-    run(main())
+    agent, begun = agent_with(is_deaf)
+    async with served(agent) as client:
+        session = await opened(client)
+        asked = ask(client, session)
+        await begun.wait()
+        client.tell("session/cancel", {"sessionId": session})
+        answer = await client.until(lambda message: message.get("id") == asked)
+        assert answer["result"] == {"stopReason": "cancelled"}
+        assert updates(client, "tool_call_update")[-1]["status"] == "failed"
+        busy = await prompted(client, session)
+        assert busy["error"]["data"]["kind"] == Kind.INVALID_STATE
+        let_go.set()
+        await asyncio.sleep(0)  # its code sees it
+        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
 
 
 def passing(agent: Agent) -> None:
@@ -155,124 +150,116 @@ def passing(agent: Agent) -> None:
         return await pass_on()
 
 
-def test_code_that_does_not_end_is_answered_without_it_past_the_middleware_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_that_does_not_end_is_answered_without_it_past_the_middleware_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(prompting, "CANCEL_PATIENCE", 0.05)
 
-    async def main() -> None:
-        let_go = asyncio.Event()
+    let_go = asyncio.Event()
 
-        async def is_deaf(turn: Turn, begun: asyncio.Event) -> None:
-            begun.set()
-            while not let_go.is_set():
-                with suppress(asyncio.CancelledError):
-                    await let_go.wait()
+    async def is_deaf(turn: Turn, begun: asyncio.Event) -> None:
+        begun.set()
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
 
-        agent, begun = agent_with(is_deaf)
-        passing(agent)
-        async with served(agent) as client:
-            session = await opened(client)
-            asked = ask(client, session)
-            await begun.wait()
-            client.tell("session/cancel", {"sessionId": session})
-            answer = await client.until(lambda message: message.get("id") == asked)
-            assert answer["result"] == {"stopReason": "cancelled"}
-            assert agent.sessions[session].turn is not None  # it does go on
-            let_go.set()
-            while agent.sessions[session].turn is not None:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
-            assert len([message for message in client.heard if message.get("id") == asked]) == 1
-
-    run(main())
+    agent, begun = agent_with(is_deaf)
+    passing(agent)
+    async with served(agent) as client:
+        session = await opened(client)
+        asked = ask(client, session)
+        await begun.wait()
+        client.tell("session/cancel", {"sessionId": session})
+        answer = await client.until(lambda message: message.get("id") == asked)
+        assert answer["result"] == {"stopReason": "cancelled"}
+        assert agent.sessions[session].turn is not None  # it does go on
+        let_go.set()
+        while agent.sessions[session].turn is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+        assert len([message for message in client.heard if message.get("id") == asked]) == 1
 
 
 @pytest.mark.parametrize("is_deaf", [False, True])
 @pytest.mark.parametrize("where", ["login", "middleware"])
-def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
+async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
     where: str, is_deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompting, "CANCEL_PATIENCE", 0.05)
     clock = [START]
     monkeypatch.setattr(login, "clock", lambda: clock[0])
 
-    async def main() -> None:
-        begun, let_go, ran = asyncio.Event(), asyncio.Event(), False
-        agent = Agent("slow", auth_required=where == "login")
+    begun, let_go, ran = asyncio.Event(), asyncio.Event(), False
+    agent = Agent("slow", auth_required=where == "login")
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None:
-            nonlocal ran
-            ran = True
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        nonlocal ran
+        ran = True
 
-        async def wait() -> None:
-            begun.set()
-            while not let_go.is_set():
-                try:
-                    await let_go.wait()
-                except asyncio.CancelledError:
-                    if not is_deaf:
-                        raise
+    async def wait() -> None:
+        begun.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                if not is_deaf:
+                    raise
 
-        if where == "login":
+    if where == "login":
 
-            @agent.logged_in
-            async def logged_in() -> timedelta:
-                if clock[0] > START:
-                    await wait()
-                return timedelta(seconds=1)
+        @agent.logged_in
+        async def logged_in() -> timedelta:
+            if clock[0] > START:
+                await wait()
+            return timedelta(seconds=1)
 
-        else:
+    else:
 
-            @agent.middleware
-            async def slowly(message: Incoming, pass_on: PassOn) -> Any:
-                if message.method == "session/prompt" and not let_go.is_set():
-                    await wait()
-                return await pass_on()
+        @agent.middleware
+        async def slowly(message: Incoming, pass_on: PassOn) -> Any:
+            if message.method == "session/prompt" and not let_go.is_set():
+                await wait()
+            return await pass_on()
 
-        async with served(agent) as client:
-            session = await opened(client)
-            clock[0] += timedelta(minutes=1)  # the login is over
-            asked = ask(client, session)
-            await begun.wait()
-            client.tell("session/cancel", {"sessionId": session})
-            answer_ = await client.until(lambda message: message.get("id") == asked)
-            assert answer_["result"] == {"stopReason": "cancelled"}
-            let_go.set()
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert not ran
-            assert len([message for message in client.heard if message.get("id") == asked]) == 1
-
-    run(main())
+    async with served(agent) as client:
+        session = await opened(client)
+        clock[0] += timedelta(minutes=1)  # the login is over
+        asked = ask(client, session)
+        await begun.wait()
+        client.tell("session/cancel", {"sessionId": session})
+        answer_ = await client.until(lambda message: message.get("id") == asked)
+        assert answer_["result"] == {"stopReason": "cancelled"}
+        let_go.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not ran
+        assert len([message for message in client.heard if message.get("id") == asked]) == 1
 
 
-def test_a_cancel_of_a_client_that_did_not_open_the_session_stops_nothing() -> None:
-    async def main() -> None:
-        agent, begun = agent_with(obeys)
-        async with served(agent) as client, served(agent) as stranger:
-            session = await opened(client)
-            asked = ask(client, session)
-            await begun.wait()
-            stranger.tell("session/cancel", {"sessionId": session})
-            await stranger.result("session/list", {})  # by now the cancel was read
-            assert agent.sessions[session].turn is not None
-            assert not any(message.get("id") == asked for message in client.heard)
-            client.tell("session/cancel", {"sessionId": session})
-            await client.until(lambda message: message.get("id") == asked)
+async def test_a_cancel_of_a_client_that_did_not_open_the_session_stops_nothing() -> None:
 
-    run(main())
+    agent, begun = agent_with(obeys)
+    async with served(agent) as client, served(agent) as stranger:
+        session = await opened(client)
+        asked = ask(client, session)
+        await begun.wait()
+        stranger.tell("session/cancel", {"sessionId": session})
+        await stranger.result("session/list", {})  # by now the cancel was read
+        assert agent.sessions[session].turn is not None
+        assert not any(message.get("id") == asked for message in client.heard)
+        client.tell("session/cancel", {"sessionId": session})
+        await client.until(lambda message: message.get("id") == asked)
 
 
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
-def test_who_closes_or_deletes_a_session_ends_its_turn_also_that_of_another_client(method: str) -> None:
-    async def main() -> None:
-        agent, begun = agent_with(obeys)
-        async with served(agent) as client, served(agent) as other:
-            session = await opened(client)
-            asked = ask(client, session)
-            await begun.wait()
-            await other.result(method, {"sessionId": session})
-            answer = await client.until(lambda message: message.get("id") == asked)
-            assert answer["result"] == {"stopReason": "cancelled"}
+async def test_who_closes_or_deletes_a_session_ends_its_turn_also_that_of_another_client(method: str) -> None:
 
-    run(main())
+    agent, begun = agent_with(obeys)
+    async with served(agent) as client, served(agent) as other:
+        session = await opened(client)
+        asked = ask(client, session)
+        await begun.wait()
+        await other.result(method, {"sessionId": session})
+        answer = await client.until(lambda message: message.get("id") == asked)
+        assert answer["result"] == {"stopReason": "cancelled"}

@@ -14,7 +14,7 @@ from dragoman import Proxy
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
 from dragoman.transport.stream import StreamTransport
-from tests.pairs.peers import BOUND, run
+from tests.pairs.peers import BOUND
 from tests.pairs.words import WORDS
 
 HELLO = {"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": True}}}
@@ -56,47 +56,41 @@ def reply(asked: Any, result: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-def test_what_was_asked_before_the_end_of_input_is_answered(dialect: str) -> None:
-    async def main() -> None:
-        async with interpreted(dialect) as (editor, agent, running):
-            editor.peer.send(call(1, "initialize", HELLO))
-            await editor.say_no_more()
-            asked = await agent.expect(method="initialize")
-            assert not running.done()
-            agent.send(reply(asked, WORDS[dialect].introduction))
-            assert (await editor.peer.expect(id=1))["result"]["protocolVersion"] == 1
-            await running  # nothing is owed any more
+async def test_what_was_asked_before_the_end_of_input_is_answered(dialect: str) -> None:
 
-    run(main())
+    async with interpreted(dialect) as (editor, agent, running):
+        editor.peer.send(call(1, "initialize", HELLO))
+        await editor.say_no_more()
+        asked = await agent.expect(method="initialize")
+        assert not running.done()
+        agent.send(reply(asked, WORDS[dialect].introduction))
+        assert (await editor.peer.expect(id=1))["result"]["protocolVersion"] == 1
+        await running  # nothing is owed any more
 
 
-def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
-    async def main() -> None:
-        async with interpreted("v1") as (editor, agent, running):
-            editor.peer.send(call(1, "initialize", HELLO))
-            agent.send(reply(await agent.expect(method="initialize"), WORDS["v1"].introduction))
-            await editor.peer.expect(id=1)
-            editor.peer.send(call(2, "session/prompt", {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}))
-            turn = await agent.expect(method="session/prompt")
-            agent.send(call(7, "fs/read_text_file", {"sessionId": "s", "path": "/tmp/a"}))
-            await editor.peer.expect(method="fs/read_text_file")
-            await editor.say_no_more()
-            assert "can answer nothing more" in (await agent.expect(id=7))["error"]["message"]
-            agent.send(call(8, "fs/read_text_file", {"sessionId": "s", "path": "/tmp/a"}))
-            assert "error" in await agent.expect(id=8)
-            agent.send(reply(turn, {"stopReason": "end_turn"}))
-            await editor.peer.expect(id=2, result={"stopReason": "end_turn"})
-            await running
+async def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
 
-    run(main())
+    async with interpreted("v1") as (editor, agent, running):
+        editor.peer.send(call(1, "initialize", HELLO))
+        agent.send(reply(await agent.expect(method="initialize"), WORDS["v1"].introduction))
+        await editor.peer.expect(id=1)
+        editor.peer.send(call(2, "session/prompt", {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}))
+        turn = await agent.expect(method="session/prompt")
+        agent.send(call(7, "fs/read_text_file", {"sessionId": "s", "path": "/tmp/a"}))
+        await editor.peer.expect(method="fs/read_text_file")
+        await editor.say_no_more()
+        assert "can answer nothing more" in (await agent.expect(id=7))["error"]["message"]
+        agent.send(call(8, "fs/read_text_file", {"sessionId": "s", "path": "/tmp/a"}))
+        assert "error" in await agent.expect(id=8)
+        agent.send(reply(turn, {"stopReason": "end_turn"}))
+        await editor.peer.expect(id=2, result={"stopReason": "end_turn"})
+        await running
 
 
-def test_nobody_waits_for_answers_that_nobody_reads() -> None:
-    async def main() -> None:
-        async with interpreted("v1") as (editor, agent, running):
-            editor.peer.send(call(1, "initialize", HELLO))
-            await agent.expect(method="initialize")
-            await editor.wire.close()
-            await running
+async def test_nobody_waits_for_answers_that_nobody_reads() -> None:
 
-    run(main())
+    async with interpreted("v1") as (editor, agent, running):
+        editor.peer.send(call(1, "initialize", HELLO))
+        await agent.expect(method="initialize")
+        await editor.wire.close()
+        await running

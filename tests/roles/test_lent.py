@@ -133,7 +133,7 @@ BYTES = bytes(range(256)) * 3
 
 @pytest.mark.item("004-75")
 @ways
-def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) -> None:
     async def work(turn: Turn) -> None:
         path = str(tmp_path / "sub" / "a.bin")
         assert await turn.files.write_bytes(path, BYTES, create_directories=True) is True
@@ -143,26 +143,23 @@ def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) -> Non
         error = await refusal(turn.files.write_bytes(path, b"", overwrite=False))
         assert error.kind == Kind.INVALID_PARAMS
 
-    async def main() -> None:
-        approve = Approving()
-        wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
-        assert (tmp_path / "sub" / "a.bin").read_bytes() == BYTES
-        assert asked(wire) == ["fs/write_binary_file"] * 2 + ["fs/read_binary_file"] * 2 + ["fs/write_binary_file"]
-        first = next(frame for frame in wire.said if frame.get("method") == "fs/write_binary_file")
-        assert first["params"]["data"] == base64.b64encode(BYTES).decode()
-        assert first["params"]["createDirectories"] is True
-        answers = [frame["result"] for frame in wire.heard if "size" in (frame.get("result") or {})]
-        assert answers[0] == {"data": base64.b64encode(BYTES).decode(), "size": len(BYTES)}
-        assert answers[1] == {"data": base64.b64encode(BYTES[254:258]).decode(), "size": len(BYTES), "truncated": True}
-        assert [question.operation for question in approve.questions] == ["write", "write", "read", "read", "write"]
-        assert approve.questions[0].data == BYTES
-
-    run(main())
+    approve = Approving()
+    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert (tmp_path / "sub" / "a.bin").read_bytes() == BYTES
+    assert asked(wire) == ["fs/write_binary_file"] * 2 + ["fs/read_binary_file"] * 2 + ["fs/write_binary_file"]
+    first = next(frame for frame in wire.said if frame.get("method") == "fs/write_binary_file")
+    assert first["params"]["data"] == base64.b64encode(BYTES).decode()
+    assert first["params"]["createDirectories"] is True
+    answers = [frame["result"] for frame in wire.heard if "size" in (frame.get("result") or {})]
+    assert answers[0] == {"data": base64.b64encode(BYTES).decode(), "size": len(BYTES)}
+    assert answers[1] == {"data": base64.b64encode(BYTES[254:258]).decode(), "size": len(BYTES), "truncated": True}
+    assert [question.operation for question in approve.questions] == ["write", "write", "read", "read", "write"]
+    assert approve.questions[0].data == BYTES
 
 
 @pytest.mark.item("004-75")
 @ways
-def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "file").write_text("four")
     os.symlink("/etc", tmp_path / "link")
 
@@ -186,20 +183,17 @@ def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str]) -> No
         few = await turn.files.list(str(tmp_path), limit=2)
         assert ([entry.name for entry in few.entries], few.truncated) == (["a", "b"], True)
 
-    async def main() -> None:
-        approve = Approving()
-        wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
-        assert asked(wire) == ["fs/create_directory"] * 4 + ["fs/list_directory"] * 2
-        assert [(question.operation, question.call) for question in approve.questions] == (
-            [("write", "fs/create_directory")] * 4 + [("read", "fs/list_directory")] * 2
-        )
-
-    run(main())
+    approve = Approving()
+    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert asked(wire) == ["fs/create_directory"] * 4 + ["fs/list_directory"] * 2
+    assert [(question.operation, question.call) for question in approve.questions] == (
+        [("write", "fs/create_directory")] * 4 + [("read", "fs/list_directory")] * 2
+    )
 
 
 @pytest.mark.item("004-75")
 @ways
-def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "old").write_text("old")
 
     async def work(turn: Turn) -> None:
@@ -210,24 +204,21 @@ def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, way: t
         outside = {**batch, f"{tmp_path}/../outside": "x"}
         assert (await refusal(turn.files.write_many(outside))).kind == Kind.ACCESS_DENIED
 
-    async def main() -> None:
-        approve = Approving()
-        wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
-        assert (tmp_path / "old").read_text() == "new"
-        assert (tmp_path / "sub" / "bytes").read_bytes() == b"\x00\xff"
-        assert sorted(os.listdir(tmp_path)) == ["old", "sub"]
-        assert asked(wire) == ["fs/write_files"] * 3
-        assert [(question.resource, question.text, question.data) for question in approve.questions[2:4]] == [
-            (f"{tmp_path}/old", "new", None),
-            (f"{tmp_path}/sub/bytes", None, b"\x00\xff"),
-        ]
-
-    run(main())
+    approve = Approving()
+    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert (tmp_path / "old").read_text() == "new"
+    assert (tmp_path / "sub" / "bytes").read_bytes() == b"\x00\xff"
+    assert sorted(os.listdir(tmp_path)) == ["old", "sub"]
+    assert asked(wire) == ["fs/write_files"] * 3
+    assert [(question.resource, question.text, question.data) for question in approve.questions[2:4]] == [
+        (f"{tmp_path}/old", "new", None),
+        (f"{tmp_path}/sub/bytes", None, b"\x00\xff"),
+    ]
 
 
 @pytest.mark.item("004-40", "004-75")
 @ways
-def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "old").write_text("1")
 
     async def work(turn: Turn) -> None:
@@ -248,24 +239,21 @@ def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, way: t
                 if found == wanted:
                     break
 
-    async def main() -> None:
-        approve = Approving()
-        async with in_turn(tmp_path, work, way, lend=Lending(approve=approve)) as (remote, wire, _):
-            assert asked(wire) == ["fs/watch", "fs/unwatch"]
-            told = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
-            assert told
-            assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in told)
-            assert [(question.operation, question.call) for question in approve.questions] == [("read", "fs/watch")]
-            assert remote._loan is not None
-            assert remote._loan.files._watches == {}
-
-    run(main())
+    approve = Approving()
+    async with in_turn(tmp_path, work, way, lend=Lending(approve=approve)) as (remote, wire, _):
+        assert asked(wire) == ["fs/watch", "fs/unwatch"]
+        told = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
+        assert told
+        assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in told)
+        assert [(question.operation, question.call) for question in approve.questions] == [("read", "fs/watch")]
+        assert remote._loan is not None
+        assert remote._loan.files._watches == {}
 
 
 @pytest.mark.parametrize(
     "way", [("v1", "v1"), ("draft", "draft"), ("2025.1", "2025.1"), ("crow", "crow")], ids="-".join
 )
-def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "old").write_text("1")
 
     async def work(turn: Turn) -> None:
@@ -287,18 +275,15 @@ def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tu
         ):
             assert (await refusal(call)).kind == Kind.ACCESS_DENIED
 
-    async def main() -> None:
-        lend = None if way[0] in ("v1", "draft") else Lending()  # two dialects have no words for these calls
-        wire = await did(tmp_path, work, way, lend=lend)
-        assert asked(wire) == []
-        assert not os.path.exists(tmp_path / ".." / "x")
-
-    run(main())
+    lend = None if way[0] in ("v1", "draft") else Lending()  # two dialects have no words for these calls
+    wire = await did(tmp_path, work, way, lend=lend)
+    assert asked(wire) == []
+    assert not os.path.exists(tmp_path / ".." / "x")
 
 
 @pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
 @pytest.mark.parametrize("way", [way for way in WAYS if way != ("v1", "draft")], ids="-".join)  # v1 has no words for it
-def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
+async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
     tmp_path: Path, way: tuple[str, str], lent: bool
 ) -> None:
     async def work(turn: Turn) -> None:
@@ -314,15 +299,12 @@ def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
         await turn.files.write(f"{path}.more", "c", overwrite=False)
         assert Path(f"{path}.more").read_text() == "c"
 
-    async def main() -> None:
-        wire = await did(tmp_path, work, way, lend=Lending() if lent else None)
-        assert bool(asked(wire)) is lent
-
-    run(main())
+    wire = await did(tmp_path, work, way, lend=Lending() if lent else None)
+    assert bool(asked(wire)) is lent
 
 
 @pytest.mark.parametrize("client", ["v1", "banjo", "crow", "2025.1"])
-def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_neither_read_nor_written_in_another(
+async def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_neither_read_nor_written_in_another(
     tmp_path: Path, client: str
 ) -> None:
     async def work(turn: Turn) -> None:
@@ -336,14 +318,14 @@ def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_neither_read
         assert await turn.files.read(path, encoding="utf8") == "é"
         assert (await refusal(turn.files.write(path, "e", overwrite=False))).kind == Kind.INVALID_PARAMS
 
-    run(_done(did(tmp_path, work, (client, "draft"))))
+    await _done(did(tmp_path, work, (client, "draft")))
 
 
 async def _done(work: Awaitable[object]) -> None:
     await work
 
 
-def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> None:
+async def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         path = f"{tmp_path}/file"
         for call in (
@@ -354,16 +336,13 @@ def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> N
         ):
             assert (await refusal(call)).kind == Kind.CAPABILITY_UNSUPPORTED
 
-    async def main() -> None:
-        assert asked(await did(tmp_path, work, lend=Lending(binary=False))) == []
-        assert os.listdir(tmp_path) == []
-
-    run(main())
+    assert asked(await did(tmp_path, work, lend=Lending(binary=False))) == []
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("v1", "draft"), ("draft", "v1")], ids="-".join)
-def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
+async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
     tmp_path: Path, way: tuple[str, str], lent: bool
 ) -> None:
     deaf = ["-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done"]
@@ -391,17 +370,14 @@ def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
                 await terminal.kill("SIGUSR1")
                 await until(terminal, "usr1")
 
-    async def main() -> None:
-        await did(tmp_path, work, way, lend=Lending() if lent else None)
-
-    run(main())
+    await did(tmp_path, work, way, lend=Lending() if lent else None)
 
 
 # --- offered and gated --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-40")
-def test_what_is_lent_is_advertised_in_both_spellings() -> None:
+async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
     async def introduced(dialect: str, lend: Lending, **options: Any) -> Any:
         ours, theirs = pair()
         peer = ScriptedPeer(theirs)
@@ -417,32 +393,29 @@ def test_what_is_lent_is_advertised_in_both_spellings() -> None:
         async with connect(ours, dialect=dialect, lend=lend, **options):
             return await hearing
 
-    async def main() -> None:
-        params = await introduced("draft", Lending(max_terminals=5))
-        assert params["capabilities"] == {
-            "fs": {"read": True, "write": True, **ALL},
-            "terminal": {"create": True, "interactive": True, "maxConcurrent": 5},
-        }
-        lend = Lending(max_terminals=5, interactive=False, binary=False, listing=False, folders=False, batches=False)
-        ui = {"permissionDialogs": True, "diffViewer": True, "codeNavigation": False}
-        params = await introduced("draft", lend, capabilities=noted(lend.capabilities(), ui=ui))
-        assert params["capabilities"] == {
-            "fs": {"read": True, "write": True, "watch": True},
-            "terminal": {"create": True, "maxConcurrent": 5},
-            "ui": ui,
-        }
-        params = await introduced("v1", Lending(max_terminals=5, watching=False, binary=False))
-        told = params["clientCapabilities"]
-        assert told["fs"] == {"readTextFile": True, "writeTextFile": True}
-        assert told["terminal"] is True
-        assert told["_meta"]["dragoman"] == {
-            "fs": {"list": True, "createDirectory": True, "atomic": True},
-            "terminal": {"interactive": True, "maxConcurrent": 5},
-        }
-        params = await introduced("v1", Lending(files=False, terminals=False))
-        assert "_meta" not in params["clientCapabilities"]
-
-    run(main())
+    params = await introduced("draft", Lending(max_terminals=5))
+    assert params["capabilities"] == {
+        "fs": {"read": True, "write": True, **ALL},
+        "terminal": {"create": True, "interactive": True, "maxConcurrent": 5},
+    }
+    lend = Lending(max_terminals=5, interactive=False, binary=False, listing=False, folders=False, batches=False)
+    ui = {"permissionDialogs": True, "diffViewer": True, "codeNavigation": False}
+    params = await introduced("draft", lend, capabilities=noted(lend.capabilities(), ui=ui))
+    assert params["capabilities"] == {
+        "fs": {"read": True, "write": True, "watch": True},
+        "terminal": {"create": True, "maxConcurrent": 5},
+        "ui": ui,
+    }
+    params = await introduced("v1", Lending(max_terminals=5, watching=False, binary=False))
+    told = params["clientCapabilities"]
+    assert told["fs"] == {"readTextFile": True, "writeTextFile": True}
+    assert told["terminal"] is True
+    assert told["_meta"]["dragoman"] == {
+        "fs": {"list": True, "createDirectory": True, "atomic": True},
+        "terminal": {"interactive": True, "maxConcurrent": 5},
+    }
+    params = await introduced("v1", Lending(files=False, terminals=False))
+    assert "_meta" not in params["clientCapabilities"]
 
 
 RAW: dict[str, tuple[str, dict[str, Any]]] = {
@@ -459,35 +432,32 @@ RAW: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.item("000-20")
 @pytest.mark.parametrize("method", RAW)
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, dialect: str) -> None:
+async def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, dialect: str) -> None:
     """The agent is a rough one that asks all the same."""
     part, more = RAW[method]
     (tmp_path / "file").write_text("1")
 
-    async def main() -> None:
-        less: dict[str, Any] = {part: False}
-        for lend in (Lending(**less), Lending(files=False)):
-            agent = Agent("rough")
+    less: dict[str, Any] = {part: False}
+    for lend in (Lending(**less), Lending(files=False)):
+        agent = Agent("rough")
 
-            @agent.prompt
-            async def answer(turn: Turn) -> None:
-                connection = turn.session.connection
-                params = {"sessionId": turn.session.id, "path": str(tmp_path / "file"), **more}
-                done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                connection.send_request(method, params, lambda result, error: done.set_result((result, error)))
-                result, error = await done
-                await turn.say(f"{result} {error.kind}")
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            connection = turn.session.connection
+            params = {"sessionId": turn.session.id, "path": str(tmp_path / "file"), **more}
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            connection.send_request(method, params, lambda result, error: done.set_result((result, error)))
+            result, error = await done
+            await turn.say(f"{result} {error.kind}")
 
-            async with met(agent, (dialect, dialect), lend=lend) as (remote, _):
-                session = await remote.open(str(tmp_path))
-                assert await session.ask("go") == "None capability_unsupported"
-
-    run(main())
+        async with met(agent, (dialect, dialect), lend=lend) as (remote, _):
+            session = await remote.open(str(tmp_path))
+            assert await session.ask("go") == "None capability_unsupported"
 
 
 @pytest.mark.item("000-20")
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft")], ids="-".join)
-def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "no").write_text("old")
 
     async def work(turn: Turn) -> None:
@@ -506,15 +476,12 @@ def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, way: t
         for call in calls:
             assert (await refusal(call)).kind == Kind.PERMISSION_DENIED
 
-    async def main() -> None:
-        approve = Approving(refuse=["no"])
-        await did(tmp_path, work, way, lend=Lending(approve=approve))
-        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"no": "old"}
-        assert [question.operation for question in approve.questions] == [
-            "read", "write", "read", "write", "write", "write", "read", "write", "read", "execute",
-        ]  # fmt: skip
-
-    run(main())
+    approve = Approving(refuse=["no"])
+    await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"no": "old"}
+    assert [question.operation for question in approve.questions] == [
+        "read", "write", "read", "write", "write", "write", "read", "write", "read", "execute",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -530,7 +497,7 @@ def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, way: t
         ),
     ],
 )
-def test_what_cannot_be_read_is_named_and_nothing_is_written(
+async def test_what_cannot_be_read_is_named_and_nothing_is_written(
     tmp_path: Path, method: str, params: dict[str, Any], place: str
 ) -> None:
     async def work(turn: Turn) -> None:
@@ -541,18 +508,15 @@ def test_what_cannot_be_read_is_named_and_nothing_is_written(
         assert error.data is not None
         assert error.data["errors"][0]["path"].startswith(place)
 
-    async def main() -> None:
-        await did(tmp_path, work)
-        assert os.listdir(tmp_path) == []
-
-    run(main())
+    await did(tmp_path, work)
+    assert os.listdir(tmp_path) == []
 
 
 # --- folders of a session -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-55")
-def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: Path) -> None:
+async def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: Path) -> None:
     project, more, extra, closed = (tmp_path / name for name in ("project", "more", "extra", "closed"))
     for folder in (project, more, extra, closed):
         folder.mkdir()
@@ -569,27 +533,24 @@ def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: Path) 
         error = await refusal(turn.terminals.create("true", cwd=str(extra)))
         assert error.kind == Kind.ACCESS_DENIED  # files only
 
-    async def main() -> None:
-        agent = Agent("worker")
-        faults: list[BaseException] = []
+    agent = Agent("worker")
+    faults: list[BaseException] = []
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None:
-            try:
-                await work(turn)
-            except BaseException as error:
-                faults.append(error)
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        try:
+            await work(turn)
+        except BaseException as error:
+            faults.append(error)
 
-        async with met(agent, ("v1", "v1"), lend=Lending(extra_roots=[str(extra)])) as (remote, _):
-            session = await remote.open(str(project), directories=[str(more)])
-            await session.ask("go")
-            assert faults == []
-
-    run(main())
+    async with met(agent, ("v1", "v1"), lend=Lending(extra_roots=[str(extra)])) as (remote, _):
+        session = await remote.open(str(project), directories=[str(more)])
+        await session.ask("go")
+        assert faults == []
 
 
 @pytest.mark.item("004-55")
-def test_relative_paths_of_a_draft_agent_are_in_the_working_directory(tmp_path: Path) -> None:
+async def test_relative_paths_of_a_draft_agent_are_in_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
 
     async def work(turn: Turn) -> None:
@@ -607,15 +568,12 @@ def test_relative_paths_of_a_draft_agent_are_in_the_working_directory(tmp_path: 
             assert (await refusal(turn.files.write_many({"two": "3", path: ""}))).kind == Kind.ACCESS_DENIED
             assert (await refusal(turn.files.list(path))).kind == Kind.ACCESS_DENIED
 
-    async def main() -> None:
-        await did(tmp_path, work, ("draft", "draft"))
-        assert sorted(os.listdir(tmp_path)) == ["bytes", "sub", "text", "two"]
-        assert (tmp_path / "two").read_text() == "2"
-
-    run(main())
+    await did(tmp_path, work, ("draft", "draft"))
+    assert sorted(os.listdir(tmp_path)) == ["bytes", "sub", "text", "two"]
+    assert (tmp_path / "two").read_text() == "2"
 
 
-def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> None:
+async def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     lending = Lending(protected=lambda roots: [f"{root}/own" for root in roots])
 
@@ -631,17 +589,14 @@ def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> None:
             assert (await refusal(call)).kind == Kind.ACCESS_DENIED
         assert (await turn.files.list(own)).entries == []
 
-    async def main() -> None:
-        await did(tmp_path, work, lend=lending)
-        assert os.listdir(tmp_path) == ["own"]
-
-    run(main())
+    await did(tmp_path, work, lend=lending)
+    assert os.listdir(tmp_path) == ["own"]
 
 
 # --- watches end --------------------------------------------------------------------------------------------------
 
 
-def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
+async def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_calls, "MAX_WATCHES", 2)
@@ -657,55 +612,49 @@ def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
         assert (await refusal(again)).kind == Kind.RESOURCE_NOT_FOUND
         await connection.request("fs/watch", params)
 
-    async def main() -> None:
-        async with in_turn(tmp_path, work) as (remote, wire, session):
-            assert remote._loan is not None
-            watches = remote._loan.files._watches
-            assert len(watches) == 2
-            tasks = [task for *_, task in watches.values()]
-            await session.close()
-            assert watches == {}
-            await asyncio.gather(*tasks, return_exceptions=True)
-            (tmp_path / "new").write_text("1")
-            other = await remote.open(str(tmp_path))
-            await other.ask("again")
-            # Two answers, no news: nobody watches for the first session any more.
-            assert [frame for frame in wire.heard if frame.get("method") == "fs/changed"] == []
-            tasks = [task for *_, task in watches.values()]
+    async with in_turn(tmp_path, work) as (remote, wire, session):
+        assert remote._loan is not None
+        watches = remote._loan.files._watches
+        assert len(watches) == 2
+        tasks = [task for *_, task in watches.values()]
+        await session.close()
         assert watches == {}
         await asyncio.gather(*tasks, return_exceptions=True)
+        (tmp_path / "new").write_text("1")
+        other = await remote.open(str(tmp_path))
+        await other.ask("again")
+        # Two answers, no news: nobody watches for the first session any more.
+        assert [frame for frame in wire.heard if frame.get("method") == "fs/changed"] == []
+        tasks = [task for *_, task in watches.values()]
+    assert watches == {}
+    await asyncio.gather(*tasks, return_exceptions=True)
 
-    run(main())
 
-
-def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> None:
+async def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> None:
     ended = asyncio.Event()
 
-    async def main() -> None:
-        agent = Agent("watcher")
+    agent = Agent("watcher")
 
-        @agent.opened
-        def opened(session: Any) -> None:
-            async def follow() -> None:
-                async with session.files.watch(str(tmp_path)) as watch:
-                    watching.set()
-                    assert [changes async for changes in watch] == []
-                ended.set()
+    @agent.opened
+    def opened(session: Any) -> None:
+        async def follow() -> None:
+            async with session.files.watch(str(tmp_path)) as watch:
+                watching.set()
+                assert [changes async for changes in watch] == []
+            ended.set()
 
-            tasks.append(asyncio.create_task(follow()))
+        tasks.append(asyncio.create_task(follow()))
 
-        tasks: list[asyncio.Task[None]] = []
-        watching = asyncio.Event()
-        async with met(agent, ("v1", "v1"), lend=Lending()) as (remote, _):
-            await remote.open(str(tmp_path))
-            await watching.wait()
-        await ended.wait()
-        await asyncio.gather(*tasks)
-
-    run(main())
+    tasks: list[asyncio.Task[None]] = []
+    watching = asyncio.Event()
+    async with met(agent, ("v1", "v1"), lend=Lending()) as (remote, _):
+        await remote.open(str(tmp_path))
+        await watching.wait()
+    await ended.wait()
+    await asyncio.gather(*tasks)
 
 
-def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path) -> None:
+async def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         listing = turn.session.connection.request("fs/list_directory", ListDirectoryParams(path=str(tmp_path)))
         if turn.text == "work":
@@ -713,12 +662,9 @@ def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path) -> N
         else:
             await turn.say((await refusal(listing)).kind)
 
-    async def main() -> None:
-        async with in_turn(tmp_path, work) as (remote, _, session):
-            await remote.open(str(tmp_path))
-            assert await session.ask("again") == Kind.INVALID_PARAMS
-
-    run(main())
+    async with in_turn(tmp_path, work) as (remote, _, session):
+        await remote.open(str(tmp_path))
+        assert await session.ask("again") == Kind.INVALID_PARAMS
 
 
 # --- terminals ----------------------------------------------------------------------------------------------------
@@ -726,34 +672,31 @@ def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path) -> N
 
 @pytest.mark.item("004-40")
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("draft", "v1")], ids="-".join)
-def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way: tuple[str, str]) -> None:
     """The bound is of all sessions together, and the client keeps it whatever the agent does."""
 
-    async def main() -> None:
-        agent = Agent("worker")
+    agent = Agent("worker")
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None:
-            terminal = await turn.terminals.create("true")
-            if turn.text == "keep":
-                turn.session.state["kept"] = terminal
-            else:
-                await terminal.release()
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        terminal = await turn.terminals.create("true")
+        if turn.text == "keep":
+            turn.session.state["kept"] = terminal
+        else:
+            await terminal.release()
 
-        async with met(agent, way, lend=Lending(max_terminals=2)) as (remote, _):
-            first, second = await remote.open(str(tmp_path)), await remote.open(str(tmp_path))
-            await first.ask("keep")
-            await second.ask("keep")
-            for session in (first, second):
-                assert (await refusal(session.ask("more"))).kind == Kind.RATE_LIMITED
-            await agent.sessions[first.id].state["kept"].release()
-            await second.ask("more")
-
-    run(main())
+    async with met(agent, way, lend=Lending(max_terminals=2)) as (remote, _):
+        first, second = await remote.open(str(tmp_path)), await remote.open(str(tmp_path))
+        await first.ask("keep")
+        await second.ask("keep")
+        for session in (first, second):
+            assert (await refusal(session.ask("more"))).kind == Kind.RATE_LIMITED
+        await agent.sessions[first.id].state["kept"].release()
+        await second.ask("more")
 
 
 @pytest.mark.item("004-40")
-def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(tmp_path: Path) -> None:
+async def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(tmp_path: Path) -> None:
     lending = Lending()
 
     async def work(turn: Turn) -> None:
@@ -767,16 +710,13 @@ def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(tmp_pat
             assert output.split("\r\n")[-2:] == ["got yes", ""]
             assert "33 101\r\n" in output
 
-    async def main() -> None:
-        wire = await did(tmp_path, work, ("draft", "draft"), lend=lending)
-        created = next(frame["params"] for frame in wire.said if frame.get("method") == "terminal/create")
-        assert (created["interactive"], created["rows"], created["columns"]) == (True, 33, 101)
-
-    run(main())
+    wire = await did(tmp_path, work, ("draft", "draft"), lend=lending)
+    created = next(frame["params"] for frame in wire.said if frame.get("method") == "terminal/create")
+    assert (created["interactive"], created["rows"], created["columns"]) == (True, 33, 101)
 
 
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft")], ids="-".join)
-def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: Path, way: tuple[str, str]) -> None:
     async def work(turn: Turn) -> None:
         refused = await refusal(turn.terminals.create("true", size=(24, 80)))
         assert refused.kind == Kind.CAPABILITY_UNSUPPORTED
@@ -789,21 +729,18 @@ def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: Path, 
         if way[0] == "draft":
             assert error.kind == Kind.CAPABILITY_UNSUPPORTED
 
-    async def main() -> None:
-        wire = await did(tmp_path, work, way, lend=Lending(interactive=False))
-        assert asked(wire) == []
-        await did(tmp_path, rough, way, lend=Lending(interactive=False))
-
-    run(main())
+    wire = await did(tmp_path, work, way, lend=Lending(interactive=False))
+    assert asked(wire) == []
+    await did(tmp_path, rough, way, lend=Lending(interactive=False))
 
 
-def test_an_agents_own_terminal_can_be_a_real_one(tmp_path: Path) -> None:
+async def test_an_agents_own_terminal_can_be_a_real_one(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         async with await turn.terminals.create("tty", size=(24, 80)) as terminal:
             assert await terminal.wait() == 0
             assert (await terminal.output()).output.startswith("/dev/")
 
-    run(_ignored(did(tmp_path, work, lend=None)))
+    await _ignored(did(tmp_path, work, lend=None))
 
 
 async def _ignored(work: Awaitable[object]) -> None:
@@ -813,16 +750,16 @@ async def _ignored(work: Awaitable[object]) -> None:
 @pytest.mark.parametrize(
     "env", [[{"name": "", "value": "x"}], [{"name": "A=B", "value": "x"}], [{"name": "A", "value": "\0"}]]
 )
-def test_an_environment_that_cannot_be_is_refused(tmp_path: Path, env: list[dict[str, str]]) -> None:
+async def test_an_environment_that_cannot_be_is_refused(tmp_path: Path, env: list[dict[str, str]]) -> None:
     async def work(turn: Turn) -> None:
         params = {"sessionId": turn.session.id, "command": "true", "env": env}
         error = await refusal(turn.session.connection.request("terminal/create", params))
         assert error.kind == Kind.INVALID_PARAMS
 
-    run(_ignored(did(tmp_path, work)))
+    await _ignored(did(tmp_path, work))
 
 
-def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it_was_killed(tmp_path: Path) -> None:
+async def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it_was_killed(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         connection = turn.session.connection
 
@@ -839,35 +776,29 @@ def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it_was_k
         await ask("terminal/kill", terminalId=terminal)
         await ask("terminal/release", terminalId=terminal)
 
-    async def main() -> None:
-        wire = await did(tmp_path, work, ("draft", "draft"))
-        pushed = [frame["params"] for frame in wire.heard if frame.get("method") == "terminal/output"]
-        assert {(params["stream"], params["data"]) for params in pushed} == {("stdout", "out\n"), ("stderr", "err\n")}
-        answers = [frame["result"] for frame in wire.heard if "result" in frame]
-        assert isinstance(next(answer["pid"] for answer in answers if "terminalId" in answer), int)
-        assert {"killed": False} in answers  # it had ended
-        assert {"released": True} in answers
-
-    run(main())
+    wire = await did(tmp_path, work, ("draft", "draft"))
+    pushed = [frame["params"] for frame in wire.heard if frame.get("method") == "terminal/output"]
+    assert {(params["stream"], params["data"]) for params in pushed} == {("stdout", "out\n"), ("stderr", "err\n")}
+    answers = [frame["result"] for frame in wire.heard if "result" in frame]
+    assert isinstance(next(answer["pid"] for answer in answers if "terminalId" in answer), int)
+    assert {"killed": False} in answers  # it had ended
+    assert {"released": True} in answers
 
 
-def test_terminals_end_with_their_session(tmp_path: Path) -> None:
+async def test_terminals_end_with_their_session(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         await turn.terminals.create("sleep", ["1000"])
 
-    async def main() -> None:
-        lending = Lending()
-        async with in_turn(tmp_path, work, lend=lending) as (_, _, session):
-            (terminal,) = lending.shown.values()
-            assert terminal.output().exit is None
-            await session.close()
-            assert terminal.output().exit is not None
-            assert terminal.buried
-
-    run(main())
+    lending = Lending()
+    async with in_turn(tmp_path, work, lend=lending) as (_, _, session):
+        (terminal,) = lending.shown.values()
+        assert terminal.output().exit is None
+        await session.close()
+        assert terminal.output().exit is not None
+        assert terminal.buried
 
 
-def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path) -> None:
+async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
@@ -877,16 +808,13 @@ def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path) -> No
     async def work(turn: Turn) -> None:
         await turn.say(await turn.files.read(turn.text))
 
-    async def main() -> None:
-        agents = [Agent("a"), Agent("b")]
-        for agent in agents:
-            agent.prompt(work)
-        async with met(agents[0], ("v1", "v1"), lend=lending) as (one, _):
-            async with met(agents[1], ("v1", "v1"), lend=lending) as (two, _):
-                first, second = await one.open(str(folders[0])), await two.open(str(folders[1]))
-                assert await first.ask(f"{folders[0]}/file") == "one"
-                assert await second.ask(f"{folders[1]}/file") == "two"
-                assert (await refusal(first.ask(f"{folders[1]}/file"))).kind == Kind.ACCESS_DENIED
+    agents = [Agent("a"), Agent("b")]
+    for agent in agents:
+        agent.prompt(work)
+    async with met(agents[0], ("v1", "v1"), lend=lending) as (one, _):
+        async with met(agents[1], ("v1", "v1"), lend=lending) as (two, _):
+            first, second = await one.open(str(folders[0])), await two.open(str(folders[1]))
             assert await first.ask(f"{folders[0]}/file") == "one"
-
-    run(main())
+            assert await second.ask(f"{folders[1]}/file") == "two"
+            assert (await refusal(first.ask(f"{folders[1]}/file"))).kind == Kind.ACCESS_DENIED
+        assert await first.ask(f"{folders[0]}/file") == "one"

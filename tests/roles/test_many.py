@@ -11,7 +11,7 @@ import pytest
 from dragoman import Agent, Conversation, RemoteAgent, Turn
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import joined
-from tests.roles.meeting import CWD, interpreted, run
+from tests.roles.meeting import CWD, interpreted
 
 COUNT = 20
 
@@ -58,67 +58,61 @@ async def agents(repeater: Repeater) -> AsyncIterator[list[RemoteAgent]]:
 
 
 @pytest.mark.item("004-09")
-def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() -> None:
-    async def main() -> None:
-        async with agents(Repeater(6)) as remotes:
-            sessions = [await remote.open(CWD) for remote in remotes for _ in range(2)]
-            assert len({session.id for session in sessions}) == 6
-            async with asyncio.TaskGroup() as group:
-                for number, session in enumerate(sessions):
-                    group.create_task(converse(session, f"prompt {number}"))
+async def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() -> None:
 
-    run(main())
+    async with agents(Repeater(6)) as remotes:
+        sessions = [await remote.open(CWD) for remote in remotes for _ in range(2)]
+        assert len({session.id for session in sessions}) == 6
+        async with asyncio.TaskGroup() as group:
+            for number, session in enumerate(sessions):
+                group.create_task(converse(session, f"prompt {number}"))
 
 
 @pytest.mark.item("004-09")
-def test_one_session_is_cancelled_and_its_neighbour_goes_on() -> None:
-    async def main() -> None:
-        agent = Agent("patient", version="1")
-        go_on = asyncio.Event()
+async def test_one_session_is_cancelled_and_its_neighbour_goes_on() -> None:
 
-        @agent.prompt
-        async def wait(turn: Turn) -> None:
-            await turn.say("working")
-            await go_on.wait()
-            await turn.say(" done")
+    agent = Agent("patient", version="1")
+    go_on = asyncio.Event()
 
-        async with joined(agent) as remote:
-            one, other = await remote.open(CWD), await remote.open(CWD)
-            async with one.prompt("a") as first, other.prompt("b") as second:
-                await anext(aiter(first))
-                await anext(aiter(second))
-                one.cancel()
-                assert (await first.wait()).stop_reason == "cancelled"
-                assert not second.is_over
-                go_on.set()
-                assert (await second.wait()).stop_reason == "end_turn"
-            assert other.transcript.messages[-1].text == "working done"
+    @agent.prompt
+    async def wait(turn: Turn) -> None:
+        await turn.say("working")
+        await go_on.wait()
+        await turn.say(" done")
 
-    run(main())
+    async with joined(agent) as remote:
+        one, other = await remote.open(CWD), await remote.open(CWD)
+        async with one.prompt("a") as first, other.prompt("b") as second:
+            await anext(aiter(first))
+            await anext(aiter(second))
+            one.cancel()
+            assert (await first.wait()).stop_reason == "cancelled"
+            assert not second.is_over
+            go_on.set()
+            assert (await second.wait()).stop_reason == "end_turn"
+        assert other.transcript.messages[-1].text == "working done"
 
 
-def test_a_question_of_one_session_keeps_no_other_session_waiting() -> None:
-    async def main() -> None:
-        agent = Agent("asker", version="1")
-        answered = asyncio.Event()
+async def test_a_question_of_one_session_keeps_no_other_session_waiting() -> None:
 
-        @agent.prompt
-        async def ask(turn: Turn) -> None:
-            if turn.text == "ask":
-                await turn.say("yes" if await turn.ask("May I?") else "no")
-            else:
-                await turn.say("quick")
+    agent = Agent("asker", version="1")
+    answered = asyncio.Event()
 
-        async def permission(question: RequestPermissionParams) -> str | None:
-            await answered.wait()
-            return question.options[0].option_id
+    @agent.prompt
+    async def ask(turn: Turn) -> None:
+        if turn.text == "ask":
+            await turn.say("yes" if await turn.ask("May I?") else "no")
+        else:
+            await turn.say("quick")
 
-        async with joined(agent, permission=permission) as remote:
-            slow, quick = await remote.open(CWD), await remote.open(CWD)
-            asking = asyncio.create_task(slow.ask("ask"))
-            assert await quick.ask("go") == "quick"
-            assert not asking.done()
-            answered.set()
-            assert await asking == "yes"
+    async def permission(question: RequestPermissionParams) -> str | None:
+        await answered.wait()
+        return question.options[0].option_id
 
-    run(main())
+    async with joined(agent, permission=permission) as remote:
+        slow, quick = await remote.open(CWD), await remote.open(CWD)
+        asking = asyncio.create_task(slow.ask("ask"))
+        assert await quick.ask("go") == "quick"
+        assert not asking.done()
+        answered.set()
+        assert await asking == "yes"

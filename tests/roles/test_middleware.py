@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Session, Turn
 from dragoman.engine.message import Incoming
-from tests.roles.raw import CWD, opened, prompted, run, served
+from tests.roles.raw import CWD, opened, prompted, served
 
 PassOn = Callable[[], Awaitable[Any]]
 
@@ -26,140 +26,130 @@ def talking() -> Agent:
     return agent
 
 
-def test_every_message_goes_through_the_chain_the_first_registered_first() -> None:
-    async def main() -> None:
-        agent = talking()
-        seen: list[str] = []
+async def test_every_message_goes_through_the_chain_the_first_registered_first() -> None:
 
-        @agent.middleware
-        async def outer(message: Incoming, pass_on: PassOn) -> Any:
-            seen.append(f"outer {message.method}")
-            result = await pass_on()
-            seen.append(f"answered {message.method}")
-            return result
+    agent = talking()
+    seen: list[str] = []
 
-        @agent.middleware
-        async def inner(message: Incoming, pass_on: PassOn) -> Any:
-            seen.append(f"inner {message.method}")
-            return await pass_on()
+    @agent.middleware
+    async def outer(message: Incoming, pass_on: PassOn) -> Any:
+        seen.append(f"outer {message.method}")
+        result = await pass_on()
+        seen.append(f"answered {message.method}")
+        return result
 
-        async with served(agent) as client:
-            session = await opened(client)
-            assert (await prompted(client, session))["result"] == {"stopReason": "end_turn"}
-            client.tell("session/cancel", {"sessionId": session})
-            assert (await client.error("_unknown", {}))["code"] == -32601
-        for method in ("initialize", "session/new", "session/prompt", "session/cancel"):
-            assert [each for each in seen if each.endswith(method)] == [
-                f"outer {method}",
-                f"inner {method}",
-                f"answered {method}",
-            ]
-        assert seen[-2:] == ["outer _unknown", "inner _unknown"]
+    @agent.middleware
+    async def inner(message: Incoming, pass_on: PassOn) -> Any:
+        seen.append(f"inner {message.method}")
+        return await pass_on()
 
-    run(main())
+    async with served(agent) as client:
+        session = await opened(client)
+        assert (await prompted(client, session))["result"] == {"stopReason": "end_turn"}
+        client.tell("session/cancel", {"sessionId": session})
+        assert (await client.error("_unknown", {}))["code"] == -32601
+    for method in ("initialize", "session/new", "session/prompt", "session/cancel"):
+        assert [each for each in seen if each.endswith(method)] == [
+            f"outer {method}",
+            f"inner {method}",
+            f"answered {method}",
+        ]
+    assert seen[-2:] == ["outer _unknown", "inner _unknown"]
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "2025.1"])
-def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialect: str) -> None:
-    async def main() -> None:
-        agent = talking()
+async def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialect: str) -> None:
 
-        @agent.middleware
-        async def gate(message: Incoming, pass_on: PassOn) -> Any:
-            if message.method != "session/prompt":
-                return await pass_on()
-            block = message.params.prompt[0]
-            if "password" in block.text:
-                raise ProtocolError(Kind.PERMISSION_DENIED, "no passwords here")
-            if block.text == "ping":
-                return {"stopReason": "refusal"}
-            block.text = block.text.upper()
+    agent = talking()
+
+    @agent.middleware
+    async def gate(message: Incoming, pass_on: PassOn) -> Any:
+        if message.method != "session/prompt":
             return await pass_on()
+        block = message.params.prompt[0]
+        if "password" in block.text:
+            raise ProtocolError(Kind.PERMISSION_DENIED, "no passwords here")
+        if block.text == "ping":
+            return {"stopReason": "refusal"}
+        block.text = block.text.upper()
+        return await pass_on()
 
-        async with served(agent, dialect) as client:
-            if dialect == "2025.1":
-                await client.result("session/new", {"session_id": "s", "mode": "agent"})
-                session = {"session_id": "s"}
-            else:
-                asked = {"workingDirectory": CWD} if dialect == "draft" else {"cwd": CWD, "mcpServers": []}
-                session = {"sessionId": (await client.result("session/new", asked))["sessionId"]}
-            member = "prompt" if dialect == "v1" else "content"
+    async with served(agent, dialect) as client:
+        if dialect == "2025.1":
+            await client.result("session/new", {"session_id": "s", "mode": "agent"})
+            session = {"session_id": "s"}
+        else:
+            asked = {"workingDirectory": CWD} if dialect == "draft" else {"cwd": CWD, "mcpServers": []}
+            session = {"sessionId": (await client.result("session/new", asked))["sessionId"]}
+        member = "prompt" if dialect == "v1" else "content"
 
-            async def say(text: str) -> Any:
-                return await client.call("session/prompt", {**session, member: [{"type": "text", "text": text}]})
+        async def say(text: str) -> Any:
+            return await client.call("session/prompt", {**session, member: [{"type": "text", "text": text}]})
 
-            assert "result" in await say("hello")
-            assert "HELLO" in str(client.said("session/update"))
-            assert (await say("my password"))["error"]["message"] == "no passwords here"
-            claimed = (await say("ping"))["result"]
-            assert "refusal" in str(claimed)
-            assert "PING" not in str(client.said("session/update"))
-
-    run(main())
+        assert "result" in await say("hello")
+        assert "HELLO" in str(client.said("session/update"))
+        assert (await say("my password"))["error"]["message"] == "no passwords here"
+        claimed = (await say("ping"))["result"]
+        assert "refusal" in str(claimed)
+        assert "PING" not in str(client.said("session/update"))
 
 
-def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
-    async def main() -> None:
-        agent = Agent("slow")
+async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
 
-        @agent.middleware
-        async def watch(message: Incoming, pass_on: PassOn) -> Any:
-            return await pass_on()
+    agent = Agent("slow")
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None:
-            async with turn.tool("Wait"):
-                await asyncio.Event().wait()
+    @agent.middleware
+    async def watch(message: Incoming, pass_on: PassOn) -> Any:
+        return await pass_on()
 
-        async with served(agent) as client:
-            session = await opened(client)
-            prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-            await client.heard_call("session/update")
-            client.tell("session/cancel", {"sessionId": session})
-            assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
-            assert client.said("session/update")[-1]["update"]["status"] == "failed"
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async with turn.tool("Wait"):
+            await asyncio.Event().wait()
 
-    run(main())
+    async with served(agent) as client:
+        session = await opened(client)
+        prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
+        await client.heard_call("session/update")
+        client.tell("session/cancel", {"sessionId": session})
+        assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
+        assert client.said("session/update")[-1]["update"]["status"] == "failed"
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "crow"])
-def test_an_extension_is_answered_by_its_own_function_in_any_dialect(dialect: str) -> None:
-    async def main() -> None:
-        agent = talking()
-        told: list[Any] = []
+async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(dialect: str) -> None:
 
-        @agent.on("_acme/index")
-        async def index(params: Any) -> Any:
-            return {"files": params["depth"] * 2}
+    agent = talking()
+    told: list[Any] = []
 
-        @agent.on("_acme/seen")
-        def seen(params: Any) -> None:
-            told.append(params)
+    @agent.on("_acme/index")
+    async def index(params: Any) -> Any:
+        return {"files": params["depth"] * 2}
 
-        async with served(agent, dialect) as client:
-            assert await client.result("_acme/index", {"depth": 3}) == {"files": 6}
-            client.tell("_acme/seen", {"path": "/a"})
-            assert (await client.error("_acme/other", {}))["code"] == -32601
-            assert told == [{"path": "/a"}]
+    @agent.on("_acme/seen")
+    def seen(params: Any) -> None:
+        told.append(params)
 
-    run(main())
+    async with served(agent, dialect) as client:
+        assert await client.result("_acme/index", {"depth": 3}) == {"files": 6}
+        client.tell("_acme/seen", {"path": "/a"})
+        assert (await client.error("_acme/other", {}))["code"] == -32601
+        assert told == [{"path": "/a"}]
 
 
-def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_told_of_extensions() -> None:
-    async def main() -> None:
-        agent = talking()
+async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_told_of_extensions() -> None:
 
-        @agent.on("session/list")
-        def nothing(params: Any) -> Any:
-            return {"sessions": []}
+    agent = talking()
 
-        @agent.opened
-        def greet(session: Session) -> None:
-            session.notify("_acme/ready", {"sessionId": session.id})
+    @agent.on("session/list")
+    def nothing(params: Any) -> Any:
+        return {"sessions": []}
 
-        async with served(agent) as client:
-            session = await opened(client)
-            assert client.said("_acme/ready") == [{"sessionId": session}]
-            assert await client.result("session/list", {}) == {"sessions": []}
+    @agent.opened
+    def greet(session: Session) -> None:
+        session.notify("_acme/ready", {"sessionId": session.id})
 
-    run(main())
+    async with served(agent) as client:
+        session = await opened(client)
+        assert client.said("_acme/ready") == [{"sessionId": session}]
+        assert await client.result("session/list", {}) == {"sessions": []}

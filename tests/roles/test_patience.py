@@ -11,7 +11,7 @@ from dragoman.roles.watch import GRACE, Watch
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
-from tests.roles.meeting import CWD, TRANSLATED, interpreted, run
+from tests.roles.meeting import CWD, TRANSLATED, interpreted
 
 SOON = 0.03
 
@@ -74,185 +74,167 @@ def dreamer() -> tuple[Agent, list[str]]:
 
 
 @pytest.mark.item("004-62")
-def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
-    async def main() -> None:
-        agent, ends = dreamer()
-        async with joined(agent, idle_timeout=SOON) as remote:
-            session = await remote.open(CWD)
-            with pytest.raises(ProtocolError, match="nothing was heard") as caught:
-                await session.ask("dream")
-            assert caught.value.kind == Kind.TIMEOUT
-            assert ends == ["cancelled"]
-            assert await session.ask("wake up", idle_timeout=10) == "awake"
+async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
 
-    run(main())
+    agent, ends = dreamer()
+    async with joined(agent, idle_timeout=SOON) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError, match="nothing was heard") as caught:
+            await session.ask("dream")
+        assert caught.value.kind == Kind.TIMEOUT
+        assert ends == ["cancelled"]
+        assert await session.ask("wake up", idle_timeout=10) == "awake"
 
 
 @pytest.mark.item("004-62")
-def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
-    async def main() -> None:
-        agent = Agent("talker", version="1")
+async def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
 
-        @agent.prompt
-        async def talk(turn: Turn) -> None:
-            while True:
-                await turn.say("bla ")
-                await asyncio.sleep(0)
+    agent = Agent("talker", version="1")
 
-        async with joined(agent) as remote:
-            session = await remote.open(CWD)
-            with pytest.raises(ProtocolError, match="longer than") as caught:
-                await session.ask("talk", timeout=SOON, idle_timeout=10)
-            assert caught.value.kind == Kind.TIMEOUT
-
-    run(main())
-
-
-def test_an_agent_that_does_not_even_end_the_turn_is_left_alone() -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
-            asked = await peer.expect(method="session/new")
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s"}})
-            first = await peer.expect(method="session/prompt")
-            await peer.expect(method="session/cancel")
-            second = await peer.expect(method="session/prompt")
-            for asked in (first, second):  # the first one comes much too late, and nobody minds
-                peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
-
-        playing = asyncio.create_task(script())
-        async with connect(ours, idle_timeout=SOON) as remote:
-            session = await remote.open(CWD)
-            turn = session.prompt("one")
-            with pytest.raises(ProtocolError) as caught:
-                async with turn:
-                    await turn.wait()
-            assert caught.value.kind == Kind.TIMEOUT
-            async with session.prompt("two", idle_timeout=10) as other:
-                assert (await other.wait()).stop_reason == "end_turn"
-            assert turn.result is None
-        await playing
-
-    run(main())
-
-
-def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
-    async def main() -> None:
-        agent = Agent("asker", version="1")
-
-        @agent.prompt
-        async def ask(turn: Turn) -> None:
-            await turn.say("yes" if await turn.ask("May I?") else "no")
-
-        waits: list[bool] = []
-
-        async def think(question: RequestPermissionParams) -> str:
+    @agent.prompt
+    async def talk(turn: Turn) -> None:
+        while True:
+            await turn.say("bla ")
             await asyncio.sleep(0)
-            waits.append(session.keeps_agent_waiting)
-            return question.options[0].option_id
 
-        async with joined(agent, idle_timeout=10, permission=think) as remote:
-            session = await remote.open(CWD)
-            assert await session.ask("go") == "yes"
-            assert waits == [True]
-            assert not session.keeps_agent_waiting
-
-    run(main())
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError, match="longer than") as caught:
+            await session.ask("talk", timeout=SOON, idle_timeout=10)
+        assert caught.value.kind == Kind.TIMEOUT
 
 
-def test_without_a_limit_nobody_looks() -> None:
-    async def main() -> None:
-        agent, _ = dreamer()
-        async with joined(agent) as remote:
-            session = await remote.open(CWD)
-            async with session.prompt("dream") as turn:
-                assert turn._alarm is None
-                turn.cancel()
-            assert turn.stop_reason == "cancelled"
+async def test_an_agent_that_does_not_even_end_the_turn_is_left_alone() -> None:
 
-    run(main())
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
+        asked = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s"}})
+        first = await peer.expect(method="session/prompt")
+        await peer.expect(method="session/cancel")
+        second = await peer.expect(method="session/prompt")
+        for asked in (first, second):  # the first one comes much too late, and nobody minds
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
+
+    playing = asyncio.create_task(script())
+    async with connect(ours, idle_timeout=SOON) as remote:
+        session = await remote.open(CWD)
+        turn = session.prompt("one")
+        with pytest.raises(ProtocolError) as caught:
+            async with turn:
+                await turn.wait()
+        assert caught.value.kind == Kind.TIMEOUT
+        async with session.prompt("two", idle_timeout=10) as other:
+            assert (await other.wait()).stop_reason == "end_turn"
+        assert turn.result is None
+    await playing
+
+
+async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
+
+    agent = Agent("asker", version="1")
+
+    @agent.prompt
+    async def ask(turn: Turn) -> None:
+        await turn.say("yes" if await turn.ask("May I?") else "no")
+
+    waits: list[bool] = []
+
+    async def think(question: RequestPermissionParams) -> str:
+        await asyncio.sleep(0)
+        waits.append(session.keeps_agent_waiting)
+        return question.options[0].option_id
+
+    async with joined(agent, idle_timeout=10, permission=think) as remote:
+        session = await remote.open(CWD)
+        assert await session.ask("go") == "yes"
+        assert waits == [True]
+        assert not session.keeps_agent_waiting
+
+
+async def test_without_a_limit_nobody_looks() -> None:
+
+    agent, _ = dreamer()
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("dream") as turn:
+            assert turn._alarm is None
+            turn.cancel()
+        assert turn.stop_reason == "cancelled"
 
 
 # --- everything else ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-62")
-def test_an_answer_that_never_comes_is_a_timeout() -> None:
-    async def main() -> None:
-        agent, _ = dreamer()
+async def test_an_answer_that_never_comes_is_a_timeout() -> None:
 
-        @agent.on("_slow")
-        async def slow(params: object) -> None:
-            await asyncio.Event().wait()
+    agent, _ = dreamer()
 
-        async with joined(agent, timeout=SOON) as remote:
-            with pytest.raises(ProtocolError, match="_slow was not answered") as caught:
-                await remote.request("_slow", {})
-            assert caught.value.kind == Kind.TIMEOUT
+    @agent.on("_slow")
+    async def slow(params: object) -> None:
+        await asyncio.Event().wait()
 
-    run(main())
+    async with joined(agent, timeout=SOON) as remote:
+        with pytest.raises(ProtocolError, match="_slow was not answered") as caught:
+            await remote.request("_slow", {})
+        assert caught.value.kind == Kind.TIMEOUT
 
 
 @pytest.mark.item("004-62")
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
-def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client: str, agent: str) -> None:
-    async def main() -> None:
-        hasty = Agent("hasty", version="1")
+async def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client: str, agent: str) -> None:
 
-        @hasty.prompt
-        async def ask(turn: Turn) -> None:
-            await turn.session.request("_acme/slow", {}, timeout=SOON)
+    hasty = Agent("hasty", version="1")
 
-        async def never(_: object) -> None:
-            await asyncio.Event().wait()
+    @hasty.prompt
+    async def ask(turn: Turn) -> None:
+        await turn.session.request("_acme/slow", {}, timeout=SOON)
 
-        async with interpreted(hasty, client, agent, on={"_acme/slow": never}) as remote:
-            session = await remote.open(CWD)
-            with pytest.raises(ProtocolError) as caught:
-                await session.ask("go")
-            assert caught.value.kind == Kind.TIMEOUT
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
 
-    run(main())
+    async with interpreted(hasty, client, agent, on={"_acme/slow": never}) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError) as caught:
+            await session.ask("go")
+        assert caught.value.kind == Kind.TIMEOUT
 
 
 @pytest.mark.item("004-62")
-def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
-    async def main() -> None:
-        agent = Agent("hasty", version="1", dialect="draft")
+async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
 
-        @agent.prompt
-        async def ask(turn: Turn) -> None:
-            await turn.session.request("_acme/slow", {}, timeout=SOON)
+    agent = Agent("hasty", version="1", dialect="draft")
 
-        ours, theirs = pair()
-        serving = agent.attach(theirs)
-        client = ScriptedPeer(ours)
-        info = {"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "capabilities": {}}
-        await client.request(1, "initialize", info)
-        made = await client.request(2, "session/new", {"workingDirectory": CWD})
-        content = [{"type": "text", "text": "go"}]
-        params = {"sessionId": made["result"]["sessionId"], "content": content}
-        answer = await client.request(3, "session/prompt", params)
-        assert answer["error"]["code"] == -32009
-        await serving.close()
+    @agent.prompt
+    async def ask(turn: Turn) -> None:
+        await turn.session.request("_acme/slow", {}, timeout=SOON)
 
-    run(main())
+    ours, theirs = pair()
+    serving = agent.attach(theirs)
+    client = ScriptedPeer(ours)
+    info = {"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "capabilities": {}}
+    await client.request(1, "initialize", info)
+    made = await client.request(2, "session/new", {"workingDirectory": CWD})
+    content = [{"type": "text", "text": "go"}]
+    params = {"sessionId": made["result"]["sessionId"], "content": content}
+    answer = await client.request(3, "session/prompt", params)
+    assert answer["error"]["code"] == -32009
+    await serving.close()
 
 
 # --- starting -------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_says_nothing_at_its_start_is_given_up_and_one_hears_of_each_attempt() -> None:
-    async def main() -> None:
-        told: list[str] = []
-        with pytest.raises(StartFailed, match="understands no dialect"):
-            async with connect(["sh", "-c", "cat > /dev/null"], patience=SOON, report=told.append):
-                pass
-        attempts = ["v1", "draft", "crow", "2025.1"]
-        assert [line.split(":")[0] for line in told] == [f"sh -c cat > /dev/null in {name}" for name in attempts]
+async def test_an_agent_that_says_nothing_at_its_start_is_given_up_and_one_hears_of_each_attempt() -> None:
 
-    run(main())
+    told: list[str] = []
+    with pytest.raises(StartFailed, match="understands no dialect"):
+        async with connect(["sh", "-c", "cat > /dev/null"], patience=SOON, report=told.append):
+            pass
+    attempts = ["v1", "draft", "crow", "2025.1"]
+    assert [line.split(":")[0] for line in told] == [f"sh -c cat > /dev/null in {name}" for name in attempts]

@@ -54,21 +54,17 @@ async def tour(remote: Any) -> None:
     assert [bool(info.current) for info in await remote.providers()] == [True, False]
 
 
-def test_a_client_sets_providers_and_turns_them_off() -> None:
-    async def main() -> None:
-        async with joined(routed()) as remote:
-            await tour(remote)
+async def test_a_client_sets_providers_and_turns_them_off() -> None:
 
-    run(main())
+    async with joined(routed()) as remote:
+        await tour(remote)
 
 
 @pytest.mark.parametrize(("client", "speaks"), [("banjo", "v1"), ("v1", "banjo")])
-def test_also_through_an_interpreter(client: str, speaks: str) -> None:
-    async def main() -> None:
-        async with interpreted(routed(), client, speaks) as remote:
-            await tour(remote)
+async def test_also_through_an_interpreter(client: str, speaks: str) -> None:
 
-    run(main())
+    async with interpreted(routed(), client, speaks) as remote:
+        await tour(remote)
 
 
 @pytest.mark.parametrize(
@@ -82,14 +78,12 @@ def test_also_through_an_interpreter(client: str, speaks: str) -> None:
         ("providers/disable", {"providerId": "main"}),
     ],
 )
-def test_what_cannot_be_set_is_refused_and_changes_nothing(method: str, params: Any) -> None:
-    async def main() -> None:
-        async with served(routed()) as client:
-            before = await client.result("providers/list", {})
-            assert (await client.error(method, params))["code"] == -32602
-            assert await client.result("providers/list", {}) == before
+async def test_what_cannot_be_set_is_refused_and_changes_nothing(method: str, params: Any) -> None:
 
-    run(main())
+    async with served(routed()) as client:
+        before = await client.result("providers/list", {})
+        assert (await client.error(method, params))["code"] == -32602
+        assert await client.result("providers/list", {}) == before
 
 
 def test_keys_are_never_told() -> None:
@@ -106,11 +100,9 @@ def test_keys_are_never_told() -> None:
 
 
 @pytest.mark.parametrize(("agent", "dialect"), [(Agent("none"), "v1"), (Agent("none"), "draft")])
-def test_an_agent_that_declared_none_has_no_such_methods(agent: Agent, dialect: str) -> None:
-    async def main() -> None:
-        async with joined(agent, dialect=dialect) as remote:
-            with pytest.raises(ProtocolError) as refused:
-                await remote.providers()
-            assert refused.value.kind == Kind.CAPABILITY_UNSUPPORTED
+async def test_an_agent_that_declared_none_has_no_such_methods(agent: Agent, dialect: str) -> None:
 
-    run(main())
+    async with joined(agent, dialect=dialect) as remote:
+        with pytest.raises(ProtocolError) as refused:
+            await remote.providers()
+        assert refused.value.kind == Kind.CAPABILITY_UNSUPPORTED

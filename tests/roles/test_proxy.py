@@ -13,7 +13,7 @@ import pytest
 from dragoman import Kind, ProtocolError, Proxy
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.pairs.peers import BOUND, run
+from tests.pairs.peers import BOUND
 from tests.pairs.words import WORDS, Json
 
 Forward = Callable[[Any], Awaitable[Any]]
@@ -49,7 +49,7 @@ def reply(asked: Json, result: Json) -> Json:
 
 
 @pytest.mark.parametrize("agent", ["v1", "banjo", "draft", "crow", "2025.1"])
-def test_a_claimed_initialize_is_seen_changed_forwarded_and_its_answer_changed(agent: str) -> None:
+async def test_a_claimed_initialize_is_seen_changed_forwarded_and_its_answer_changed(agent: str) -> None:
     words = WORDS[agent]
     proxy = Proxy(client_dialect="v1", agent_dialect=agent)
     seen: list[Any] = []
@@ -62,42 +62,36 @@ def test_a_claimed_initialize_is_seen_changed_forwarded_and_its_answer_changed(a
         seen.append(result.agent_info.name)
         return msgspec.structs.replace(result, agent_info=msgspec.structs.replace(result.agent_info, title="Both"))
 
-    async def main() -> None:
-        async with proxied(proxy) as (client, server):
-            client.send(call(1, "initialize", HELLO))
-            asked = await server.expect(method="initialize")
-            assert words.offers(asked["params"]) == (True, False)
-            server.send(reply(asked, words.introduction))
-            answer = await client.expect(id=1)
-            assert answer["result"]["agentInfo"] == {"name": "hand", "version": "1", "title": "Both"}
-            assert seen == ["editor", "hand"]
-            client.send(call(2, "session/new", WORDS["v1"].new("/tmp", "")))
-            if agent != "2025.1":  # which is started again for another folder
-                asked = await server.expect(method="session/new")
-                server.send(reply(asked, words.made("s")))
-                assert (await client.expect(id=2))["result"]["sessionId"] == "s"
-
-    run(main())
+    async with proxied(proxy) as (client, server):
+        client.send(call(1, "initialize", HELLO))
+        asked = await server.expect(method="initialize")
+        assert words.offers(asked["params"]) == (True, False)
+        server.send(reply(asked, words.introduction))
+        answer = await client.expect(id=1)
+        assert answer["result"]["agentInfo"] == {"name": "hand", "version": "1", "title": "Both"}
+        assert seen == ["editor", "hand"]
+        client.send(call(2, "session/new", WORDS["v1"].new("/tmp", "")))
+        if agent != "2025.1":  # which is started again for another folder
+            asked = await server.expect(method="session/new")
+            server.send(reply(asked, words.made("s")))
+            assert (await client.expect(id=2))["result"]["sessionId"] == "s"
 
 
-def test_what_no_type_knows_passes_a_claimed_initialize_both_ways() -> None:
+async def test_what_no_type_knows_passes_a_claimed_initialize_both_ways() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
 
     @proxy.from_client("initialize")
     async def initialize(params: Any, forward: Forward) -> Any:
         return await forward(params)
 
-    async def main() -> None:
-        async with proxied(proxy) as (client, server):
-            client.send(call(1, "initialize", HELLO))
-            asked = await server.expect(method="initialize", params=HELLO)
-            server.send(reply(asked, {**WORDS["v1"].introduction, "_shape": "round"}))
-            await client.expect(id=1, result={"_shape": "round"})
-
-    run(main())
+    async with proxied(proxy) as (client, server):
+        client.send(call(1, "initialize", HELLO))
+        asked = await server.expect(method="initialize", params=HELLO)
+        server.send(reply(asked, {**WORDS["v1"].introduction, "_shape": "round"}))
+        await client.expect(id=1, result={"_shape": "round"})
 
 
-def test_a_proxy_may_refuse_a_client_at_initialize_and_take_it_later() -> None:
+async def test_a_proxy_may_refuse_a_client_at_initialize_and_take_it_later() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
     refused: list[str] = []
 
@@ -108,20 +102,17 @@ def test_a_proxy_may_refuse_a_client_at_initialize_and_take_it_later() -> None:
             raise ProtocolError(Kind.AUTH_REQUIRED, "who are you?")
         return await forward(params)
 
-    async def main() -> None:
-        async with proxied(proxy) as (client, server):
-            client.send(call(1, "initialize", HELLO))
-            await client.expect(id=1, error={"data": {"kind": "auth_required"}})
-            client.send(call(2, "initialize", HELLO))
-            server.send(reply(await server.expect(method="initialize"), WORDS["v1"].introduction))
-            assert "result" in await client.expect(id=2)
-            client.send(call(3, "initialize", HELLO))
-            await client.expect(id=3, error={"data": {"kind": "invalid_state"}})
-
-    run(main())
+    async with proxied(proxy) as (client, server):
+        client.send(call(1, "initialize", HELLO))
+        await client.expect(id=1, error={"data": {"kind": "auth_required"}})
+        client.send(call(2, "initialize", HELLO))
+        server.send(reply(await server.expect(method="initialize"), WORDS["v1"].introduction))
+        assert "result" in await client.expect(id=2)
+        client.send(call(3, "initialize", HELLO))
+        await client.expect(id=3, error={"data": {"kind": "invalid_state"}})
 
 
-def test_what_comes_before_initialize_can_be_claimed_and_only_be_forwarded_after_it() -> None:
+async def test_what_comes_before_initialize_can_be_claimed_and_only_be_forwarded_after_it() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
     heard: list[Any] = []
 
@@ -133,40 +124,34 @@ def test_what_comes_before_initialize_can_be_claimed_and_only_be_forwarded_after
     def hum(params: Any, forward: Forward) -> None:
         heard.append(params)
 
-    async def main() -> None:
-        async with proxied(proxy) as (client, server):
-            client.send({"jsonrpc": "2.0", "method": "_hum", "params": {"n": 1}})
-            client.send(call(1, "_greet", {"name": "ed"}))
-            await client.expect(id=1, result={"greeted": "ed"})
-            client.send(call(2, "_greet", {"on": True}))
-            answer = await client.expect(id=2, error={"data": {"kind": "invalid_state"}})
-            assert "initialize" in answer["error"]["message"]
-            assert heard == [{"n": 1}]
-            client.send(call(3, "initialize", HELLO))
-            server.send(reply(await server.expect(method="initialize"), WORDS["v1"].introduction))
-            await client.expect(id=3)
-            client.send(call(4, "_greet", {"on": True}))
-            server.send(reply(await server.expect(method="_greet"), {"by": "agent"}))
-            await client.expect(id=4, result={"by": "agent"})
-
-    run(main())
+    async with proxied(proxy) as (client, server):
+        client.send({"jsonrpc": "2.0", "method": "_hum", "params": {"n": 1}})
+        client.send(call(1, "_greet", {"name": "ed"}))
+        await client.expect(id=1, result={"greeted": "ed"})
+        client.send(call(2, "_greet", {"on": True}))
+        answer = await client.expect(id=2, error={"data": {"kind": "invalid_state"}})
+        assert "initialize" in answer["error"]["message"]
+        assert heard == [{"n": 1}]
+        client.send(call(3, "initialize", HELLO))
+        server.send(reply(await server.expect(method="initialize"), WORDS["v1"].introduction))
+        await client.expect(id=3)
+        client.send(call(4, "_greet", {"on": True}))
+        server.send(reply(await server.expect(method="_greet"), {"by": "agent"}))
+        await client.expect(id=4, result={"by": "agent"})
 
 
-def test_what_an_agent_says_before_it_has_introduced_itself_can_be_claimed() -> None:
+async def test_what_an_agent_says_before_it_has_introduced_itself_can_be_claimed() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
 
     @proxy.from_agent("_hum")
     def hum(params: Any, forward: Forward) -> None:
         forward({"n": params["n"] + 1})
 
-    async def main() -> None:
-        async with proxied(proxy) as (client, server):
-            client.send(call(1, "initialize", HELLO))
-            asked = await server.expect(method="initialize")
-            server.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 9}})
-            server.send({"jsonrpc": "2.0", "method": "_hum", "params": {"n": 1}})
-            server.send(reply(asked, WORDS["v1"].introduction))
-            await client.expect(method="_hum", params={"n": 2})
-            await client.expect(id=1)
-
-    run(main())
+    async with proxied(proxy) as (client, server):
+        client.send(call(1, "initialize", HELLO))
+        asked = await server.expect(method="initialize")
+        server.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 9}})
+        server.send({"jsonrpc": "2.0", "method": "_hum", "params": {"n": 1}})
+        server.send(reply(asked, WORDS["v1"].introduction))
+        await client.expect(method="_hum", params={"n": 2})
+        await client.expect(id=1)

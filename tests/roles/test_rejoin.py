@@ -450,7 +450,7 @@ def test_an_entry_that_is_told_in_several_updates_is_heard_whole() -> None:
     ("over", "dialect"),
     [*(("ws", name) for name in ("v1", "banjo", "2025.1", "crow", "draft")), ("http", "v1"), ("http", "2025.1")],
 )
-def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, dialect: str) -> None:
+async def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, dialect: str) -> None:
     agent = Agent("parrot")
     said: list[str] = []
 
@@ -461,19 +461,16 @@ def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, dialec
     async def accept(transport: Transport, visitor: Visitor) -> None:
         await agent.serve(transport)
 
-    async def main() -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            place = f"127.0.0.1:{free.getsockname()[1]}"
-        async with serving(Endpoint(accept), bind=place):
-            remote = await (
-                connecting := connect(f"{over}://{place}/acp", dialect=dialect, cwd="/", report=said.append)
-            ).__aenter__()
-            session = await remote.open("/")
-            assert await session.ask("one") == "You said: one"
-        async with serving(Endpoint(accept), bind=place):
-            assert await session.ask("two") == "You said: two"
-            await connecting.__aexit__(None, None, None)
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    async with serving(Endpoint(accept), bind=place):
+        remote = await (
+            connecting := connect(f"{over}://{place}/acp", dialect=dialect, cwd="/", report=said.append)
+        ).__aenter__()
+        session = await remote.open("/")
+        assert await session.ask("one") == "You said: one"
+    async with serving(Endpoint(accept), bind=place):
+        assert await session.ask("two") == "You said: two"
+        await connecting.__aexit__(None, None, None)
     assert "1 session joined again" in said[-1]

@@ -10,8 +10,7 @@ from dragoman import Agent, ProtocolError, Session, Turn
 from dragoman.schema.elicitation import CreateElicitationParams
 from dragoman.testing import joined
 from tests.roles.meeting import interpreted
-from tests.roles.meeting import run as bounded
-from tests.roles.raw import CWD, run, served
+from tests.roles.raw import CWD, served
 
 FORMS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 
@@ -42,23 +41,21 @@ def curious() -> Agent:
     return agent
 
 
-def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
-    async def main() -> None:
-        async with served(curious(), "v1", FORMS) as client:
-            client.answers["elicitation/create"] = lambda asked: (
-                {"action": "accept"} if asked["mode"] == "url" else {"action": "accept", "content": {"name": "Ada"}}
-            )
-            login = await client.call("authenticate", {"methodId": "browser"})
-            made = await client.call("session/new", {"cwd": CWD, "mcpServers": []})
-            assert "result" in login
-            assert "result" in made
-            link, form = client.said("elicitation/create")
-            assert (link["requestId"], form["requestId"]) == (login["id"], made["id"])
-            assert "sessionId" not in link
-            assert "sessionId" not in form
-            assert client.said("elicitation/complete") == [{"elicitationId": link["elicitationId"]}]
+async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
 
-    run(main())
+    async with served(curious(), "v1", FORMS) as client:
+        client.answers["elicitation/create"] = lambda asked: (
+            {"action": "accept"} if asked["mode"] == "url" else {"action": "accept", "content": {"name": "Ada"}}
+        )
+        login = await client.call("authenticate", {"methodId": "browser"})
+        made = await client.call("session/new", {"cwd": CWD, "mcpServers": []})
+        assert "result" in login
+        assert "result" in made
+        link, form = client.said("elicitation/create")
+        assert (link["requestId"], form["requestId"]) == (login["id"], made["id"])
+        assert "sessionId" not in link
+        assert "sessionId" not in form
+        assert client.said("elicitation/complete") == [{"elicitationId": link["elicitationId"]}]
 
 
 def reply(question: CreateElicitationParams) -> Any:
@@ -75,48 +72,43 @@ async def tour(remote: Any) -> None:
     assert await remote.request("_curious/colour", {}) == "blue"
 
 
-def test_the_user_answers_what_is_asked_about_a_request() -> None:
-    async def main() -> None:
-        async with joined(curious(), elicit=reply) as remote:
-            await tour(remote)
+async def test_the_user_answers_what_is_asked_about_a_request() -> None:
 
-    bounded(main())
+    async with joined(curious(), elicit=reply) as remote:
+        await tour(remote)
 
 
 @pytest.mark.parametrize(("client", "speaks"), [("v1", "v1"), ("banjo", "v1"), ("v1", "banjo")])
-def test_through_an_interpreter_the_question_names_the_request_as_the_client_knows_it(client: str, speaks: str) -> None:
+async def test_through_an_interpreter_the_question_names_the_request_as_the_client_knows_it(
+    client: str, speaks: str
+) -> None:
 
-    async def main() -> None:
-        open_ids: list[Any] = []
-        named: list[Any] = []
+    open_ids: list[Any] = []
+    named: list[Any] = []
 
-        def answer(question: CreateElicitationParams) -> Any:
-            named.append(question.request_id)
-            open_ids.append(set(remote.connection._exchanges.open))
-            return reply(question)
+    def answer(question: CreateElicitationParams) -> Any:
+        named.append(question.request_id)
+        open_ids.append(set(remote.connection._exchanges.open))
+        return reply(question)
 
-        async with interpreted(curious(), client, speaks, elicit=answer) as remote:
-            remote.connection._exchanges._last += 100  # the interpreter counts its own requests from 0
-            await tour(remote)
-        assert len(named) == 3
-        assert all(id in known for id, known in zip(named, open_ids, strict=True))
-
-    bounded(main())
+    async with interpreted(curious(), client, speaks, elicit=answer) as remote:
+        remote.connection._exchanges._last += 100  # the interpreter counts its own requests from 0
+        await tour(remote)
+    assert len(named) == 3
+    assert all(id in known for id, known in zip(named, open_ids, strict=True))
 
 
-def test_without_a_request_nobody_is_asked() -> None:
-    async def main() -> None:
-        agent = Agent("early")
+async def test_without_a_request_nobody_is_asked() -> None:
 
-        @agent.prompt
-        async def answer(_: Turn) -> None:
-            await agent.elicit("Who?", form={"name": str})
+    agent = Agent("early")
 
-        with pytest.raises(RuntimeError, match=r"turn\.elicit"):
-            await agent.elicit("Who?", form={"name": str})
-        async with joined(agent, elicit=reply) as remote:
-            session = await remote.open(CWD)
-            with pytest.raises(ProtocolError):
-                await session.ask("hello")
+    @agent.prompt
+    async def answer(_: Turn) -> None:
+        await agent.elicit("Who?", form={"name": str})
 
-    bounded(main())
+    with pytest.raises(RuntimeError, match=r"turn\.elicit"):
+        await agent.elicit("Who?", form={"name": str})
+    async with joined(agent, elicit=reply) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError):
+            await session.ask("hello")

@@ -12,58 +12,50 @@ from dragoman.transport.memory import pair
 
 
 @pytest.mark.item("004-42")
-def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_it() -> None:
-    async def main() -> None:
-        agent = Agent(
-            "picky", version="1", dialect="draft", requires={"fs": {"read": True}, "terminal": {"create": True}}
-        )
-        ours, theirs = pair()
-        connection = agent.attach(theirs)
-        peer = ScriptedPeer(ours)
-        params = {
+async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_it() -> None:
+
+    agent = Agent("picky", version="1", dialect="draft", requires={"fs": {"read": True}, "terminal": {"create": True}})
+    ours, theirs = pair()
+    connection = agent.attach(theirs)
+    peer = ScriptedPeer(ours)
+    params = {
+        "protocolVersion": 1,
+        "clientInfo": {"name": "c", "version": "1"},
+        "capabilities": {"fs": {"read": True, "write": True}},
+    }
+    answer = await peer.request(1, "initialize", params)
+    assert answer["error"]["code"] == -32007
+    assert answer["error"]["data"]["missing"] == ["terminal.create"]
+    await connection.close()
+
+
+@pytest.mark.item("004-42")
+async def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
+
+    agent = Agent("picky", version="1", dialect="draft", requires={"fs": {"read": True}})
+    async with joined(agent, dialect="draft", lend=Lending()) as remote:
+        side = (remote.introduction.meta or {})["dragoman"]
+        assert side["requiredClientCapabilities"] == {"fs": {"read": True}}
+
+
+@pytest.mark.item("004-42")
+async def test_our_client_does_not_go_on_with_an_agent_that_requires_more_than_it_offers() -> None:
+
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        result = {
             "protocolVersion": 1,
-            "clientInfo": {"name": "c", "version": "1"},
-            "capabilities": {"fs": {"read": True, "write": True}},
+            "agentInfo": {"name": "a", "version": "1"},
+            "capabilities": {},
+            "requiredClientCapabilities": {"fs": {"write": True}},
         }
-        answer = await peer.request(1, "initialize", params)
-        assert answer["error"]["code"] == -32007
-        assert answer["error"]["data"]["missing"] == ["terminal.create"]
-        await connection.close()
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
-    asyncio.run(main())
-
-
-@pytest.mark.item("004-42")
-def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
-    async def main() -> None:
-        agent = Agent("picky", version="1", dialect="draft", requires={"fs": {"read": True}})
-        async with joined(agent, dialect="draft", lend=Lending()) as remote:
-            side = (remote.introduction.meta or {})["dragoman"]
-            assert side["requiredClientCapabilities"] == {"fs": {"read": True}}
-
-    asyncio.run(main())
-
-
-@pytest.mark.item("004-42")
-def test_our_client_does_not_go_on_with_an_agent_that_requires_more_than_it_offers() -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            result = {
-                "protocolVersion": 1,
-                "agentInfo": {"name": "a", "version": "1"},
-                "capabilities": {},
-                "requiredClientCapabilities": {"fs": {"write": True}},
-            }
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(script())
-            with pytest.raises(ProtocolError, match=r"fs\.write"):
-                async with connect(ours, dialect="draft"):
-                    pass
-
-    asyncio.run(main())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(script())
+        with pytest.raises(ProtocolError, match=r"fs\.write"):
+            async with connect(ours, dialect="draft"):
+                pass

@@ -15,7 +15,6 @@ from dragoman.schema.auth import AuthMethod
 from dragoman.schema.content import TextContent
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
-from tests.roles.meeting import run
 
 # An agent that works for those who signed in: `--login` writes the token, a session needs it.
 AGENT = """
@@ -51,106 +50,96 @@ def command(folder: Path, exit_code: int) -> list[str]:
     return [sys.executable, str(script), str(exit_code)]
 
 
-def test_one_signs_in_by_the_agents_own_command_and_the_agent_starts_afresh(tmp_path: Path) -> None:
-    async def main() -> None:
-        words = command(tmp_path, 0)
-        ran: list[SignIn] = []
+async def test_one_signs_in_by_the_agents_own_command_and_the_agent_starts_afresh(tmp_path: Path) -> None:
 
-        async def runner(signing: SignIn) -> int:
-            ran.append(signing)
-            return await in_this_terminal(signing)
+    words = command(tmp_path, 0)
+    ran: list[SignIn] = []
 
-        async with connect(words, dialect="v1", cwd=str(tmp_path), env={"BASE": "x"}, sign_in=runner) as remote:
-            session = await remote.open(str(tmp_path))
-            with pytest.raises(ProtocolError) as caught:
-                await session.ask("hi")
-            assert caught.value.kind == Kind.AUTH_REQUIRED
-            before = remote.connection
+    async def runner(signing: SignIn) -> int:
+        ran.append(signing)
+        return await in_this_terminal(signing)
+
+    async with connect(words, dialect="v1", cwd=str(tmp_path), env={"BASE": "x"}, sign_in=runner) as remote:
+        session = await remote.open(str(tmp_path))
+        with pytest.raises(ProtocolError) as caught:
+            await session.ask("hi")
+        assert caught.value.kind == Kind.AUTH_REQUIRED
+        before = remote.connection
+        await remote.authenticate("device")
+        assert remote.connection is not before
+        assert before.failure is not None
+        assert (ran[0].command, ran[0].cwd) == ([*words, "--login", "now"], str(tmp_path))
+        assert (ran[0].env["WHO"], ran[0].env["BASE"]) == ("Ada", "x")
+        assert "PATH" in ran[0].env
+        session = await remote.open(str(tmp_path))
+        assert (await session.ask("hi")).startswith("hello Ada x, from ")
+
+
+async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_is(tmp_path: Path) -> None:
+
+    options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "sign_in": in_this_terminal}
+    async with connect(command(tmp_path, 3), **options) as remote:  # type: ignore[arg-type]
+        before = remote.connection
+        with pytest.raises(ProtocolError, match="exit code 3") as caught:
             await remote.authenticate("device")
-            assert remote.connection is not before
-            assert before.failure is not None
-            assert (ran[0].command, ran[0].cwd) == ([*words, "--login", "now"], str(tmp_path))
-            assert (ran[0].env["WHO"], ran[0].env["BASE"]) == ("Ada", "x")
-            assert "PATH" in ran[0].env
-            session = await remote.open(str(tmp_path))
-            assert (await session.ask("hi")).startswith("hello Ada x, from ")
-
-    run(main())
-
-
-def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_is(tmp_path: Path) -> None:
-    async def main() -> None:
-        options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "sign_in": in_this_terminal}
-        async with connect(command(tmp_path, 3), **options) as remote:  # type: ignore[arg-type]
-            before = remote.connection
-            with pytest.raises(ProtocolError, match="exit code 3") as caught:
-                await remote.authenticate("device")
-            assert caught.value.kind == Kind.AUTH_REQUIRED
-            assert remote.connection is before
-            assert before.failure is None
-
-    run(main())
+        assert caught.value.kind == Kind.AUTH_REQUIRED
+        assert remote.connection is before
+        assert before.failure is None
 
 
 @pytest.mark.parametrize(
     ("options", "why"), [({}, "has none to show"), ({"sign_in": lambda _: 0}, "not started by a command")]
 )
-def test_where_one_cannot_sign_in_nothing_is_announced_and_nothing_is_sent(options: Any, why: str) -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        peer = ScriptedPeer(theirs)
-        method = {"id": "device", "name": "Device", "type": "terminal", "args": ["--login"]}
+async def test_where_one_cannot_sign_in_nothing_is_announced_and_nothing_is_sent(options: Any, why: str) -> None:
 
-        async def script() -> None:
-            asked = await peer.expect(method="initialize")
-            assert "auth" not in asked["params"]["clientCapabilities"]
-            result = {"protocolVersion": 1, "authMethods": [method]}  # all the same
-            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
-            await peer.expect(method="logout")
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+    method = {"id": "device", "name": "Device", "type": "terminal", "args": ["--login"]}
 
-        playing = asyncio.create_task(script())
-        async with connect(ours, capabilities=None, **options) as remote:
-            with pytest.raises(ProtocolError, match=why) as caught:
-                await remote.authenticate("device")
-            assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-            remote.notify("logout", {})  # the next thing it hears
-            await playing
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        assert "auth" not in asked["params"]["clientCapabilities"]
+        result = {"protocolVersion": 1, "authMethods": [method]}  # all the same
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        await peer.expect(method="logout")
 
-    run(main())
+    playing = asyncio.create_task(script())
+    async with connect(ours, capabilities=None, **options) as remote:
+        with pytest.raises(ProtocolError, match=why) as caught:
+            await remote.authenticate("device")
+        assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
+        remote.notify("logout", {})  # the next thing it hears
+        await playing
 
 
-def test_the_terminal_is_announced_where_there_is_one(tmp_path: Path) -> None:
-    async def main() -> None:
-        teller = tmp_path / "teller.py"
-        teller.write_text(
-            "from dragoman import Agent, Turn\n"
-            "agent = Agent('teller', version='1')\n"
-            "@agent.prompt\n"
-            "async def answer(turn: Turn) -> None:\n"
-            "    await turn.say(str(turn.session.connection.offers('client.auth.terminal')))\n"
-            "agent.run()\n",
-            encoding="utf-8",
-        )
-        for runner, heard in ((None, "False"), (in_this_terminal, "True")):
-            async with connect([sys.executable, str(teller)], cwd=str(tmp_path), sign_in=runner) as remote:
-                assert await (await remote.open(str(tmp_path))).ask("?") == heard
+async def test_the_terminal_is_announced_where_there_is_one(tmp_path: Path) -> None:
 
-    run(main())
+    teller = tmp_path / "teller.py"
+    teller.write_text(
+        "from dragoman import Agent, Turn\n"
+        "agent = Agent('teller', version='1')\n"
+        "@agent.prompt\n"
+        "async def answer(turn: Turn) -> None:\n"
+        "    await turn.say(str(turn.session.connection.offers('client.auth.terminal')))\n"
+        "agent.run()\n",
+        encoding="utf-8",
+    )
+    for runner, heard in ((None, "False"), (in_this_terminal, "True")):
+        async with connect([sys.executable, str(teller)], cwd=str(tmp_path), sign_in=runner) as remote:
+            assert await (await remote.open(str(tmp_path))).ask("?") == heard
 
 
-def test_methods_of_the_agent_itself_are_asked_of_the_agent() -> None:
-    async def main() -> None:
-        agent = Agent("guarded", version="1", auth_methods=[AuthMethod(id="browser", name="Browser")])
-        asked = asyncio.Event()
+async def test_methods_of_the_agent_itself_are_asked_of_the_agent() -> None:
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None:
-            assert turn.prompt == [TextContent(text="hi")]
-            asked.set()
+    agent = Agent("guarded", version="1", auth_methods=[AuthMethod(id="browser", name="Browser")])
+    asked = asyncio.Event()
 
-        async with joined(agent) as remote:
-            await remote.authenticate("browser")
-            await (await remote.open()).ask("hi")
-            assert asked.is_set()
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        assert turn.prompt == [TextContent(text="hi")]
+        asked.set()
 
-    run(main())
+    async with joined(agent) as remote:
+        await remote.authenticate("browser")
+        await (await remote.open()).ask("hi")
+        assert asked.is_set()

@@ -11,7 +11,7 @@ from dragoman import Agent, Kind, ProtocolError, Session, Turn
 from dragoman.schema.config import SessionMode
 from dragoman.transport.memory import pair
 from tests.acceptance.draft import Raw
-from tests.roles.raw import CWD, introduction, opened, prompted, run, served
+from tests.roles.raw import CWD, introduction, opened, prompted, served
 
 AGAIN = {"cwd": CWD, "mcpServers": []}
 
@@ -47,55 +47,49 @@ def moded(**declared: Any) -> Agent:
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/list", *OF_SESSIONS, *OF_OPEN_SESSIONS])
-def test_nothing_is_served_before_initialize_or_without_a_login(method: str) -> None:
-    async def main() -> None:
-        ours, theirs = pair()
-        agent = moded(auth_required=True)
-        agent.authenticate("door")(lambda _: True)
-        connection = agent.attach(theirs)
-        client = Raw(ours)
-        early = await client.error(method, params_of(method, "s"))
-        assert early["data"]["kind"] == Kind.INVALID_STATE
-        assert "initialize" in early["message"]
-        await client.result("initialize", introduction("v1", {}))
-        outside = await client.call(method, params_of(method, "s"))
-        kind = Kind.SESSION_NOT_FOUND if method == "session/close" else Kind.AUTH_REQUIRED  # to let go needs no login
-        assert outside["error"]["data"]["kind"] == kind
-        await connection.close()
+async def test_nothing_is_served_before_initialize_or_without_a_login(method: str) -> None:
 
-    run(main())
+    ours, theirs = pair()
+    agent = moded(auth_required=True)
+    agent.authenticate("door")(lambda _: True)
+    connection = agent.attach(theirs)
+    client = Raw(ours)
+    early = await client.error(method, params_of(method, "s"))
+    assert early["data"]["kind"] == Kind.INVALID_STATE
+    assert "initialize" in early["message"]
+    await client.result("initialize", introduction("v1", {}))
+    outside = await client.call(method, params_of(method, "s"))
+    kind = Kind.SESSION_NOT_FOUND if method == "session/close" else Kind.AUTH_REQUIRED  # to let go needs no login
+    assert outside["error"]["data"]["kind"] == kind
+    await connection.close()
 
 
 @pytest.mark.parametrize("method", [*OF_SESSIONS, *OF_OPEN_SESSIONS])
-def test_a_session_that_does_not_exist_is_not_found_and_named(method: str) -> None:
-    async def main() -> None:
-        async with served(moded()) as client:
-            error = await client.error(method, params_of(method, "nowhere"))
-            assert error["data"]["kind"] == Kind.SESSION_NOT_FOUND
-            assert error["data"]["sessionId"] == "nowhere"
+async def test_a_session_that_does_not_exist_is_not_found_and_named(method: str) -> None:
 
-    run(main())
+    async with served(moded()) as client:
+        error = await client.error(method, params_of(method, "nowhere"))
+        assert error["data"]["kind"] == Kind.SESSION_NOT_FOUND
+        assert error["data"]["sessionId"] == "nowhere"
 
 
 @pytest.mark.parametrize(("dialect", "code"), [("v1", -32600), ("banjo", -32600), ("draft", -32006)])
 @pytest.mark.parametrize("method", OF_OPEN_SESSIONS)
-def test_a_closed_session_must_be_opened_again_first(method: str, dialect: str, code: int) -> None:
-    async def main() -> None:
-        agent = moded()
-        async with served(agent) as opener:
-            session = await opened(opener)
-            await opener.result("session/close", {"sessionId": session})
-            async with served(agent, dialect) as client:
-                asked = params_of(method, session)
-                if dialect == "draft":
-                    asked = {"sessionId": session, "content": [], "mode": "b", "key": "x", "value": "y"}
-                error = await client.error(method, asked)
-                assert (error["code"], error["data"]["kind"]) == (code, Kind.INVALID_STATE)
-                assert "load or resume" in error["message"]
-            await opener.result("session/resume", {"sessionId": session, **AGAIN})
-            assert "result" in await prompted(opener, session)
+async def test_a_closed_session_must_be_opened_again_first(method: str, dialect: str, code: int) -> None:
 
-    run(main())
+    agent = moded()
+    async with served(agent) as opener:
+        session = await opened(opener)
+        await opener.result("session/close", {"sessionId": session})
+        async with served(agent, dialect) as client:
+            asked = params_of(method, session)
+            if dialect == "draft":
+                asked = {"sessionId": session, "content": [], "mode": "b", "key": "x", "value": "y"}
+            error = await client.error(method, asked)
+            assert (error["code"], error["data"]["kind"]) == (code, Kind.INVALID_STATE)
+            assert "load or resume" in error["message"]
+        await opener.result("session/resume", {"sessionId": session, **AGAIN})
+        assert "result" in await prompted(opener, session)
 
 
 def busy() -> tuple[Agent, asyncio.Event, asyncio.Event]:
@@ -112,60 +106,52 @@ def busy() -> tuple[Agent, asyncio.Event, asyncio.Event]:
 
 
 @pytest.mark.parametrize("method", ["session/prompt", "session/load", "session/resume", "session/fork"])
-def test_while_a_turn_runs_its_session_is_not_prompted_loaded_or_forked(method: str) -> None:
-    async def main() -> None:
-        agent, begun, let_go = busy()
-        async with served(agent) as client, served(agent) as other:
-            session = await opened(client)
-            asked = client.ask("session/prompt", {"sessionId": session, "prompt": []})
-            await begun.wait()
-            error = await client.error(method, params_of(method, session))
+async def test_while_a_turn_runs_its_session_is_not_prompted_loaded_or_forked(method: str) -> None:
+
+    agent, begun, let_go = busy()
+    async with served(agent) as client, served(agent) as other:
+        session = await opened(client)
+        asked = client.ask("session/prompt", {"sessionId": session, "prompt": []})
+        await begun.wait()
+        error = await client.error(method, params_of(method, session))
+        assert (error["data"]["kind"], error["data"]["state"]) == (Kind.INVALID_STATE, "processing")
+        if method in ("session/load", "session/resume"):  # nor does another client take it away
+            error = await other.error(method, params_of(method, session))
             assert (error["data"]["kind"], error["data"]["state"]) == (Kind.INVALID_STATE, "processing")
-            if method in ("session/load", "session/resume"):  # nor does another client take it away
-                error = await other.error(method, params_of(method, session))
-                assert (error["data"]["kind"], error["data"]["state"]) == (Kind.INVALID_STATE, "processing")
-            let_go.set()
-            assert (await client.answer(asked))["result"]["stopReason"] == "end_turn"
-            assert "result" in await other.call("session/load", params_of("session/load", session))
-
-    run(main())
+        let_go.set()
+        assert (await client.answer(asked))["result"]["stopReason"] == "end_turn"
+        assert "result" in await other.call("session/load", params_of("session/load", session))
 
 
-def test_a_session_whose_client_is_gone_can_be_opened_by_the_next() -> None:
-    async def main() -> None:
-        agent, begun, _ = busy()
-        async with served(agent) as client:
-            session = await opened(client)
-            client.ask("session/prompt", {"sessionId": session, "prompt": []})
-            await begun.wait()
-        async with served(agent) as other:
-            await other.result("session/load", params_of("session/load", session))
+async def test_a_session_whose_client_is_gone_can_be_opened_by_the_next() -> None:
 
-    run(main())
+    agent, begun, _ = busy()
+    async with served(agent) as client:
+        session = await opened(client)
+        client.ask("session/prompt", {"sessionId": session, "prompt": []})
+        await begun.wait()
+    async with served(agent) as other:
+        await other.result("session/load", params_of("session/load", session))
 
 
-def test_a_session_that_the_author_does_not_let_in_again_stays_closed() -> None:
-    async def main() -> None:
-        agent = moded()
+async def test_a_session_that_the_author_does_not_let_in_again_stays_closed() -> None:
 
-        @agent.reopened
-        def reopened(_: Session) -> None:
-            raise ProtocolError(Kind.SESSION_EXPIRED, "too old")
+    agent = moded()
 
-        async with served(agent) as client:
-            session = await opened(client)
-            await client.result("session/close", {"sessionId": session})
-            error = await client.error("session/load", params_of("session/load", session))
-            assert error["data"]["kind"] == Kind.SESSION_EXPIRED
-            assert (await prompted(client, session))["error"]["data"]["kind"] == Kind.INVALID_STATE
+    @agent.reopened
+    def reopened(_: Session) -> None:
+        raise ProtocolError(Kind.SESSION_EXPIRED, "too old")
 
-    run(main())
+    async with served(agent) as client:
+        session = await opened(client)
+        await client.result("session/close", {"sessionId": session})
+        error = await client.error("session/load", params_of("session/load", session))
+        assert error["data"]["kind"] == Kind.SESSION_EXPIRED
+        assert (await prompted(client, session))["error"]["data"]["kind"] == Kind.INVALID_STATE
 
 
-def test_one_initialize_is_enough() -> None:
-    async def main() -> None:
-        async with served(moded()) as client:
-            error = await client.error("initialize", introduction("v1", {}))
-            assert error["data"]["kind"] == Kind.INVALID_STATE
+async def test_one_initialize_is_enough() -> None:
 
-    run(main())
+    async with served(moded()) as client:
+        error = await client.error("initialize", introduction("v1", {}))
+        assert error["data"]["kind"] == Kind.INVALID_STATE

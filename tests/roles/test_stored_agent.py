@@ -123,45 +123,40 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(after(id))
 
 
-def test_what_expired_or_is_damaged_is_told_apart_from_what_never_was() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        async with joined(made(store)) as client:
-            session = await client.open("/")
-            await session.ask("hello")
-        await store.expire(Retention(count=0), "2030-01-01T00:00:00Z")
-        async with joined(made(store)) as client:
-            for id, kind in ((session.id, Kind.SESSION_EXPIRED), ("nobody", Kind.SESSION_NOT_FOUND)):
-                with pytest.raises(ProtocolError) as caught:
-                    await client.load(id, "/")
-                assert caught.value.kind == kind
+async def test_what_expired_or_is_damaged_is_told_apart_from_what_never_was() -> None:
 
-    run(main)
+    store = MemoryStore()
+    async with joined(made(store)) as client:
+        session = await client.open("/")
+        await session.ask("hello")
+    await store.expire(Retention(count=0), "2030-01-01T00:00:00Z")
+    async with joined(made(store)) as client:
+        for id, kind in ((session.id, Kind.SESSION_EXPIRED), ("nobody", Kind.SESSION_NOT_FOUND)):
+            with pytest.raises(ProtocolError) as caught:
+                await client.load(id, "/")
+            assert caught.value.kind == kind
 
 
-def test_the_client_hears_updates_requests_and_the_end_in_order(tmp_path: Path) -> None:
+async def test_the_client_hears_updates_requests_and_the_end_in_order(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("all is well")
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "s.db"))
-        async with joined(made(store), lend=Lending(), permission="allow") as client:
-            session = await client.open(str(tmp_path))
-            kinds = []
-            async with session.prompt("tool") as turn:
-                async for update in turn:
-                    kinds.append(type(update))
-            assert kinds[0] is ToolCallStart
-            assert kinds[-3:] == [ToolCallProgress, AgentMessageChunk, AgentMessageChunk]
-            assert await session.ask("many") == "".join(f"{number} " for number in range(3000))
-            assert await session.ask("ask") == "yes"
-        logged = [entry.kind for entry in await store.read(session.id)]
-        assert [kind for kind in logged if kind != "update"] == [
-            "opened", *["turn_started", "prompt", "turn_ended"] * 2,
-            "turn_started", "prompt", "asked", "decided", "turn_ended",
-        ]  # fmt: skip
-        await store.close()
-
-    run(main)
+    store = await SqliteStore.open(str(tmp_path / "s.db"))
+    async with joined(made(store), lend=Lending(), permission="allow") as client:
+        session = await client.open(str(tmp_path))
+        kinds = []
+        async with session.prompt("tool") as turn:
+            async for update in turn:
+                kinds.append(type(update))
+        assert kinds[0] is ToolCallStart
+        assert kinds[-3:] == [ToolCallProgress, AgentMessageChunk, AgentMessageChunk]
+        assert await session.ask("many") == "".join(f"{number} " for number in range(3000))
+        assert await session.ask("ask") == "yes"
+    logged = [entry.kind for entry in await store.read(session.id)]
+    assert [kind for kind in logged if kind != "update"] == [
+        "opened", *["turn_started", "prompt", "turn_ended"] * 2,
+        "turn_started", "prompt", "asked", "decided", "turn_ended",
+    ]  # fmt: skip
+    await store.close()
 
 
 def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) -> None:
@@ -197,85 +192,77 @@ def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) ->
     asyncio.run(after(ids, [None, "Roof"]))
 
 
-def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        keep = store.append
+async def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
-        async def full(*_: Any) -> Any:
-            raise StoreFault("full", "there is no room")
+    store = MemoryStore()
+    keep = store.append
 
-        async with joined(made(store, unstable=True)) as client:
-            session = await client.open("/")
-            for call in (
-                lambda: session.set_mode("code"),
-                lambda: session.set_option("model", "large"),
-                lambda: client.request("session/set_title", SetTitleParams(session_id=session.id, title="Roof")),
-                lambda: client.request("session/archive", ArchiveSessionParams(session_id=session.id)),
-            ):
-                entries = len(await store.read(session.id))
-                monkeypatch.setattr(store, "append", full)
-                with pytest.raises(ProtocolError, match="no room"):
-                    await call()
-                monkeypatch.setattr(store, "append", keep)
-                await call()
-                assert len(await store.read(session.id)) == entries + 1
+    async def full(*_: Any) -> Any:
+        raise StoreFault("full", "there is no room")
 
-    run(main)
-
-
-def test_what_a_client_could_not_be_asked_in_its_dialect_is_logged_where_it_happened() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        async with joined(made(store), dialect="2025.1", cwd="/") as client:
-            sessions = [await client.open("/") for _ in range(3)]
-            await sessions[0].ask("hello")
-            assert await sessions[1].ask("ask") in ("yes", "no")
-        told: dict[str | None, list[Any]] = {  # a session is called by its title, or else its first prompt
-            summary.title: [entry for entry in await store.read(summary.session_id) if entry.kind == "translated"]
-            for summary in await store.sessions()
-        }
-        assert {title: len(entries) for title, entries in told.items()} == {"About hello": 1, "ask": 1, None: 0}
-        assert "cannot say the update session_info_update" in told["About hello"][0].body["message"]
-        assert told["ask"][0].body["message"].startswith("permission for May I?")
-        assert told["ask"][0].turn == "turn_1"
-
-    run(main)
-
-
-def test_messages_that_are_told_whole_are_logged_whole() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        async with joined(made(store, streaming=False)) as client:
-            session = await client.open("/")
-            assert await session.ask("hello") == "you said hello"
-        texts = [
-            entry.body["content"]["text"]
-            for entry in await store.read(session.id)
-            if entry.kind == "update" and entry.body["sessionUpdate"] == "agent_message_chunk"
-        ]
-        assert texts == ["you said hello"]
-
-    run(main)
-
-
-def test_a_store_that_fails_fails_the_prompt_and_may_recover(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        keep = store.append
-
-        async def full(*_: Any) -> Any:
-            raise StoreFault("full", "there is no room")
-
-        async with joined(made(store)) as client:
-            session = await client.open("/")
+    async with joined(made(store, unstable=True)) as client:
+        session = await client.open("/")
+        for call in (
+            lambda: session.set_mode("code"),
+            lambda: session.set_option("model", "large"),
+            lambda: client.request("session/set_title", SetTitleParams(session_id=session.id, title="Roof")),
+            lambda: client.request("session/archive", ArchiveSessionParams(session_id=session.id)),
+        ):
+            entries = len(await store.read(session.id))
             monkeypatch.setattr(store, "append", full)
             with pytest.raises(ProtocolError, match="no room"):
-                await session.ask("hello")
+                await call()
             monkeypatch.setattr(store, "append", keep)
-            assert await session.ask("hello") == "you said hello"
+            await call()
+            assert len(await store.read(session.id)) == entries + 1
 
-    run(main)
+
+async def test_what_a_client_could_not_be_asked_in_its_dialect_is_logged_where_it_happened() -> None:
+
+    store = MemoryStore()
+    async with joined(made(store), dialect="2025.1", cwd="/") as client:
+        sessions = [await client.open("/") for _ in range(3)]
+        await sessions[0].ask("hello")
+        assert await sessions[1].ask("ask") in ("yes", "no")
+    told: dict[str | None, list[Any]] = {  # a session is called by its title, or else its first prompt
+        summary.title: [entry for entry in await store.read(summary.session_id) if entry.kind == "translated"]
+        for summary in await store.sessions()
+    }
+    assert {title: len(entries) for title, entries in told.items()} == {"About hello": 1, "ask": 1, None: 0}
+    assert "cannot say the update session_info_update" in told["About hello"][0].body["message"]
+    assert told["ask"][0].body["message"].startswith("permission for May I?")
+    assert told["ask"][0].turn == "turn_1"
+
+
+async def test_messages_that_are_told_whole_are_logged_whole() -> None:
+
+    store = MemoryStore()
+    async with joined(made(store, streaming=False)) as client:
+        session = await client.open("/")
+        assert await session.ask("hello") == "you said hello"
+    texts = [
+        entry.body["content"]["text"]
+        for entry in await store.read(session.id)
+        if entry.kind == "update" and entry.body["sessionUpdate"] == "agent_message_chunk"
+    ]
+    assert texts == ["you said hello"]
+
+
+async def test_a_store_that_fails_fails_the_prompt_and_may_recover(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    store = MemoryStore()
+    keep = store.append
+
+    async def full(*_: Any) -> Any:
+        raise StoreFault("full", "there is no room")
+
+    async with joined(made(store)) as client:
+        session = await client.open("/")
+        monkeypatch.setattr(store, "append", full)
+        with pytest.raises(ProtocolError, match="no room"):
+            await session.ask("hello")
+        monkeypatch.setattr(store, "append", keep)
+        assert await session.ask("hello") == "you said hello"
 
 
 PROGRAM = """
@@ -296,32 +283,29 @@ agent.run()
 """
 
 
-def test_what_a_client_heard_of_an_agent_that_was_killed_is_loaded_again(tmp_path: Path) -> None:
+async def test_what_a_client_heard_of_an_agent_that_was_killed_is_loaded_again(tmp_path: Path) -> None:
     program = tmp_path / "agent.py"
     program.write_text(textwrap.dedent(PROGRAM))
     words = [sys.executable, str(program), str(tmp_path / "s.db")]
 
-    async def main() -> None:
-        heard: list[str] = []
-        async with connect(words, patience=PATIENCE) as client:
-            session = await client.open("/")
+    heard: list[str] = []
+    async with connect(words, patience=PATIENCE) as client:
+        session = await client.open("/")
 
-            async def listen() -> None:
-                async for update in await session.prompt("go").__aenter__():
-                    heard.append(update.content.text)  # type: ignore[union-attr]
-                    if len(heard) == 500:
-                        os.kill(client.connection.transport.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        async def listen() -> None:
+            async for update in await session.prompt("go").__aenter__():
+                heard.append(update.content.text)  # type: ignore[union-attr]
+                if len(heard) == 500:
+                    os.kill(client.connection.transport.pid, signal.SIGKILL)  # type: ignore[attr-defined]
 
-            with pytest.raises(AgentExited):
-                await listen()
-        async with connect(words, patience=PATIENCE) as client:
-            loaded = await client.load(session.id, "/")
-            told = "".join(
-                update.content.text  # type: ignore[union-attr]
-                for update in loaded.between
-                if isinstance(update, AgentMessageChunk)
-            )
-        assert len(heard) >= 500
-        assert told.startswith("".join(heard))
-
-    run(main)
+        with pytest.raises(AgentExited):
+            await listen()
+    async with connect(words, patience=PATIENCE) as client:
+        loaded = await client.load(session.id, "/")
+        told = "".join(
+            update.content.text  # type: ignore[union-attr]
+            for update in loaded.between
+            if isinstance(update, AgentMessageChunk)
+        )
+    assert len(heard) >= 500
+    assert told.startswith("".join(heard))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from dragoman import connect
-from tests.roles.raw import run
 
 # Answers initialize with the names of the variables it sees as its own name.
 TELLER = """
@@ -26,15 +25,12 @@ sys.stdin.read()
     [(True, "SEEN_A SEEN_B SEEN_C"), (["SEEN_A", "SEEN_NOWHERE"], "SEEN_A SEEN_C"), (False, "SEEN_C")],
 )
 @pytest.mark.item("000-21")
-def test_an_agent_inherits_everything_what_is_listed_or_nothing(
+async def test_an_agent_inherits_everything_what_is_listed_or_nothing(
     inherited: bool | Sequence[str], seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEEN_A", "1")
     monkeypatch.setenv("SEEN_B", "1")
 
-    async def main() -> None:
-        async with connect([sys.executable, "-c", TELLER], inherit_env=inherited, env={"SEEN_C": "1"}) as agent:
-            assert agent.info is not None
-            assert agent.info.name == seen
-
-    run(main())
+    async with connect([sys.executable, "-c", TELLER], inherit_env=inherited, env={"SEEN_C": "1"}) as agent:
+        assert agent.info is not None
+        assert agent.info.name == seen

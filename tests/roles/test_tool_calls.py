@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Tool, Turn
 from dragoman.session.toolcall import MOVES, move
-from tests.roles.raw import CWD, Raw, opened, run, served
+from tests.roles.raw import CWD, Raw, opened, served
 
 Work = Callable[[Tool], Awaitable[Any]]
 
@@ -85,41 +85,39 @@ async def break_down(call: Tool) -> None:
         (break_down, None, ["pending", "in_progress", "failed"]),
     ],
 )
-def test_a_call_is_announced_allowed_worked_on_and_ended_in_that_order(work: Work, granted: Any, story: Any) -> None:
-    async def main() -> None:
-        assert await states(work, granted) == story
+async def test_a_call_is_announced_allowed_worked_on_and_ended_in_that_order(
+    work: Work, granted: Any, story: Any
+) -> None:
 
-    run(main())
+    assert await states(work, granted) == story
 
 
 @pytest.mark.item("004-33", "004-68")
-def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -> None:
-    async def main() -> None:
-        agent = Agent("doing")
+async def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -> None:
 
-        @agent.prompt
-        async def answer(turn: Turn) -> None:
-            tool = turn.tool("Write a", name="write_file", kind="edit", paths=["/a"], requires_permission=True)
-            try:
-                async with tool as call:
-                    await call.ask("it is out of date")
-                    raise OSError("the disk is full")
-            except OSError:
-                await turn.say("sorry")
+    agent = Agent("doing")
 
-        async with served(agent, "draft", {}) as client:
-            client.answers["session/request_permission"] = lambda _: {"granted": True, "scope": "once"}
-            session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
-            await client.result("session/prompt", {"sessionId": session, "content": [{"type": "text", "text": "go"}]})
-        [start] = client.updates("tool_call")
-        assert (start["tool"], start["status"], start["requiresPermission"]) == ("write_file", "pending", True)
-        [question] = client.said("session/request_permission")
-        told = {"operation": "file_write", "resource": "/a", "reason": "it is out of date", "toolCallId": start["id"]}
-        assert told.items() <= question.items()
-        last = client.updates("tool_call_update")[-1]
-        assert (last["status"], last["error"]) == ("failed", "the disk is full")
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        tool = turn.tool("Write a", name="write_file", kind="edit", paths=["/a"], requires_permission=True)
+        try:
+            async with tool as call:
+                await call.ask("it is out of date")
+                raise OSError("the disk is full")
+        except OSError:
+            await turn.say("sorry")
 
-    run(main())
+    async with served(agent, "draft", {}) as client:
+        client.answers["session/request_permission"] = lambda _: {"granted": True, "scope": "once"}
+        session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
+        await client.result("session/prompt", {"sessionId": session, "content": [{"type": "text", "text": "go"}]})
+    [start] = client.updates("tool_call")
+    assert (start["tool"], start["status"], start["requiresPermission"]) == ("write_file", "pending", True)
+    [question] = client.said("session/request_permission")
+    told = {"operation": "file_write", "resource": "/a", "reason": "it is out of date", "toolCallId": start["id"]}
+    assert told.items() <= question.items()
+    last = client.updates("tool_call_update")[-1]
+    assert (last["status"], last["error"]) == ("failed", "the disk is full")
 
 
 @pytest.mark.item("004-34")
@@ -131,36 +129,32 @@ def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -> None
         pytest.param(lambda call: call.finish("pending"), id="back to the start"),
     ],
 )
-def test_a_move_that_the_states_do_not_have_is_refused(work: Work) -> None:
-    async def main() -> None:
-        async def wrongly(call: Tool) -> None:
-            await call.start()
-            await work(call)
+async def test_a_move_that_the_states_do_not_have_is_refused(work: Work) -> None:
 
-        faults: list[ProtocolError] = []
-        assert await states(wrongly, faults=faults) == ["pending", "in_progress", "failed"]
-        assert [fault.kind for fault in faults] == [Kind.INVALID_STATE]
+    async def wrongly(call: Tool) -> None:
+        await call.start()
+        await work(call)
 
-    run(main())
+    faults: list[ProtocolError] = []
+    assert await states(wrongly, faults=faults) == ["pending", "in_progress", "failed"]
+    assert [fault.kind for fault in faults] == [Kind.INVALID_STATE]
 
 
-def test_a_call_is_announced_once() -> None:
-    async def main() -> None:
-        async def again(call: Tool) -> None:
-            with pytest.raises(ProtocolError) as inside:
-                await call.__aenter__()
-            assert inside.value.kind == Kind.INVALID_STATE
-            await call.finish()
-            with pytest.raises(ProtocolError) as afterwards:
-                await call.__aenter__()
-            assert afterwards.value.kind == Kind.INVALID_STATE
-            with pytest.raises(ProtocolError):
-                async with call.turn.tool("Another", id=call.id), call.turn.tool("A third", id=call.id):
-                    pass
+async def test_a_call_is_announced_once() -> None:
 
-        assert (await states(again))[:3] == ["pending", "in_progress", "completed"]
+    async def again(call: Tool) -> None:
+        with pytest.raises(ProtocolError) as inside:
+            await call.__aenter__()
+        assert inside.value.kind == Kind.INVALID_STATE
+        await call.finish()
+        with pytest.raises(ProtocolError) as afterwards:
+            await call.__aenter__()
+        assert afterwards.value.kind == Kind.INVALID_STATE
+        with pytest.raises(ProtocolError):
+            async with call.turn.tool("Another", id=call.id), call.turn.tool("A third", id=call.id):
+                pass
 
-    run(main())
+    assert (await states(again))[:3] == ["pending", "in_progress", "completed"]
 
 
 # Seed 004 section 8.2 as drawn, and what section 4.5 asks of every open call.
@@ -190,40 +184,36 @@ def test_the_machine_has_the_moves_that_are_drawn_and_no_other(start: str, end: 
 
 @pytest.mark.item("004-34")
 @pytest.mark.parametrize("where", ["pending", "awaiting_permission", "in_progress"])
-def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(where: str) -> None:
-    async def main() -> None:
-        async def hang(call: Tool) -> None:
-            if where == "in_progress":
-                await call.start()
-            if where == "awaiting_permission":
-                await call.ask()
-            await asyncio.Event().wait()
+async def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(where: str) -> None:
 
-        async with served(doing(hang), "draft", {}) as client:
-            session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
-            asked = {"sessionId": session, "content": [{"type": "text", "text": "go"}]}
-            prompt = client.ask("session/prompt", asked)
-            await client.until(lambda message: message.get("params", {}).get("data", {}).get("status") == where)
-            if where == "awaiting_permission":
-                await client.heard_call("session/request_permission")
-            client.tell("session/cancel", {"sessionId": session})
-            assert (await client.answer(prompt))["result"]["stopReason"] == "cancelled"
-            assert walked(client)[-1] == "cancelled"
+    async def hang(call: Tool) -> None:
+        if where == "in_progress":
+            await call.start()
+        if where == "awaiting_permission":
+            await call.ask()
+        await asyncio.Event().wait()
 
-    run(main())
+    async with served(doing(hang), "draft", {}) as client:
+        session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
+        asked = {"sessionId": session, "content": [{"type": "text", "text": "go"}]}
+        prompt = client.ask("session/prompt", asked)
+        await client.until(lambda message: message.get("params", {}).get("data", {}).get("status") == where)
+        if where == "awaiting_permission":
+            await client.heard_call("session/request_permission")
+        client.tell("session/cancel", {"sessionId": session})
+        assert (await client.answer(prompt))["result"]["stopReason"] == "cancelled"
+        assert walked(client)[-1] == "cancelled"
 
 
-def test_an_official_client_hears_the_same_in_its_four_states() -> None:
-    async def main() -> None:
-        async with served(doing(ask_and_write)) as client:
-            chosen = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
-            client.answers["session/request_permission"] = lambda _: chosen
-            session = await opened(client)
-            await client.result("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-            told = [params["update"]["status"] for params in client.said("session/update")]
-            assert told == ["pending", "pending", "failed"]
+async def test_an_official_client_hears_the_same_in_its_four_states() -> None:
 
-    run(main())
+    async with served(doing(ask_and_write)) as client:
+        chosen = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+        client.answers["session/request_permission"] = lambda _: chosen
+        session = await opened(client)
+        await client.result("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
+        told = [params["update"]["status"] for params in client.said("session/update")]
+        assert told == ["pending", "pending", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -236,58 +226,51 @@ def test_an_official_client_hears_the_same_in_its_four_states() -> None:
         (False, ["pending", "awaiting_permission", "asked", "denied"]),
     ],
 )
-def test_another_task_cannot_move_a_call_on_that_awaits_permission(
+async def test_another_task_cannot_move_a_call_on_that_awaits_permission(
     hurry: Work, granted: bool, story: list[str]
 ) -> None:
     """Only the answer is leave: whoever starts or ends the call before it comes is refused."""
 
-    async def main() -> None:
-        refused: list[ProtocolError] = []
+    refused: list[ProtocolError] = []
 
-        async def work(call: Tool) -> None:
-            asking = asyncio.create_task(call.ask())
-            await asyncio.sleep(0)  # the question begins to be asked
-            assert call.status == "awaiting_permission"
-            try:
-                await hurry(call)
-            except ProtocolError as error:
-                refused.append(error)
-            await asking
+    async def work(call: Tool) -> None:
+        asking = asyncio.create_task(call.ask())
+        await asyncio.sleep(0)  # the question begins to be asked
+        assert call.status == "awaiting_permission"
+        try:
+            await hurry(call)
+        except ProtocolError as error:
+            refused.append(error)
+        await asking
 
-        assert await states(work, granted) == story
-        assert [error.kind for error in refused] == [Kind.INVALID_STATE]
-        assert "awaits permission" in refused[0].message
-
-    run(main())
+    assert await states(work, granted) == story
+    assert [error.kind for error in refused] == [Kind.INVALID_STATE]
+    assert "awaits permission" in refused[0].message
 
 
-def test_a_call_that_fails_before_there_was_leave_never_began() -> None:
-    async def main() -> None:
-        async def work(call: Tool) -> None:
-            asking = asyncio.create_task(call.ask())
-            await asyncio.sleep(0)  # the question begins to be asked
-            assert call.status == "awaiting_permission"
-            await call.fail("the disk is gone")
-            await asking
+async def test_a_call_that_fails_before_there_was_leave_never_began() -> None:
 
-        story = await states(work)
-        assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "denied"]
+    async def work(call: Tool) -> None:
+        asking = asyncio.create_task(call.ask())
+        await asyncio.sleep(0)  # the question begins to be asked
+        assert call.status == "awaiting_permission"
+        await call.fail("the disk is gone")
+        await asking
 
-    run(main())
+    story = await states(work)
+    assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "denied"]
 
 
-def test_a_call_that_is_left_while_leave_is_asked_is_cancelled() -> None:
-    async def main() -> None:
-        waiting: list[asyncio.Task[Any]] = []
+async def test_a_call_that_is_left_while_leave_is_asked_is_cancelled() -> None:
 
-        async def work(call: Tool) -> None:
-            waiting.append(asyncio.create_task(call.ask()))
-            await asyncio.sleep(0)  # the question begins to be asked
-            assert call.status == "awaiting_permission"
+    waiting: list[asyncio.Task[Any]] = []
 
-        story = await states(work)
-        assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "cancelled"]
-        for task in waiting:
-            task.cancel()
+    async def work(call: Tool) -> None:
+        waiting.append(asyncio.create_task(call.ask()))
+        await asyncio.sleep(0)  # the question begins to be asked
+        assert call.status == "awaiting_permission"
 
-    run(main())
+    story = await states(work)
+    assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "cancelled"]
+    for task in waiting:
+        task.cancel()

@@ -12,7 +12,7 @@ from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import UsageUpdate
 from dragoman.session.message import Message
 from dragoman.testing import joined
-from tests.roles.meeting import CWD, TRANSLATED, interpreted, run
+from tests.roles.meeting import CWD, TRANSLATED, interpreted
 
 
 def worker(*, usage: bool = False) -> Agent:
@@ -51,57 +51,49 @@ SAID = [
 ]
 
 
-def test_a_turn_is_read_back_in_order_and_merged() -> None:
-    async def main() -> None:
-        async with joined(worker(usage=True)) as remote:
-            session = await remote.open()
-            await session.ask("go")
-            transcript = session.transcript
-            assert picture(transcript) == SAID
-            assert [entry.content for entry in transcript.plan] == ["look"]
-            assert transcript.usage == UsageUpdate(used=5, size=10)
-            assert (transcript.title, transcript.mode) == ("Looking", "ask")
-            assert session.plan == transcript.plan
-            await session.ask("again")
-            assert len(session.transcript) == 2 * len(SAID)
+async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 
-    run(main())
+    async with joined(worker(usage=True)) as remote:
+        session = await remote.open()
+        await session.ask("go")
+        transcript = session.transcript
+        assert picture(transcript) == SAID
+        assert [entry.content for entry in transcript.plan] == ["look"]
+        assert transcript.usage == UsageUpdate(used=5, size=10)
+        assert (transcript.title, transcript.mode) == ("Looking", "ask")
+        assert session.plan == transcript.plan
+        await session.ask("again")
+        assert len(session.transcript) == 2 * len(SAID)
 
 
-def test_it_can_be_read_in_the_middle_of_a_turn() -> None:
-    async def main() -> None:
-        async with joined(worker()) as remote:
-            session = await remote.open()
-            seen: list[int] = []
-            async with session.prompt("go") as turn:
-                async for _ in turn:
-                    seen.append(len(session.transcript))
-            assert seen == sorted(seen)
-            assert picture(session.transcript) == SAID
+async def test_it_can_be_read_in_the_middle_of_a_turn() -> None:
 
-    run(main())
+    async with joined(worker()) as remote:
+        session = await remote.open()
+        seen: list[int] = []
+        async with session.prompt("go") as turn:
+            async for _ in turn:
+                seen.append(len(session.transcript))
+        assert seen == sorted(seen)
+        assert picture(session.transcript) == SAID
 
 
-def test_a_loaded_session_has_the_transcript_it_had() -> None:
-    async def main() -> None:
-        async with joined(worker(usage=True)) as remote:
-            session = await remote.open(CWD)
-            await session.ask("go")
-            loaded = await remote.load(session.id, CWD)
-            assert picture(loaded.transcript) == SAID
-            assert loaded.title == "Looking"
+async def test_a_loaded_session_has_the_transcript_it_had() -> None:
 
-    run(main())
+    async with joined(worker(usage=True)) as remote:
+        session = await remote.open(CWD)
+        await session.ask("go")
+        loaded = await remote.load(session.id, CWD)
+        assert picture(loaded.transcript) == SAID
+        assert loaded.title == "Looking"
 
 
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
-def test_it_is_the_same_through_an_interpreter(client: str, agent: str) -> None:
-    async def main() -> None:
-        async with interpreted(worker(), client, agent) as remote:
-            session = await remote.open(CWD)
-            await session.ask("go")
-            told = [(who, text.replace("Read a", "read")) for who, text in picture(session.transcript)]
-            assert told == [(who, text.replace("Read a", "read")) for who, text in SAID]
-            assert [entry.content for entry in session.plan] == ["look"]
+async def test_it_is_the_same_through_an_interpreter(client: str, agent: str) -> None:
 
-    run(main())
+    async with interpreted(worker(), client, agent) as remote:
+        session = await remote.open(CWD)
+        await session.ask("go")
+        told = [(who, text.replace("Read a", "read")) for who, text in picture(session.transcript)]
+        assert told == [(who, text.replace("Read a", "read")) for who, text in SAID]
+        assert [entry.content for entry in session.plan] == ["look"]

@@ -9,7 +9,7 @@ import pytest
 from dragoman import Agent, Option, Session, Turn
 from dragoman.schema.config import SessionMode
 from dragoman.testing import joined
-from tests.roles.meeting import CWD, run
+from tests.roles.meeting import CWD
 from tests.roles.raw import opened, served
 
 ELSEWHERE = "/home/user/other"
@@ -40,84 +40,73 @@ def duet(**declared: Any) -> Agent:
 )
 @pytest.mark.parametrize("dialect", ["banjo", "v1", "draft"])
 @pytest.mark.item("003-11")
-def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
+async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
     settings: dict[str, str], heard: str, dialect: str
 ) -> None:
-    async def main() -> None:
-        async with joined(duet(), dialect=dialect) as remote:
-            session = await remote.open(CWD)
-            for option, value in settings.items():
-                await session.set_option(option, value)
-            assert await session.ask("hi") == heard
 
-    run(main())
+    async with joined(duet(), dialect=dialect) as remote:
+        session = await remote.open(CWD)
+        for option, value in settings.items():
+            await session.set_option(option, value)
+        assert await session.ask("hi") == heard
 
 
-def test_a_voice_that_ends_the_turn_early_has_the_last_word() -> None:
-    async def main() -> None:
-        async with joined(duet()) as remote:
-            session = await remote.open(CWD)
-            await session.set_option("route", "duet")
-            async with session.prompt("no") as turn:
-                updates = [update async for update in turn]
-            assert turn.stop_reason == "refusal"
-            assert len(updates) == 1
+async def test_a_voice_that_ends_the_turn_early_has_the_last_word() -> None:
 
-    run(main())
+    async with joined(duet()) as remote:
+        session = await remote.open(CWD)
+        await session.set_option("route", "duet")
+        async with session.prompt("no") as turn:
+            updates = [update async for update in turn]
+        assert turn.stop_reason == "refusal"
+        assert len(updates) == 1
 
 
-def test_with_one_voice_there_is_nothing_to_choose() -> None:
+async def test_with_one_voice_there_is_nothing_to_choose() -> None:
     agent = Agent("solo", options=[Option.switch("loud")])
 
     @agent.voice("only")
     async def answer(turn: Turn) -> None:
         await turn.say("me")
 
-    async def main() -> None:
-        async with joined(agent) as remote:
-            session = await remote.open(CWD)
-            assert [option.id for option in session.options] == ["loud"]
-            assert await session.ask("hi") == "me"
-
-    run(main())
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        assert [option.id for option in session.options] == ["loud"]
+        assert await session.ask("hi") == "me"
 
 
-def test_with_auto_resume_a_new_session_goes_on_where_the_last_of_its_folder_ended() -> None:
-    async def main() -> None:
-        modes = [SessionMode(id="a", name="A"), SessionMode(id="b", name="B")]
-        agent = duet(options=[Option.auto_resume()], modes=modes)
-        went_on: list[tuple[str, str]] = []
+async def test_with_auto_resume_a_new_session_goes_on_where_the_last_of_its_folder_ended() -> None:
 
-        @agent.forked
-        def forked(session: Session, origin: Session) -> None:
-            went_on.append((session.id, origin.id))
+    modes = [SessionMode(id="a", name="A"), SessionMode(id="b", name="B")]
+    agent = duet(options=[Option.auto_resume()], modes=modes)
+    went_on: list[tuple[str, str]] = []
 
-        async with joined(agent) as remote:
-            first = await remote.open(CWD)
-            await first.ask("hi")
-            await first.set_mode("b")
-            await first.set_option("route", "codex")
-            second = await remote.open(CWD)
-            assert went_on == [(second.id, first.id)]
-            assert second.mode == "b"
-            assert await second.ask("hi") == "codex "
-            replayed = await remote.load(second.id, CWD)
-            assert [message.text for message in replayed.transcript.messages] == ["hi", "claude ", "hi", "codex "]
-            assert await (await remote.open(ELSEWHERE)).ask("hi") == "claude "  # another folder begins anew
-            await second.set_option("auto_resume", "off")
-            third = await remote.open(CWD)
-            assert third.mode == "a"
-            assert len(went_on) == 1
+    @agent.forked
+    def forked(session: Session, origin: Session) -> None:
+        went_on.append((session.id, origin.id))
 
-    run(main())
+    async with joined(agent) as remote:
+        first = await remote.open(CWD)
+        await first.ask("hi")
+        await first.set_mode("b")
+        await first.set_option("route", "codex")
+        second = await remote.open(CWD)
+        assert went_on == [(second.id, first.id)]
+        assert second.mode == "b"
+        assert await second.ask("hi") == "codex "
+        replayed = await remote.load(second.id, CWD)
+        assert [message.text for message in replayed.transcript.messages] == ["hi", "claude ", "hi", "codex "]
+        assert await (await remote.open(ELSEWHERE)).ask("hi") == "claude "  # another folder begins anew
+        await second.set_option("auto_resume", "off")
+        third = await remote.open(CWD)
+        assert third.mode == "a"
+        assert len(went_on) == 1
 
 
-def test_without_auto_resume_each_session_begins_anew() -> None:
-    async def main() -> None:
-        agent = duet()
-        async with served(agent) as client:
-            await opened(client)
-            second = await opened(client)
-            assert len(agent.sessions[second].transcript) == 0
+async def test_without_auto_resume_each_session_begins_anew() -> None:
 
-    run(main())
+    agent = duet()
+    async with served(agent) as client:
+        await opened(client)
+        second = await opened(client)
+        assert len(agent.sessions[second].transcript) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -53,19 +52,17 @@ def test_what_is_no_address_is_refused_by_a_sentence_that_says_what_is(text: str
     assert said in str(refused.value)
 
 
-def test_a_store_is_opened_by_its_address(tmp_path: Path) -> None:
-    async def run() -> None:
-        for text, kind in ((f"sqlite:{tmp_path}/a.db", SqliteStore), ("memory:", MemoryStore)):
-            store = await dragoman.open_store(text)
-            assert isinstance(store, kind)
-            await store.append("one", [Draft(kind="prompt", actor="ann", time="2026-01-01T00:00:00Z", body={})])
-            assert [one.session_id for one in await store.sessions()] == ["one"]
-            await store.close()
-        again = await open_store(str(tmp_path / "a.db"))
-        assert len(await again.sessions()) == 1
-        await again.close()
+async def test_a_store_is_opened_by_its_address(tmp_path: Path) -> None:
 
-    asyncio.run(run())
+    for text, kind in ((f"sqlite:{tmp_path}/a.db", SqliteStore), ("memory:", MemoryStore)):
+        store = await dragoman.open_store(text)
+        assert isinstance(store, kind)
+        await store.append("one", [Draft(kind="prompt", actor="ann", time="2026-01-01T00:00:00Z", body={})])
+        assert [one.session_id for one in await store.sessions()] == ["one"]
+        await store.close()
+    again = await open_store(str(tmp_path / "a.db"))
+    assert len(await again.sessions()) == 1
+    await again.close()
 
 
 def test_only_what_is_in_memory_does_not_last() -> None:
@@ -92,17 +89,15 @@ def test_a_folder_that_is_reached_by_a_link_is_the_same_place(tmp_path: Path) ->
     assert located(f"{tmp_path}/link/a.db") == located(f"{tmp_path}/real/a.db")
 
 
-def test_neither_file_is_taken_for_the_other(tmp_path: Path) -> None:
-    async def run() -> None:
-        register, sessions = str(tmp_path / "a.db.host"), str(tmp_path / "a.db")
-        Register(register).close()
-        with pytest.raises(StoreFault, match="database of another program"):
-            await open_store(register)
-        await (await open_store(sessions)).close()
-        with pytest.raises(StoreFault, match="database of another program"):
-            Register(sessions)
+async def test_neither_file_is_taken_for_the_other(tmp_path: Path) -> None:
 
-    asyncio.run(run())
+    register, sessions = str(tmp_path / "a.db.host"), str(tmp_path / "a.db")
+    Register(register).close()
+    with pytest.raises(StoreFault, match="database of another program"):
+        await open_store(register)
+    await (await open_store(sessions)).close()
+    with pytest.raises(StoreFault, match="database of another program"):
+        Register(sessions)
 
 
 def test_a_file_of_sessions_has_one_host_and_the_next_one_may_come_when_it_is_gone(tmp_path: Path) -> None:

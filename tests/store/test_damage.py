@@ -68,7 +68,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Path, what: str) -> None:
+async def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Path, what: str) -> None:
     path = tmp_path / "sessions.db"
     write(path)
     sql, seq = DAMAGE[what]
@@ -76,26 +76,23 @@ def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Path, wh
     if what == "a newline inside":
         change(path, "UPDATE entries SET entry = entry || char(10) || '{}' WHERE place = ?", SPAN + seq)
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        with pytest.raises(ProtocolError, match=r"repair one") as caught:
-            await store.read("one")
-        assert caught.value.kind == Kind.SESSION_CORRUPTED
-        assert caught.value.data == {"sessionId": "one", "lost": [(seq, seq)]}
-        intact = await store.read("one", intact=True)
-        assert [entry.seq for entry in intact] == [n for n in range(1, COUNT + 1) if n != seq]
-        assert len(await store.read("two")) == COUNT
-        report = await store.verify("one")
-        assert report.lost == [(seq, seq)]
-        assert await store.repair("one") == report
-        entries = await store.read("one")
-        assert [entry.seq for entry in entries] == list(range(1, COUNT + 1))
-        assert [entry.seq for entry in entries if entry.kind == "lost"] == [seq]
-        assert (await store.append("one", [draft(1)]))[0].seq == COUNT + 1
-        assert (await store.verify("one")).is_whole
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    with pytest.raises(ProtocolError, match=r"repair one") as caught:
+        await store.read("one")
+    assert caught.value.kind == Kind.SESSION_CORRUPTED
+    assert caught.value.data == {"sessionId": "one", "lost": [(seq, seq)]}
+    intact = await store.read("one", intact=True)
+    assert [entry.seq for entry in intact] == [n for n in range(1, COUNT + 1) if n != seq]
+    assert len(await store.read("two")) == COUNT
+    report = await store.verify("one")
+    assert report.lost == [(seq, seq)]
+    assert await store.repair("one") == report
+    entries = await store.read("one")
+    assert [entry.seq for entry in entries] == list(range(1, COUNT + 1))
+    assert [entry.seq for entry in entries if entry.kind == "lost"] == [seq]
+    assert (await store.append("one", [draft(1)]))[0].seq == COUNT + 1
+    assert (await store.verify("one")).is_whole
+    await store.close()
 
 
 def test_what_is_not_there_expired_or_damaged_are_three_different_things(tmp_path: Path) -> None:
@@ -110,19 +107,16 @@ def test_what_is_not_there_expired_or_damaged_are_three_different_things(tmp_pat
     ]
 
 
-def test_a_list_that_counts_too_few_hides_nothing(tmp_path: Path) -> None:
+async def test_a_list_that_counts_too_few_hides_nothing(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     write(path)
     change(path, "UPDATE progress SET entries = 10 WHERE number = 1")
     assert kind_of(path) == Kind.SESSION_CORRUPTED
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        assert (await store.repair("one")).kept == [(1, COUNT)]
-        assert len(await store.read("one")) == COUNT
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    assert (await store.repair("one")).kept == [(1, COUNT)]
+    assert len(await store.read("one")) == COUNT
+    await store.close()
 
 
 async def indexed(path: Path) -> None:
@@ -281,38 +275,35 @@ def test_a_rebuild_remembers_what_was_imported_and_trusts_nothing_that_it_cannot
     asyncio.run(look())
 
 
-def test_a_rebuild_wants_the_file_for_itself(tmp_path: Path) -> None:
+async def test_a_rebuild_wants_the_file_for_itself(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     write(path)
     store = SqliteStore(str(path))
     with pytest.raises(StoreFault, match="other programs use it") as caught:
         rebuild(str(path))
     assert caught.value.why == "locked"
-    asyncio.run(store.close())
+    await store.close()
     assert all(report.is_whole for report in rebuild(str(path)).reports)
 
 
-def test_a_torn_write_ahead_file_loses_only_what_was_torn(tmp_path: Path) -> None:
+async def test_a_torn_write_ahead_file_loses_only_what_was_torn(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     torn = tmp_path / "torn.db"
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        for number in range(1, 40):
-            await store.append("one", [draft(number)])
-        for end in ("", "-wal"):
-            shutil.copyfile(f"{path}{end}", f"{torn}{end}")
-        await store.close()
-        wal = Path(f"{torn}-wal")
-        os.truncate(wal, wal.stat().st_size - 5000)
-        store = await SqliteStore.open(str(torn))
-        entries = await store.read("one")
-        assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-        assert 30 <= len(entries) < 39
-        assert (await store.append("one", [draft(1)]))[0].seq == len(entries) + 1
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    for number in range(1, 40):
+        await store.append("one", [draft(number)])
+    for end in ("", "-wal"):
+        shutil.copyfile(f"{path}{end}", f"{torn}{end}")
+    await store.close()
+    wal = Path(f"{torn}-wal")
+    os.truncate(wal, wal.stat().st_size - 5000)
+    store = await SqliteStore.open(str(torn))
+    entries = await store.read("one")
+    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+    assert 30 <= len(entries) < 39
+    assert (await store.append("one", [draft(1)]))[0].seq == len(entries) + 1
+    await store.close()
 
 
 def leaves(path: Path) -> list[int]:
@@ -388,20 +379,17 @@ DAMAGED_INDEX = {
 
 
 @pytest.mark.parametrize("what", DAMAGED_INDEX)
-def test_an_index_that_holds_no_text_is_made_anew(tmp_path: Path, what: str) -> None:
+async def test_an_index_that_holds_no_text_is_made_anew(tmp_path: Path, what: str) -> None:
     path = tmp_path / "sessions.db"
     write(path, ("one",))
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        before = await store.search('"text 17"')
-        await store.close()
-        change(path, DAMAGED_INDEX[what])
-        store = await SqliteStore.open(str(path))
-        assert await store.search('"text 17"') == before != []
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    before = await store.search('"text 17"')
+    await store.close()
+    change(path, DAMAGED_INDEX[what])
+    store = await SqliteStore.open(str(path))
+    assert await store.search('"text 17"') == before != []
+    await store.close()
 
 
 def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
@@ -418,17 +406,14 @@ def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: 
     assert {report.session_id for report in mend(str(path), None).reports} == {"one", "two"}
 
 
-def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
+async def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     write(path, ("one",))
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        before = await store.search('"text 17"')
-        await store.close()
-        change(path, "UPDATE search_data SET block = x'00112233445566778899' WHERE id > 1")
-        store = await SqliteStore.open(str(path))
-        assert await store.search('"text 17"') == before != []
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    before = await store.search('"text 17"')
+    await store.close()
+    change(path, "UPDATE search_data SET block = x'00112233445566778899' WHERE id > 1")
+    store = await SqliteStore.open(str(path))
+    assert await store.search('"text 17"') == before != []
+    await store.close()

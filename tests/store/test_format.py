@@ -30,19 +30,16 @@ def old_file(path: Path) -> None:
         old.commit()
 
 
-def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: Path) -> None:
+async def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     old_file(path)
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        assert [entry.seq for entry in await store.read("one")] == [1, 2]
-        assert [hit.snippet for hit in await store.search("world")] == ["hello world"]
-        assert (await store.find("mine")).session_id == "one"
-        assert (await store.find("mine")).imported == 0
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    assert [entry.seq for entry in await store.read("one")] == [1, 2]
+    assert [hit.snippet for hit in await store.search("world")] == ["hello world"]
+    assert (await store.find("mine")).session_id == "one"
+    assert (await store.find("mine")).imported == 0
+    await store.close()
     copy = tmp_path / "sessions.db.format-1"
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as backup:
@@ -50,7 +47,7 @@ def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: Path) 
         assert backup.execute("SELECT count(*) FROM entries").fetchone() == (2,)
 
 
-def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_their_logs(tmp_path: Path) -> None:
+async def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_their_logs(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     with closing(sqlite3.connect(path)) as old:
         for step in schema.STEPS[:2]:
@@ -67,14 +64,11 @@ def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_their_log
             old.execute("INSERT INTO progress VALUES (?, ?, 300, 't', 1)", (number, len(story)))
         old.commit()
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        assert {each.session_id: each.archived for each in await store.sessions()} == {
-            "s1": True, "s2": False, "s3": False,
-        }  # fmt: skip
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    assert {each.session_id: each.archived for each in await store.sessions()} == {
+        "s1": True, "s2": False, "s3": False,
+    }  # fmt: skip
+    await store.close()
 
 
 def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,13 +114,10 @@ def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
     assert caught.value.why == "damaged"
 
 
-def test_two_openers_of_a_new_file_make_it_once(tmp_path: Path) -> None:
+async def test_two_openers_of_a_new_file_make_it_once(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
 
-    async def main() -> None:
-        stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
-        for store in stores:
-            await store.close()
-
-    asyncio.run(main())
+    stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))
+    for store in stores:
+        await store.close()
     assert not (tmp_path / "sessions.db.format-1").exists()

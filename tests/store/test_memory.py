@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from dragoman.store.memory import MemoryStore
 from dragoman.testing import check_store
 
 
-def test_the_memory_store_keeps_the_contract() -> None:
+async def test_the_memory_store_keeps_the_contract() -> None:
     async def make() -> MemoryStore:
         return MemoryStore()
 
-    asyncio.run(check_store(make))
+    await check_store(make)

@@ -35,26 +35,24 @@ async def exported(count: int = 3) -> bytes:
     return file.getvalue()
 
 
-def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> None:
-    async def main() -> None:
-        data = await exported(2500)
-        assert b"s3cret" not in data
-        store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-        summary = await import_session(store, io.BytesIO(data))
-        assert (summary.session_id, summary.name, summary.agent, summary.entries) == ("one", "mine", "echo", 2501)
-        assert summary.imported == 2501
-        again = io.BytesIO()
-        await export_session(store, "one", again, NOW)
-        assert again.getvalue() == data
-        with pytest.raises(ProtocolError, match="taken") as caught:
-            await import_session(store, io.BytesIO(data))
-        assert caught.value.kind == Kind.INVALID_PARAMS
-        second = await import_session(store, io.BytesIO(data), session_id="two")
-        assert (second.session_id, second.name) == ("two", None)
-        assert await store.read("two") == await store.read("one")
-        await store.close()
+async def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> None:
 
-    asyncio.run(main())
+    data = await exported(2500)
+    assert b"s3cret" not in data
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    summary = await import_session(store, io.BytesIO(data))
+    assert (summary.session_id, summary.name, summary.agent, summary.entries) == ("one", "mine", "echo", 2501)
+    assert summary.imported == 2501
+    again = io.BytesIO()
+    await export_session(store, "one", again, NOW)
+    assert again.getvalue() == data
+    with pytest.raises(ProtocolError, match="taken") as caught:
+        await import_session(store, io.BytesIO(data))
+    assert caught.value.kind == Kind.INVALID_PARAMS
+    second = await import_session(store, io.BytesIO(data), session_id="two")
+    assert (second.session_id, second.name) == ("two", None)
+    assert await store.read("two") == await store.read("one")
+    await store.close()
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -76,16 +74,14 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_file_that_was_changed_is_refused_and_nothing_of_it_kept(what: str) -> None:
-    async def main() -> None:
-        data = CHANGES[what](await exported())
-        store = MemoryStore()
-        with pytest.raises(ProtocolError, match="cannot be imported") as caught:
-            await import_session(store, io.BytesIO(data))
-        assert caught.value.kind == Kind.INVALID_PARAMS
-        assert await store.sessions() == []
+async def test_a_file_that_was_changed_is_refused_and_nothing_of_it_kept(what: str) -> None:
 
-    asyncio.run(main())
+    data = CHANGES[what](await exported())
+    store = MemoryStore()
+    with pytest.raises(ProtocolError, match="cannot be imported") as caught:
+        await import_session(store, io.BytesIO(data))
+    assert caught.value.kind == Kind.INVALID_PARAMS
+    assert await store.sessions() == []
 
 
 def test_which_entries_were_imported_is_known_after_a_restart_and_in_forks(tmp_path: Path) -> None:
@@ -114,38 +110,36 @@ def test_which_entries_were_imported_is_known_after_a_restart_and_in_forks(tmp_p
     asyncio.run(read())
 
 
-def test_a_session_is_known_to_be_imported_before_its_first_entry_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        store, seen = MemoryStore(), []
-        keep = store.append
+async def test_a_session_is_known_to_be_imported_before_its_first_entry_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
 
-        async def looking(session_id: str, some: list[Draft]) -> object:
-            seen.append((await store.find(session_id)).imported)
-            return await keep(session_id, some)
+    store, seen = MemoryStore(), []
+    keep = store.append
 
-        monkeypatch.setattr(store, "append", looking)
+    async def looking(session_id: str, some: list[Draft]) -> object:
+        seen.append((await store.find(session_id)).imported)
+        return await keep(session_id, some)
+
+    monkeypatch.setattr(store, "append", looking)
+    await import_session(store, io.BytesIO(await exported()))
+    assert seen == [4]
+
+
+async def test_an_import_into_which_another_program_writes_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    store = MemoryStore()
+    keep = store.append
+
+    async def disturbed(session_id: str, some: list[Draft]) -> object:
+        await keep(session_id, drafts(0))
+        return await keep(session_id, some)
+
+    monkeypatch.setattr(store, "append", disturbed)
+    with pytest.raises(ProtocolError, match="another program wrote") as caught:
         await import_session(store, io.BytesIO(await exported()))
-        assert seen == [4]
-
-    asyncio.run(main())
-
-
-def test_an_import_into_which_another_program_writes_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        keep = store.append
-
-        async def disturbed(session_id: str, some: list[Draft]) -> object:
-            await keep(session_id, drafts(0))
-            return await keep(session_id, some)
-
-        monkeypatch.setattr(store, "append", disturbed)
-        with pytest.raises(ProtocolError, match="another program wrote") as caught:
-            await import_session(store, io.BytesIO(await exported()))
-        assert caught.value.kind == Kind.INVALID_STATE
-        assert await store.sessions() == []
-
-    asyncio.run(main())
+    assert caught.value.kind == Kind.INVALID_STATE
+    assert await store.sessions() == []
 
 
 def renamed(data: bytes, **members: str) -> bytes:
@@ -156,36 +150,32 @@ def renamed(data: bytes, **members: str) -> bytes:
     return body + json.dumps({"entries": len(rest), "sha256": sha256(body).hexdigest()}).encode() + b"\n"
 
 
-def test_a_name_that_a_shell_could_read_is_left_behind_and_an_id_refused() -> None:
-    async def main() -> None:
-        data = await exported()
-        store = MemoryStore()
-        summary = await import_session(store, io.BytesIO(renamed(data, name="x$(touch PWNED)")))
-        assert (summary.session_id, summary.name) == ("one", None)
-        for id in ("$(touch PWNED)", "a\nb", "-x", ""):
-            with pytest.raises(ProtocolError, match="cannot be the id of a session"):
-                await import_session(store, io.BytesIO(renamed(data, sessionId=id)))
-        assert [each.session_id for each in await store.sessions()] == ["one"]
+async def test_a_name_that_a_shell_could_read_is_left_behind_and_an_id_refused() -> None:
 
-    asyncio.run(main())
+    data = await exported()
+    store = MemoryStore()
+    summary = await import_session(store, io.BytesIO(renamed(data, name="x$(touch PWNED)")))
+    assert (summary.session_id, summary.name) == ("one", None)
+    for id in ("$(touch PWNED)", "a\nb", "-x", ""):
+        with pytest.raises(ProtocolError, match="cannot be the id of a session"):
+            await import_session(store, io.BytesIO(renamed(data, sessionId=id)))
+    assert [each.session_id for each in await store.sessions()] == ["one"]
 
 
-def test_an_import_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        data = await exported(2500)
-        store = MemoryStore()
-        keep, calls = store.append, 0
+async def test_an_import_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
-        async def failing(session_id: str, some: list[Draft]) -> object:
-            nonlocal calls
-            calls += 1
-            if calls == 2:
-                raise OSError("no room")
-            return await keep(session_id, some)
+    data = await exported(2500)
+    store = MemoryStore()
+    keep, calls = store.append, 0
 
-        monkeypatch.setattr(store, "append", failing)
-        with pytest.raises(OSError, match="no room"):
-            await import_session(store, io.BytesIO(data))
-        assert await store.sessions() == []
+    async def failing(session_id: str, some: list[Draft]) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise OSError("no room")
+        return await keep(session_id, some)
 
-    asyncio.run(main())
+    monkeypatch.setattr(store, "append", failing)
+    with pytest.raises(OSError, match="no room"):
+        await import_session(store, io.BytesIO(data))
+    assert await store.sessions() == []

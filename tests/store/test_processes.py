@@ -56,48 +56,42 @@ def test_two_processes_write_the_same_logs_without_a_gap(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_a_file_that_another_process_keeps_locked_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_file_that_another_process_keeps_locked_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
 
-    async def main() -> None:
-        store = await SqliteStore.open(path, patience=0.2)
-        await store.append("one", [draft()])
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreFault, match="locked by another program") as caught:
-                await store.append("one", [draft()])
-            assert caught.value.why == "locked"
-            assert len(await store.read("one")) == 1, "reading needs no lock"
-            other.execute("ROLLBACK")
-        assert (await store.append("one", [draft()]))[0].seq == 2
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(path, patience=0.2)
+    await store.append("one", [draft()])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFault, match="locked by another program") as caught:
+            await store.append("one", [draft()])
+        assert caught.value.why == "locked"
+        assert len(await store.read("one")) == 1, "reading needs no lock"
+        other.execute("ROLLBACK")
+    assert (await store.append("one", [draft()]))[0].seq == 2
+    await store.close()
 
 
-def test_a_full_disk_fails_the_append_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_the_append_and_loses_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
 
-    async def main() -> None:
-        store = await SqliteStore.open(path)
-        kept = (await store.append("one", [draft()]))[-1].seq
-        await store._write(lambda connection: connection.execute("PRAGMA max_page_count = 60").fetchone())
+    store = await SqliteStore.open(path)
+    kept = (await store.append("one", [draft()]))[-1].seq
+    await store._write(lambda connection: connection.execute("PRAGMA max_page_count = 60").fetchone())
 
-        async def fill() -> None:
-            nonlocal kept
-            for _ in range(100):
-                kept = (await store.append("one", [draft(4000)]))[-1].seq
+    async def fill() -> None:
+        nonlocal kept
+        for _ in range(100):
+            kept = (await store.append("one", [draft(4000)]))[-1].seq
 
-        with pytest.raises(StoreFault, match="no room") as caught:
-            await fill()
-        assert caught.value.why == "full"
-        assert 1 < kept < 100
-        assert len(await store.read("one")) == kept
-        await store._write(lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchone())
-        assert (await store.append("one", [draft(4000)]))[0].seq == kept + 1
-        await store.close()
-
-    asyncio.run(main())
+    with pytest.raises(StoreFault, match="no room") as caught:
+        await fill()
+    assert caught.value.why == "full"
+    assert 1 < kept < 100
+    assert len(await store.read("one")) == kept
+    await store._write(lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchone())
+    assert (await store.append("one", [draft(4000)]))[0].seq == kept + 1
+    await store.close()
 
 
 LIMITED = """

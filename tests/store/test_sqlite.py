@@ -26,7 +26,7 @@ def draft(number: int, kind: str = "update") -> Draft:
     return Draft(kind=kind, actor="agent", time=f"2026-01-01T00:00:{number % 60:02}Z", body={"n": number})
 
 
-def test_the_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
+async def test_the_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
     made = 0
 
     async def make() -> SqliteStore:
@@ -34,7 +34,7 @@ def test_the_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
         made += 1
         return await SqliteStore.open(str(tmp_path / f"{made}.db"), durability="off")
 
-    asyncio.run(check_store(make))
+    await check_store(make)
 
 
 @pytest.mark.parametrize("durability", ["full", "normal", "off"])
@@ -62,118 +62,102 @@ def test_what_was_kept_is_there_after_a_restart(tmp_path: Path, durability: str)
     asyncio.run(read())
 
 
-def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     path = str(folder / "sessions.db")
 
-    async def main() -> None:
-        before = os.umask(0)
-        try:
-            store = await SqliteStore.open(path)
-            await store.append("one", [draft(1)])
-            await store.keep_credentials("one", {"token": "s3cret"})
-            names = sorted(file.name for file in folder.iterdir())
-            assert [name for name in names if name.startswith("sessions.db")] == names
-            assert {"sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.db.credentials"} <= set(names)
-            assert {name: oct((folder / name).stat().st_mode & 0o777) for name in names} == dict.fromkeys(
-                names, "0o600"
-            )
-            assert folder.stat().st_mode & 0o777 == 0o700
-            await store.close()
-        finally:
-            os.umask(before)
-
-    asyncio.run(main())
+    before = os.umask(0)
+    try:
+        store = await SqliteStore.open(path)
+        await store.append("one", [draft(1)])
+        await store.keep_credentials("one", {"token": "s3cret"})
+        names = sorted(file.name for file in folder.iterdir())
+        assert [name for name in names if name.startswith("sessions.db")] == names
+        assert {"sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.db.credentials"} <= set(names)
+        assert {name: oct((folder / name).stat().st_mode & 0o777) for name in names} == dict.fromkeys(names, "0o600")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        await store.close()
+    finally:
+        os.umask(before)
     assert b"s3cret" not in Path(path).read_bytes()
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+async def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     path.touch(0o644)
     store = SqliteStore(str(path))
     assert path.stat().st_mode & 0o777 == 0o600
-    asyncio.run(store.close())
+    await store.close()
 
 
-def test_a_cancelled_append_is_kept_or_not_but_nothing_else_suffers(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "s.db"))
-        waiting = asyncio.ensure_future(store.append("one", [draft(1)]))
+async def test_a_cancelled_append_is_kept_or_not_but_nothing_else_suffers(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"))
+    waiting = asyncio.ensure_future(store.append("one", [draft(1)]))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    entries = await store.append("one", [draft(2)])
+    assert entries[0].seq == 2
+    assert [entry.body["n"] for entry in await store.read("one")] == [1, 2]
+    await store.close()
+
+
+async def test_a_connection_that_breaks_fails_one_append_and_is_made_anew(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"))
+    await store.append("one", [draft(1)])
+    with pytest.raises(StoreFault):
+        await store._write(lambda connection: connection.close())
+    assert (await store.append("one", [draft(2)]))[0].seq == 2
+    assert len(await store.read("one")) == 2
+    await store.close()
+
+
+async def test_an_entry_is_one_line_whatever_its_body_is(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"))
+    body = msgspec.Raw(b'{\n "a": "x\\ny\\u0000"\n}')
+    await store.append("one", [Draft(kind="update", actor="a", time="t", body=body), draft(2)])
+    lone = Draft(kind="update", actor="a", time="t", body={"text": "cut \ud83d"})
+    await store.append("one", [lone])
+    lines = await store.lines("one")
+    assert len(lines) == 3
+    assert not any(b"\n" in line for line in lines)
+    first, _, third = await store.read("one")
+    assert first.body == {"a": "x\ny\x00"}
+    assert third.body == {"text": "cut \ufffd"}
+    await store.close()
+
+
+async def test_the_loop_goes_on_while_a_long_log_is_read(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("one", [draft(n) for n in range(20_000)])
+    reading = asyncio.ensure_future(store.read("one"))
+    passes = 0
+    while not reading.done():
         await asyncio.sleep(0)
-        waiting.cancel()
-        entries = await store.append("one", [draft(2)])
-        assert entries[0].seq == 2
-        assert [entry.body["n"] for entry in await store.read("one")] == [1, 2]
-        await store.close()
-
-    asyncio.run(main())
+        passes += 1
+    assert len(await reading) == 20_000
+    assert passes > 10
+    await store.close()
 
 
-def test_a_connection_that_breaks_fails_one_append_and_is_made_anew(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "s.db"))
-        await store.append("one", [draft(1)])
-        with pytest.raises(StoreFault):
-            await store._write(lambda connection: connection.close())
-        assert (await store.append("one", [draft(2)]))[0].seq == 2
-        assert len(await store.read("one")) == 2
-        await store.close()
-
-    asyncio.run(main())
-
-
-def test_an_entry_is_one_line_whatever_its_body_is(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "s.db"))
-        body = msgspec.Raw(b'{\n "a": "x\\ny\\u0000"\n}')
-        await store.append("one", [Draft(kind="update", actor="a", time="t", body=body), draft(2)])
-        lone = Draft(kind="update", actor="a", time="t", body={"text": "cut \ud83d"})
-        await store.append("one", [lone])
-        lines = await store.lines("one")
-        assert len(lines) == 3
-        assert not any(b"\n" in line for line in lines)
-        first, _, third = await store.read("one")
-        assert first.body == {"a": "x\ny\x00"}
-        assert third.body == {"text": "cut \ufffd"}
-        await store.close()
-
-    asyncio.run(main())
-
-
-def test_the_loop_goes_on_while_a_long_log_is_read(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-        await store.append("one", [draft(n) for n in range(20_000)])
-        reading = asyncio.ensure_future(store.read("one"))
-        passes = 0
-        while not reading.done():
-            await asyncio.sleep(0)
-            passes += 1
-        assert len(await reading) == 20_000
-        assert passes > 10
-        await store.close()
-
-    asyncio.run(main())
-
-
-def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(tmp_path / "s.db"))
-        await store.append("one", [draft(1)])
-        before, files = (tmp_path / "s.db-wal").stat().st_size, sorted(os.listdir(tmp_path))
+    store = await SqliteStore.open(str(tmp_path / "s.db"))
+    await store.append("one", [draft(1)])
+    before, files = (tmp_path / "s.db-wal").stat().st_size, sorted(os.listdir(tmp_path))
+    await store.probe()
+    assert (tmp_path / "s.db-wal").stat().st_size > before
+    assert sorted(os.listdir(tmp_path)) == files
+    assert len(await store.read("one")) == 1
+    monkeypatch.setattr(sqlite_store, "TemporaryFile", full)
+    with pytest.raises(StoreFault, match="no room"):
         await store.probe()
-        assert (tmp_path / "s.db-wal").stat().st_size > before
-        assert sorted(os.listdir(tmp_path)) == files
-        assert len(await store.read("one")) == 1
-        monkeypatch.setattr(sqlite_store, "TemporaryFile", full)
-        with pytest.raises(StoreFault, match="no room"):
-            await store.probe()
-        await store.close()
-
-    asyncio.run(main())
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -188,41 +172,36 @@ def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.
         "a ",
     ],
 )
-def test_what_a_shell_or_a_terminal_could_take_for_more_is_no_name(name: str) -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        await store.append("one", [draft(1)])
-        with pytest.raises(ProtocolError, match="is no name for a session") as refused:
-            await store.rename("one", name)
-        assert refused.value.kind == Kind.INVALID_PARAMS
+async def test_what_a_shell_or_a_terminal_could_take_for_more_is_no_name(name: str) -> None:
 
-    asyncio.run(main())
+    store = MemoryStore()
+    await store.append("one", [draft(1)])
+    with pytest.raises(ProtocolError, match="is no name for a session") as refused:
+        await store.rename("one", name)
+    assert refused.value.kind == Kind.INVALID_PARAMS
 
 
 @pytest.mark.parametrize("end", ["", "-wal"])
 @pytest.mark.parametrize("way", ["moved", "replaced"])
-def test_nothing_is_said_to_be_kept_in_a_file_that_was_moved_away(tmp_path: Path, end: str, way: str) -> None:
+async def test_nothing_is_said_to_be_kept_in_a_file_that_was_moved_away(tmp_path: Path, end: str, way: str) -> None:
     path = tmp_path / "s.db"
     file, elsewhere = Path(f"{path}{end}"), tmp_path / "elsewhere"
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        await store.append("one", [draft(1)])
-        file.rename(elsewhere)
-        if way == "replaced":
-            shutil.copyfile(elsewhere, file)
-        for call in (store.append("one", [draft(2)]), store.rename("one", "name"), store.probe()):
-            with pytest.raises(StoreFault, match="put it back") as caught:
-                await call
-            assert caught.value.why == "moved"
-        assert len(await store.read("one")) == 1
-        elsewhere.replace(file)
-        await store.probe()
-        assert (await store.append("one", [draft(2)]))[0].seq == 2
-        assert (await store.sessions())[0].name is None
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    await store.append("one", [draft(1)])
+    file.rename(elsewhere)
+    if way == "replaced":
+        shutil.copyfile(elsewhere, file)
+    for call in (store.append("one", [draft(2)]), store.rename("one", "name"), store.probe()):
+        with pytest.raises(StoreFault, match="put it back") as caught:
+            await call
+        assert caught.value.why == "moved"
+    assert len(await store.read("one")) == 1
+    elsewhere.replace(file)
+    await store.probe()
+    assert (await store.append("one", [draft(2)]))[0].seq == 2
+    assert (await store.sessions())[0].name is None
+    await store.close()
 
 
 def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
@@ -242,7 +221,7 @@ def test_names_have_letters_of_every_script(name: str) -> None:
     assert given_name(name) == name
 
 
-def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kept(
+async def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
@@ -252,28 +231,23 @@ def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kept(
         append(log, batch)
         path.rename(tmp_path / "elsewhere")
 
-    async def main() -> None:
-        store = await SqliteStore.open(str(path))
-        monkeypatch.setattr(Log, "append", moving)
-        with pytest.raises(StoreFault, match="put it back"):
-            await store.append("one", [draft(1)])
-        await store.close()
-
-    asyncio.run(main())
+    store = await SqliteStore.open(str(path))
+    monkeypatch.setattr(Log, "append", moving)
+    with pytest.raises(StoreFault, match="put it back"):
+        await store.append("one", [draft(1)])
+    await store.close()
 
 
 @pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
-def test_no_session_is_called_by_what_means_another(tmp_path: Path, make: Any) -> None:
-    async def main() -> None:
-        store = make() if make is MemoryStore else await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-        await store.append("one", [draft(1)])
-        await store.append("two", [draft(1)])
-        for name in ("two", "5a0d3c1e-94b1-4d5f-9a2b-0123456789ab", "5A0D3C1E-94B1-4D5F-9A"):
-            with pytest.raises(ProtocolError) as refused:
-                await store.rename("one", name)
-            assert refused.value.kind == Kind.INVALID_PARAMS
-        for name in ("one", "20261116-1030", "deadbeef"):
-            assert (await store.rename("one", name)).name == name
-        await store.close()
+async def test_no_session_is_called_by_what_means_another(tmp_path: Path, make: Any) -> None:
 
-    asyncio.run(main())
+    store = make() if make is MemoryStore else await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("one", [draft(1)])
+    await store.append("two", [draft(1)])
+    for name in ("two", "5a0d3c1e-94b1-4d5f-9a2b-0123456789ab", "5A0D3C1E-94B1-4D5F-9A"):
+        with pytest.raises(ProtocolError) as refused:
+            await store.rename("one", name)
+        assert refused.value.kind == Kind.INVALID_PARAMS
+    for name in ("one", "20261116-1030", "deadbeef"):
+        assert (await store.rename("one", name)).name == name
+    await store.close()

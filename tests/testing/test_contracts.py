@@ -14,11 +14,11 @@ from dragoman.transport.contract import Transport
 from dragoman.transport.memory import MemoryTransport, pair
 
 
-def test_a_sound_pair_of_transports_passes() -> None:
+async def test_a_sound_pair_of_transports_passes() -> None:
     async def make() -> tuple[MemoryTransport, MemoryTransport]:
         return pair()
 
-    asyncio.run(check_transport(make))
+    await check_transport(make)
 
 
 def test_a_transport_that_swaps_two_frames_is_found() -> None:

@@ -106,29 +106,27 @@ def test_the_same_seed_gives_the_same_accidents_and_another_gives_others() -> No
 @pytest.mark.parametrize(
     "faults", [[Split(pieces=3)], [Merge()], [Delay(passes=2)], [Split(chance=0.5), Merge()]], ids=repr
 )
-def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: list[Fault]) -> None:
+async def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: list[Fault]) -> None:
     async def make() -> tuple[Transport, Transport]:
         left, right = pair()
         return faulty(left, sending=faults, receiving=faults), right
 
-    asyncio.run(check_transport(make))
+    await check_transport(make)
 
 
-def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> None:
-    async def scene() -> None:
-        left, right = pair()
-        line = faulty(left, sending=[Stall(at=2)])
-        for frame in FRAMES:
-            line.send(frame)
-        assert await right.receive() == [A]
-        assert line.congested()
-        with pytest.raises(WriteStalled, match="took no bytes"):
-            await line.drain()
-        with pytest.raises(WriteStalled):
-            line.send(A)
-        await line.close()
+async def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> None:
 
-    asyncio.run(scene())
+    left, right = pair()
+    line = faulty(left, sending=[Stall(at=2)])
+    for frame in FRAMES:
+        line.send(frame)
+    assert await right.receive() == [A]
+    assert line.congested()
+    with pytest.raises(WriteStalled, match="took no bytes"):
+        await line.drain()
+    with pytest.raises(WriteStalled):
+        line.send(A)
+    await line.close()
 
 
 def test_receiving_cannot_stall() -> None:
@@ -180,23 +178,20 @@ def test_a_client_lives_with_noise_and_pieces_from_its_agent() -> None:
     assert asyncio.run(scene()) == "still here"
 
 
-def test_a_client_whose_line_breaks_says_so() -> None:
+async def test_a_client_whose_line_breaks_says_so() -> None:
     agent = Agent("mute")
 
     @agent.prompt
     async def silent(turn: Turn) -> None:
         await asyncio.Event().wait()
 
-    async def scene() -> None:
-        ours, theirs = pair()
-        connection = agent.attach(theirs)
-        async with connect(faulty(ours, sending=[Disconnect(at=3)])) as remote:
-            session = await remote.open(cwd="/")
-            with pytest.raises(ConnectionFailed, match="broke"):
-                await session.ask("hello")
-        await connection.close()
-
-    asyncio.run(scene())
+    ours, theirs = pair()
+    connection = agent.attach(theirs)
+    async with connect(faulty(ours, sending=[Disconnect(at=3)])) as remote:
+        session = await remote.open(cwd="/")
+        with pytest.raises(ConnectionFailed, match="broke"):
+            await session.ask("hello")
+    await connection.close()
 
 
 @pytest.mark.parametrize(

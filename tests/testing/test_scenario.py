@@ -93,7 +93,7 @@ def test_an_agent_is_asked_questions_in_both_directions() -> None:
     assert set(names) == {"session", "call"}
 
 
-def test_the_same_scenario_is_held_with_a_process(tmp_path: Path) -> None:
+async def test_the_same_scenario_is_held_with_a_process(tmp_path: Path) -> None:
     scenario: list[Step] = [
         ask("initialize", protocolVersion=1, clientCapabilities={}),
         answered(agentInfo={"name": "parrot"}),
@@ -105,7 +105,7 @@ def test_the_same_scenario_is_held_with_a_process(tmp_path: Path) -> None:
         answered(stopReason="end_turn"),
         leave(),
     ]
-    asyncio.run(rehearse([sys.executable, str(ROOT / "examples" / "parrot.py")], scenario, cwd=tmp_path))
+    await rehearse([sys.executable, str(ROOT / "examples" / "parrot.py")], scenario, cwd=tmp_path)
 
 
 def departure(target: Target, scenario: list[Step], **options: Any) -> str:
@@ -142,33 +142,31 @@ def test_what_does_not_fit_is_told_in_words(step: Step, why: str) -> None:
     assert why in departure(careful, [*GREETING, prompt("x"), step])
 
 
-def test_an_answer_to_another_question_is_not_taken_for_this_one() -> None:
+async def test_an_answer_to_another_question_is_not_taken_for_this_one() -> None:
     text = departure(
         careful, [*GREETING, prompt("x"), eventually(asked("fs/read_text_file")), ask("nonsense"), answered()]
     )
     assert "refused nonsense" in text
     scenario = [*GREETING, ask("nonsense"), prompt("x"), eventually(refused(-32601, to="nonsense"))]
-    asyncio.run(rehearse(careful, scenario))
+    await rehearse(careful, scenario)
 
 
-def test_steps_of_a_group_come_in_any_order() -> None:
-    asyncio.run(
-        rehearse(
-            careful,
-            [
-                *GREETING,
-                ask("session/list"),
-                ask("nonsense"),
-                unordered(refused(to="nonsense"), answered(to="session/list", sessions=ANYTHING)),
-            ],
-        )
+async def test_steps_of_a_group_come_in_any_order() -> None:
+    await rehearse(
+        careful,
+        [
+            *GREETING,
+            ask("session/list"),
+            ask("nonsense"),
+            unordered(refused(to="nonsense"), answered(to="session/list", sessions=ANYTHING)),
+        ],
     )
 
 
-def test_what_is_ignored_may_come_at_any_time() -> None:
+async def test_what_is_ignored_may_come_at_any_time() -> None:
     silent = [step for step in READING if not str(step).startswith("told session/update")]
-    asyncio.run(
-        rehearse(careful, [each for each in silent if "Tolerated" not in repr(each)], ignoring=[told("session/update")])
+    await rehearse(
+        careful, [each for each in silent if "Tolerated" not in repr(each)], ignoring=[told("session/update")]
     )
 
 
@@ -220,8 +218,8 @@ def test_an_agent_that_goes_is_told_with_its_last_words() -> None:
     assert "no API key" in text
 
 
-def test_an_agent_may_be_expected_to_go() -> None:
-    asyncio.run(rehearse([sys.executable, "-c", "input()"], [ask("initialize"), left()]))
+async def test_an_agent_may_be_expected_to_go() -> None:
+    await rehearse([sys.executable, "-c", "input()"], [ask("initialize"), left()])
 
 
 def test_frames_of_any_kind_can_be_said() -> None:
@@ -386,14 +384,12 @@ def test_a_scenario_and_faults_go_together() -> None:
     assert asyncio.run(scene()) == "through the noise"
 
 
-def test_a_scripted_peer_can_be_led_frame_by_frame() -> None:
-    async def scene() -> None:
-        ours, theirs = pair()
-        agent = ScriptedAgent(ours)
-        theirs.send(b'{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}')
-        request = await agent.expect(method="initialize", params={"protocolVersion": 1})
-        agent.send({"jsonrpc": "2.0", "id": request["id"], "result": {}})
-        assert await theirs.receive() == [b'{"jsonrpc":"2.0","id":7,"result":{}}']
-        assert [line[:2] for line in agent.exchange] == ["<-", "->"]
+async def test_a_scripted_peer_can_be_led_frame_by_frame() -> None:
 
-    asyncio.run(scene())
+    ours, theirs = pair()
+    agent = ScriptedAgent(ours)
+    theirs.send(b'{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}')
+    request = await agent.expect(method="initialize", params={"protocolVersion": 1})
+    agent.send({"jsonrpc": "2.0", "id": request["id"], "result": {}})
+    assert await theirs.receive() == [b'{"jsonrpc":"2.0","id":7,"result":{}}']
+    assert [line[:2] for line in agent.exchange] == ["<-", "->"]

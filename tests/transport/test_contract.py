@@ -179,21 +179,19 @@ joined = pytest.mark.parametrize("joined", [pair, pipes])
 
 
 @joined
-def test_what_was_sent_before_a_close_still_arrives_and_then_the_end(
+async def test_what_was_sent_before_a_close_still_arrives_and_then_the_end(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
-    async def main() -> None:
-        left, right = joined()
-        left.send(b"last")
-        await left.close("bye")
-        assert await right.receive() == [b"last"]
-        with pytest.raises(TransportClosed, match="closed the connection"):
-            await right.receive()
-        with pytest.raises(TransportClosed):
-            send_often(right)
-        await right.close()
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    left, right = joined()
+    left.send(b"last")
+    await left.close("bye")
+    assert await right.receive() == [b"last"]
+    with pytest.raises(TransportClosed, match="closed the connection"):
+        await right.receive()
+    with pytest.raises(TransportClosed):
+        send_often(right)
+    await right.close()
 
 
 def full_pair() -> tuple[Transport, Transport]:
@@ -208,87 +206,79 @@ small = pytest.mark.parametrize("joined", [full_pair, full_pipes])
 
 
 @small
-def test_drain_waits_for_a_slow_reader(joined: Callable[[], tuple[Transport, Transport]]) -> None:
-    async def main() -> None:
-        left, right = joined()
-        sent = 0
-        while not left.congested():
-            left.send(b"x" * 1000)
-            sent += 1
-        assert sent * 1000 <= 2 * HIGH_WATER
-        draining = asyncio.create_task(left.drain())
+async def test_drain_waits_for_a_slow_reader(joined: Callable[[], tuple[Transport, Transport]]) -> None:
+
+    left, right = joined()
+    sent = 0
+    while not left.congested():
+        left.send(b"x" * 1000)
+        sent += 1
+    assert sent * 1000 <= 2 * HIGH_WATER
+    draining = asyncio.create_task(left.drain())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    assert len(await take(right, sent)) == sent
+    await draining
+    assert not left.congested()
+    await left.close()
+    await right.close()
+
+
+@small
+async def test_two_full_directions_end_as_an_error_that_names_the_peer(
+    joined: Callable[[], tuple[Transport, Transport]],
+) -> None:
+
+    left, right = joined()
+    for end in (left, right):
+        while not end.congested():
+            end.send(b"x" * 1000)
+    for end in (left, right):
+        with pytest.raises(WriteStalled, match=f"{end.peer} took no bytes"):
+            await end.drain()
+        with pytest.raises(WriteStalled):
+            end.send(b"more")
+        with pytest.raises(WriteStalled):
+            await everything(end)
+    await left.close()
+    await right.close()
+
+
+@small
+async def test_a_reader_that_is_slow_but_moving_is_no_stall(
+    joined: Callable[[], tuple[Transport, Transport]],
+) -> None:
+
+    left, right = joined()
+    sent = 0
+    while not left.congested() or sent < 120:
+        left.send(b"x" * 10_000)
+        sent += 1
+    got = 0
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while got < sent:
+        pause = asyncio.Event()
+        loop.call_later(0.02, pause.set)
+        await pause.wait()
+        got += len(await right.receive())
+    assert loop.time() - begun > 0.2, "the whole took longer than the stall limit"
+    await left.drain()
+    await left.close()
+    await right.close()
+
+
+async def test_an_unread_batch_stops_the_reading_so_that_the_producer_feels_it() -> None:
+
+    left, right = pipes()
+    for _ in range(3000):
+        left.send(b"x" * 1000)
+    for _ in range(200):
         await asyncio.sleep(0)
-        assert not draining.done()
-        assert len(await take(right, sent)) == sent
-        await draining
-        assert not left.congested()
-        await left.close()
-        await right.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
-
-
-@small
-def test_two_full_directions_end_as_an_error_that_names_the_peer(
-    joined: Callable[[], tuple[Transport, Transport]],
-) -> None:
-    async def main() -> None:
-        left, right = joined()
-        for end in (left, right):
-            while not end.congested():
-                end.send(b"x" * 1000)
-        for end in (left, right):
-            with pytest.raises(WriteStalled, match=f"{end.peer} took no bytes"):
-                await end.drain()
-            with pytest.raises(WriteStalled):
-                end.send(b"more")
-            with pytest.raises(WriteStalled):
-                await everything(end)
-        await left.close()
-        await right.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
-
-
-@small
-def test_a_reader_that_is_slow_but_moving_is_no_stall(
-    joined: Callable[[], tuple[Transport, Transport]],
-) -> None:
-    async def main() -> None:
-        left, right = joined()
-        sent = 0
-        while not left.congested() or sent < 120:
-            left.send(b"x" * 10_000)
-            sent += 1
-        got = 0
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        while got < sent:
-            pause = asyncio.Event()
-            loop.call_later(0.02, pause.set)
-            await pause.wait()
-            got += len(await right.receive())
-        assert loop.time() - begun > 0.2, "the whole took longer than the stall limit"
-        await left.drain()
-        await left.close()
-        await right.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
-
-
-def test_an_unread_batch_stops_the_reading_so_that_the_producer_feels_it() -> None:
-    async def main() -> None:
-        left, right = pipes()
-        for _ in range(3000):
-            left.send(b"x" * 1000)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert left.congested()
-        assert len(await take(right, 3000)) == 3000
-        await left.close()
-        await right.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    assert left.congested()
+    assert len(await take(right, 3000)) == 3000
+    await left.close()
+    await right.close()
 
 
 @settings(max_examples=30, deadline=None)
@@ -316,16 +306,14 @@ def test_any_chunking_gives_the_same_frames(stream: bytes, cuts: list[int]) -> N
     assert asyncio.run(asyncio.wait_for(main(), WITHIN)) == expected
 
 
-def test_a_frame_over_the_limit_is_reported_and_the_next_one_is_read() -> None:
-    async def main() -> None:
-        left, right = pipes(max_frame=1000)
-        left.send(b"x" * 5000)
-        left.send(b"fine")
-        large, fine = await take(right, 2)
-        assert isinstance(large, Oversize)
-        assert large.size == 5000
-        assert fine == b"fine"
-        await left.close()
-        await right.close()
+async def test_a_frame_over_the_limit_is_reported_and_the_next_one_is_read() -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    left, right = pipes(max_frame=1000)
+    left.send(b"x" * 5000)
+    left.send(b"fine")
+    large, fine = await take(right, 2)
+    assert isinstance(large, Oversize)
+    assert large.size == 5000
+    assert fine == b"fine"
+    await left.close()
+    await right.close()

@@ -84,142 +84,121 @@ async def ending(transport: ProcessTransport) -> TransportClosed:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_close_leaves_nothing_behind(command: list[str], gone_by: str, state: Path) -> None:
-    async def work() -> None:
-        transport = await spawn(command, patience=QUICK)
-        pid = int(await first_line(transport))
-        assert alive(pid), gone_by
-        await transport.close()
-        assert not alive(pid)
-        assert not alive(transport.pid)
-        assert tree.look(transport.pid) is None, "not even a zombie"
+async def test_close_leaves_nothing_behind(command: list[str], gone_by: str, state: Path) -> None:
 
-    run(work)
+    transport = await spawn(command, patience=QUICK)
+    pid = int(await first_line(transport))
+    assert alive(pid), gone_by
+    await transport.close()
+    assert not alive(pid)
+    assert not alive(transport.pid)
+    assert tree.look(transport.pid) is None, "not even a zombie"
     assert not list(state.rglob("*.json"))
 
 
-def test_a_daemon_that_cleared_its_environment_is_found_through_its_parents() -> None:
-    async def work() -> None:
-        script = "env -i setsid sh -c 'echo $$; sleep 600' & read line"
-        transport = await spawn(["sh", "-c", script], patience=Patience(0.0, 0.3, 2.0))
-        pid = int(await first_line(transport))
-        await transport.close()
-        assert not alive(pid)
+async def test_a_daemon_that_cleared_its_environment_is_found_through_its_parents() -> None:
 
-    run(work)
+    script = "env -i setsid sh -c 'echo $$; sleep 600' & read line"
+    transport = await spawn(["sh", "-c", script], patience=Patience(0.0, 0.3, 2.0))
+    pid = int(await first_line(transport))
+    await transport.close()
+    assert not alive(pid)
 
 
-def test_a_cancelled_close_still_ends_the_tree() -> None:
-    async def work() -> None:
-        transport = await spawn(python(STUBBORN), patience=Patience(60, 60, 60))
-        pid = int(await first_line(transport))
-        closing = asyncio.create_task(transport.close())
-        await asyncio.sleep(0)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        eventually(lambda: not alive(pid))
+async def test_a_cancelled_close_still_ends_the_tree() -> None:
 
-    run(work)
+    transport = await spawn(python(STUBBORN), patience=Patience(60, 60, 60))
+    pid = int(await first_line(transport))
+    closing = asyncio.create_task(transport.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    eventually(lambda: not alive(pid))
 
 
-def test_an_agent_that_blocks_on_its_output_is_read_until_it_ends() -> None:
-    async def work() -> None:
-        code = "import sys\nfor _ in range(3000): print('x' * 1000)\nsys.stdin.read()"
-        transport = await spawn(python(code), patience=Patience(10, 0, 0))
-        await first_line(transport)
-        await transport.close()
-        assert transport.status == 0, "it saw the end of its input and left by itself"
+async def test_an_agent_that_blocks_on_its_output_is_read_until_it_ends() -> None:
 
-    run(work)
+    code = "import sys\nfor _ in range(3000): print('x' * 1000)\nsys.stdin.read()"
+    transport = await spawn(python(code), patience=Patience(10, 0, 0))
+    await first_line(transport)
+    await transport.close()
+    assert transport.status == 0, "it saw the end of its input and left by itself"
 
 
-def test_a_flood_on_stderr_blocks_nobody_and_only_its_end_is_kept() -> None:
-    async def work() -> None:
-        pieces: list[bytes] = []
-        code = (
-            "import sys; sys.stderr.write('x' * 400_000 + 'the end'); sys.stderr.flush()\n"
-            "print(input(), flush=True); sys.stdin.read()"
-        )
-        transport = await spawn(python(code), stderr=pieces.append)
-        transport.send(b"hello")
-        assert await first_line(transport) == b"hello"
-        await transport.close()
-        assert sum(map(len, pieces)) == 400_007
-        assert len(transport.last_words()) == 64 * 1024
-        assert transport.last_words().endswith("the end")
+async def test_a_flood_on_stderr_blocks_nobody_and_only_its_end_is_kept() -> None:
 
-    run(work)
+    pieces: list[bytes] = []
+    code = (
+        "import sys; sys.stderr.write('x' * 400_000 + 'the end'); sys.stderr.flush()\n"
+        "print(input(), flush=True); sys.stdin.read()"
+    )
+    transport = await spawn(python(code), stderr=pieces.append)
+    transport.send(b"hello")
+    assert await first_line(transport) == b"hello"
+    await transport.close()
+    assert sum(map(len, pieces)) == 400_007
+    assert len(transport.last_words()) == 64 * 1024
+    assert transport.last_words().endswith("the end")
 
 
-def test_an_exit_is_told_with_its_status_and_the_last_words() -> None:
-    async def work() -> None:
-        code = "import sys; print('bye', flush=True); sys.stderr.write('no API key\\x1b[2J\\n'); sys.exit(3)"
-        transport = await spawn(python(code), peer="agent demo")
-        assert await first_line(transport) == b"bye"
-        error = await ending(transport)
-        assert isinstance(error, AgentExited)
-        assert str(error) == "agent demo exited with status 3; last words: no API key\\x1b[2J"
-        assert (error.status, transport.status) == (3, 3)
-        assert error.stderr == "no API key\x1b[2J\n"
-        with pytest.raises(AgentExited, match="status 3"):
-            transport.send(b"too late")
-        with pytest.raises(AgentExited, match="status 3"):
-            await transport.drain()
-        await transport.close()
+async def test_an_exit_is_told_with_its_status_and_the_last_words() -> None:
 
-    run(work)
+    code = "import sys; print('bye', flush=True); sys.stderr.write('no API key\\x1b[2J\\n'); sys.exit(3)"
+    transport = await spawn(python(code), peer="agent demo")
+    assert await first_line(transport) == b"bye"
+    error = await ending(transport)
+    assert isinstance(error, AgentExited)
+    assert str(error) == "agent demo exited with status 3; last words: no API key\\x1b[2J"
+    assert (error.status, transport.status) == (3, 3)
+    assert error.stderr == "no API key\x1b[2J\n"
+    with pytest.raises(AgentExited, match="status 3"):
+        transport.send(b"too late")
+    with pytest.raises(AgentExited, match="status 3"):
+        await transport.drain()
+    await transport.close()
 
 
-def test_a_signal_is_told_by_its_name() -> None:
-    async def work() -> None:
-        transport = await spawn(python("import os; os.kill(os.getpid(), 11)"))
-        error = await ending(transport)
-        assert isinstance(error, AgentExited)
-        assert "was ended by SIGSEGV" in str(error)
-        assert error.status == -signal.SIGSEGV
-        await transport.close()
+async def test_a_signal_is_told_by_its_name() -> None:
 
-    run(work)
+    transport = await spawn(python("import os; os.kill(os.getpid(), 11)"))
+    error = await ending(transport)
+    assert isinstance(error, AgentExited)
+    assert "was ended by SIGSEGV" in str(error)
+    assert error.status == -signal.SIGSEGV
+    await transport.close()
 
 
-def test_a_wrapper_that_died_is_an_exit_even_when_a_child_keeps_the_pipes() -> None:
-    async def work() -> None:
-        transport = await spawn(["sh", "-c", "sleep 600 & exit 5"], patience=QUICK)
-        error = await ending(transport)
-        assert isinstance(error, AgentExited)
-        assert error.status == 5
-        await transport.close()
+async def test_a_wrapper_that_died_is_an_exit_even_when_a_child_keeps_the_pipes() -> None:
 
-    run(work)
+    transport = await spawn(["sh", "-c", "sleep 600 & exit 5"], patience=QUICK)
+    error = await ending(transport)
+    assert isinstance(error, AgentExited)
+    assert error.status == 5
+    await transport.close()
 
 
-def test_an_agent_that_only_closed_its_output_is_said_to_run() -> None:
-    async def work() -> None:
-        code = "import os, sys; os.close(1); sys.stdin.read()"
-        transport = await spawn(python(code), patience=QUICK)
-        error = await ending(transport)
-        assert not isinstance(error, AgentExited)
-        assert "closed its output but is still running" in str(error)
-        await transport.close()
+async def test_an_agent_that_only_closed_its_output_is_said_to_run() -> None:
 
-    run(work)
+    code = "import os, sys; os.close(1); sys.stdin.read()"
+    transport = await spawn(python(code), patience=QUICK)
+    error = await ending(transport)
+    assert not isinstance(error, AgentExited)
+    assert "closed its output but is still running" in str(error)
+    await transport.close()
 
 
-def test_exits_are_noticed_without_pidfds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exits_are_noticed_without_pidfds_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
 
-    async def work() -> None:
-        transport = await spawn(python("raise SystemExit(4)"))
-        error = await ending(transport)
-        assert isinstance(error, AgentExited)
-        assert error.status == 4
-        await transport.close()
-
-    run(work)
+    transport = await spawn(python("raise SystemExit(4)"))
+    error = await ending(transport)
+    assert isinstance(error, AgentExited)
+    assert error.status == 4
+    await transport.close()
 
 
-def test_the_environment_is_inherited_whole_or_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_inherited_whole_or_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("HOME", "/nowhere")
     code = "import os, json; print(json.dumps(dict(os.environ)))"
@@ -230,29 +209,23 @@ def test_the_environment_is_inherited_whole_or_by_name(monkeypatch: pytest.Monke
         await transport.close()
         return msgspec.json.decode(line, type=dict[str, str])
 
-    async def work() -> None:
-        whole = await seen(env={"EXTRA": "1"})
-        assert (whole["SOME_API_KEY"], whole["EXTRA"]) == ("secret", "1")
-        listed = await seen(inherit_env=["HOME", "NOT_SET"], env={"EXTRA": "1"})
-        assert {name for name in listed if name != "LC_CTYPE"} == {"HOME", "EXTRA", MARKER}
-        nothing = await seen(inherit_env=False)
-        assert {name for name in nothing if name != "LC_CTYPE"} == {MARKER}
-
-    run(work)
+    whole = await seen(env={"EXTRA": "1"})
+    assert (whole["SOME_API_KEY"], whole["EXTRA"]) == ("secret", "1")
+    listed = await seen(inherit_env=["HOME", "NOT_SET"], env={"EXTRA": "1"})
+    assert {name for name in listed if name != "LC_CTYPE"} == {"HOME", "EXTRA", MARKER}
+    nothing = await seen(inherit_env=False)
+    assert {name for name in nothing if name != "LC_CTYPE"} == {MARKER}
 
 
-def test_the_working_directory_is_the_one_given(tmp_path: Path) -> None:
+async def test_the_working_directory_is_the_one_given(tmp_path: Path) -> None:
     place = os.fsencode(tmp_path.resolve())
 
-    async def work() -> None:
-        transport = await spawn(["pwd"], cwd=tmp_path)
-        assert await first_line(transport) == place
-        await transport.close()
-
-    run(work)
+    transport = await spawn(["pwd"], cwd=tmp_path)
+    assert await first_line(transport) == place
+    await transport.close()
 
 
-def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> None:
+async def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
     broken = tmp_path / "broken"
@@ -268,28 +241,23 @@ def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> None:
         ([], None, "give its command as a list"),
     ]
 
-    async def work() -> None:
-        before = set(os.listdir("/proc/self/fd"))
-        for command, cwd, message in cases:
-            with pytest.raises(StartFailed, match=message):
-                await spawn(command, cwd=cwd)
-        assert len(set(os.listdir("/proc/self/fd")) - before) <= 1, "only the warden's pipe stays open"
-
-    run(work)
+    before = set(os.listdir("/proc/self/fd"))
+    for command, cwd, message in cases:
+        with pytest.raises(StartFailed, match=message):
+            await spawn(command, cwd=cwd)
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1, "only the warden's pipe stays open"
 
 
-def test_a_thousand_frames_and_a_close_leave_no_descriptor_open() -> None:
-    async def work() -> None:
-        await (await spawn(["cat"])).close()  # the warden's pipe and the loop's own
-        before = sorted(os.listdir("/proc/self/fd"))
-        transport = await spawn(["cat"])
-        for n in range(1000):
-            transport.send(b"%d" % n)
-        await first_line(transport)
-        await transport.close()
-        assert sorted(os.listdir("/proc/self/fd")) == before
+async def test_a_thousand_frames_and_a_close_leave_no_descriptor_open() -> None:
 
-    run(work)
+    await (await spawn(["cat"])).close()  # the warden's pipe and the loop's own
+    before = sorted(os.listdir("/proc/self/fd"))
+    transport = await spawn(["cat"])
+    for n in range(1000):
+        transport.send(b"%d" % n)
+    await first_line(transport)
+    await transport.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 OWNER = """
@@ -304,21 +272,19 @@ asyncio.run(main())
 """
 
 
-def test_an_owner_ended_with_sigkill_leaves_nothing() -> None:
-    async def work() -> None:
-        owner = await spawn([*python(OWNER), POLITE, STUBBORN, DAEMON])
-        pids: list[int] = []
-        while len(pids) < 6:
-            for frame in await owner.receive():
-                assert isinstance(frame, bytes)
-                pids += map(int, frame.split())
-        assert all(map(alive, pids))
-        os.kill(owner.pid, signal.SIGKILL)
-        # Not our own close: the warden of the owner does this.
-        eventually(lambda: not any(map(alive, pids)), within=10)
-        await owner.close()
+async def test_an_owner_ended_with_sigkill_leaves_nothing() -> None:
 
-    run(work)
+    owner = await spawn([*python(OWNER), POLITE, STUBBORN, DAEMON])
+    pids: list[int] = []
+    while len(pids) < 6:
+        for frame in await owner.receive():
+            assert isinstance(frame, bytes)
+            pids += map(int, frame.split())
+    assert all(map(alive, pids))
+    os.kill(owner.pid, signal.SIGKILL)
+    # Not our own close: the warden of the owner does this.
+    eventually(lambda: not any(map(alive, pids)), within=10)
+    await owner.close()
 
 
 def orphan(state: Path) -> tuple[int, int, str]:
@@ -371,25 +337,22 @@ def test_a_record_whose_pid_now_belongs_to_another_process_ends_nobody(state: Pa
         os.kill(pid, signal.SIGKILL)
 
 
-def test_the_record_of_a_living_owner_is_left_alone() -> None:
-    async def work() -> None:
-        transport = await spawn(["cat"])
-        assert records.reap() == []
-        transport.send(b"still here")
-        assert await first_line(transport) == b"still here"
-        await transport.close()
+async def test_the_record_of_a_living_owner_is_left_alone() -> None:
 
-    run(work)
+    transport = await spawn(["cat"])
+    assert records.reap() == []
+    transport.send(b"still here")
+    assert await first_line(transport) == b"still here"
+    await transport.close()
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
 
-    async def work() -> None:
-        transport = await spawn(["cat"])
-        transport.send(b"x")
-        assert await first_line(transport) == b"x"
-        await transport.close()
-
-    run(work)
+    transport = await spawn(["cat"])
+    transport.send(b"x")
+    assert await first_line(transport) == b"x"
+    await transport.close()

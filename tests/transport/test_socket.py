@@ -47,29 +47,28 @@ def address(door: socket.socket) -> str:
     return f"unix:{name}" if isinstance(name, str) else f"tcp://127.0.0.1:{name[1]}"
 
 
-def test_a_client_talks_to_an_agent_at_an_address(place: tuple[socket.AddressFamily, str | tuple[str, int]]) -> None:
+async def test_a_client_talks_to_an_agent_at_an_address(
+    place: tuple[socket.AddressFamily, str | tuple[str, int]],
+) -> None:
     agent = Agent("parrot")
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
         await turn.say(f"You said: {turn.text}")
 
-    async def main() -> None:
-        async with listening(*place) as door:
+    async with listening(*place) as door:
 
-            async def serve() -> None:
-                await agent.serve(await accept(door))
+        async def serve() -> None:
+            await agent.serve(await accept(door))
 
-            async with asyncio.TaskGroup() as group:
-                group.create_task(serve())
-                async with connect(address(door)) as remote:
-                    session = await remote.open("/")
-                    assert await session.ask("hello") == "You said: hello"
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(serve())
+            async with connect(address(door)) as remote:
+                session = await remote.open("/")
+                assert await session.ask("hello") == "You said: hello"
 
 
-def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
+async def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
     async def joined() -> tuple[Transport, Transport]:
         path = tmp_path / "contract.sock"
         path.unlink(missing_ok=True)
@@ -77,7 +76,7 @@ def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
             ours, theirs = await asyncio.gather(dial(f"unix://{path}"), accept(door))
         return ours, theirs
 
-    asyncio.run(asyncio.wait_for(check_transport(joined), WITHIN))
+    await check_transport(joined)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +94,8 @@ def test_what_cannot_be_an_address_here_says_what_can(wrong: str, says: str) -> 
         located(wrong)
 
 
-def test_an_address_where_nobody_listens_fails_with_the_reason(tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(StartFailed, match="is the agent running there"):
-            async with connect(f"unix:{tmp_path}/nobody.sock"):
-                pass
+async def test_an_address_where_nobody_listens_fails_with_the_reason(tmp_path: Path) -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    with pytest.raises(StartFailed, match="is the agent running there"):
+        async with connect(f"unix:{tmp_path}/nobody.sock"):
+            pass

@@ -81,27 +81,24 @@ def test_the_pipe_keeps_its_blocking_mode_for_those_who_share_it() -> None:
     assert asyncio.run(asyncio.wait_for(main(), 20)) == [b"True"]
 
 
-def test_a_socket_serves_in_both_directions() -> None:
+async def test_a_socket_serves_in_both_directions() -> None:
     import socket
 
-    async def main() -> None:
-        a, b = socket.socketpair()
-        fds = a.detach(), b.detach()
-        left, right = (StreamTransport(fd, fd, peer=f"socket {fd}") for fd in fds)
-        big = b"x" * 3_000_000
-        left.send(big)
-        right.send(b"small")
-        assert await left.receive() == [b"small"]
-        assert await right.receive() == [big]
-        await left.close()
-        with pytest.raises(TransportClosed):
-            await right.receive()
-        await right.close()
-
-    asyncio.run(asyncio.wait_for(main(), 20))
+    a, b = socket.socketpair()
+    fds = a.detach(), b.detach()
+    left, right = (StreamTransport(fd, fd, peer=f"socket {fd}") for fd in fds)
+    big = b"x" * 3_000_000
+    left.send(big)
+    right.send(b"small")
+    assert await left.receive() == [b"small"]
+    assert await right.receive() == [big]
+    await left.close()
+    with pytest.raises(TransportClosed):
+        await right.receive()
+    await right.close()
 
 
-def test_a_burst_is_one_write_and_a_lone_frame_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_burst_is_one_write_and_a_lone_frame_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[int] = []
     write = os.write
 
@@ -109,32 +106,29 @@ def test_a_burst_is_one_write_and_a_lone_frame_leaves_at_once(monkeypatch: pytes
         writes.append(len(data))
         return write(fd, data)
 
-    async def main() -> None:
-        a, b = os.pipe()
-        null = os.open(os.devnull, os.O_RDONLY)
-        transport = StreamTransport(null, b)
-        monkeypatch.setattr(os, "write", counting)
+    a, b = os.pipe()
+    null = os.open(os.devnull, os.O_RDONLY)
+    transport = StreamTransport(null, b)
+    monkeypatch.setattr(os, "write", counting)
+    transport.send(b"12345")
+    assert writes == [6], "before the loop went on"
+    for _ in range(9):
         transport.send(b"12345")
-        assert writes == [6], "before the loop went on"
-        for _ in range(9):
-            transport.send(b"12345")
-        assert writes == [6]
-        await asyncio.sleep(0)
-        assert writes == [6, 54], "when the pass ended"
-        for _ in range(3):
-            transport.send(b"12345")
-        assert writes == [6, 54], "after a burst the first frame waits for its neighbours"
-        await asyncio.sleep(0)
-        assert writes == [6, 54, 18]
+    assert writes == [6]
+    await asyncio.sleep(0)
+    assert writes == [6, 54], "when the pass ended"
+    for _ in range(3):
         transport.send(b"12345")
-        await asyncio.sleep(0)
-        transport.send(b"12345")
-        assert writes == [6, 54, 18, 6, 6], "one frame a pass is no burst any more"
-        monkeypatch.undo()
-        await transport.close()
-        os.close(a)
-
-    asyncio.run(asyncio.wait_for(main(), 20))
+    assert writes == [6, 54], "after a burst the first frame waits for its neighbours"
+    await asyncio.sleep(0)
+    assert writes == [6, 54, 18]
+    transport.send(b"12345")
+    await asyncio.sleep(0)
+    transport.send(b"12345")
+    assert writes == [6, 54, 18, 6, 6], "one frame a pass is no burst any more"
+    monkeypatch.undo()
+    await transport.close()
+    os.close(a)
     assert COALESCE == 64 * 1024
 
 

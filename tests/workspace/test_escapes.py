@@ -294,17 +294,14 @@ def bounded(work: Coroutine[Any, Any, None]) -> None:
         Attack("{in}/" + "n" * 300),
     ],
 )
-def test_no_command_starts_outside(place: Place, attack: Attack, pty: bool) -> None:
+async def test_no_command_starts_outside(place: Place, attack: Attack, pty: bool) -> None:
     path = attack.prepare(place)
     before, inside = place.beyond(), names(place.inside)
 
-    async def main() -> None:
-        terminals = Terminals([str(place.inside)])
-        with pytest.raises(ProtocolError):
-            await terminals.create("touch", ["started"], path, pty=pty)
-        await terminals.close()
-
-    bounded(main())
+    terminals = Terminals([str(place.inside)])
+    with pytest.raises(ProtocolError):
+        await terminals.create("touch", ["started"], path, pty=pty)
+    await terminals.close()
     assert place.beyond() == before
     assert names(place.inside) == inside
 

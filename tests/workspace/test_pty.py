@@ -50,85 +50,73 @@ async def output(terminal: Terminal) -> str:
 TELL = "import os,sys;print(*map(os.isatty, range(3)), os.get_terminal_size(0), os.ttyname(0)==os.ttyname(1))"
 
 
-def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_not(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            terminal = await terminals.create(sys.executable, ["-c", TELL], pty=True, rows=30, columns=99)
-            assert await output(terminal) == ("True True True os.terminal_size(columns=99, lines=30) True\r\n")
-            terminal = await terminals.create(sys.executable, ["-c", "import os;print(os.isatty(1))"])
-            await terminal.wait()
-            assert terminal.output().text == "False\n"
-            with pytest.raises(ProtocolError) as caught:
-                terminal.type("x")
-            assert caught.value.kind == Kind.INVALID_STATE
+async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_not(tmp_path: Path) -> None:
 
-    run(main())
+    async with opened(tmp_path) as terminals:
+        terminal = await terminals.create(sys.executable, ["-c", TELL], pty=True, rows=30, columns=99)
+        assert await output(terminal) == ("True True True os.terminal_size(columns=99, lines=30) True\r\n")
+        terminal = await terminals.create(sys.executable, ["-c", "import os;print(os.isatty(1))"])
+        await terminal.wait()
+        assert terminal.output().text == "False\n"
+        with pytest.raises(ProtocolError) as caught:
+            terminal.type("x")
+        assert caught.value.kind == Kind.INVALID_STATE
 
 
-def test_the_terminal_is_its_own_and_both_streams_are_one(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened(tmp_path, environ={"PATH": os.environ["PATH"]}) as terminals:
-            line = 'echo out; echo err >&2; echo "to $TERM" >/dev/tty; exit 3'
-            terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
-            assert await output(terminal) == "out\r\nerr\r\nto xterm-256color\r\n"
-            assert terminal.output().exit == Exit(3, None)
-            assert terminal.streams() == {}
+async def test_the_terminal_is_its_own_and_both_streams_are_one(tmp_path: Path) -> None:
 
-    run(main())
+    async with opened(tmp_path, environ={"PATH": os.environ["PATH"]}) as terminals:
+        line = 'echo out; echo err >&2; echo "to $TERM" >/dev/tty; exit 3'
+        terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
+        assert await output(terminal) == "out\r\nerr\r\nto xterm-256color\r\n"
+        assert terminal.output().exit == Exit(3, None)
+        assert terminal.streams() == {}
 
 
-def test_what_is_typed_is_read_and_the_size_can_change(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            terminal = await terminals.create("/bin/sh", ["-c", 'read a; stty size; echo "got $a"'], pty=True)
-            terminal.resize(11, 22)
-            terminal.type("grüße\n")
-            assert await output(terminal) == "grüße\r\n11 22\r\ngot grüße\r\n"
+async def test_what_is_typed_is_read_and_the_size_can_change(tmp_path: Path) -> None:
 
-    run(main())
+    async with opened(tmp_path) as terminals:
+        terminal = await terminals.create("/bin/sh", ["-c", 'read a; stty size; echo "got $a"'], pty=True)
+        terminal.resize(11, 22)
+        terminal.type("grüße\n")
+        assert await output(terminal) == "grüße\r\n11 22\r\ngot grüße\r\n"
 
 
-def test_a_key_interrupts_as_it_does_for_a_user(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
-            terminal = await terminals.create("/bin/sh", ["-c", "echo up; exec sleep 1000"], pty=True)
-            await until(lambda: "up" in terminal.output().text)
-            terminal.type("\x03")
-            assert await terminal.wait() == Exit(None, "SIGINT")
+async def test_a_key_interrupts_as_it_does_for_a_user(tmp_path: Path) -> None:
 
-    run(main())
+    async with opened(tmp_path) as terminals:
+        # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
+        terminal = await terminals.create("/bin/sh", ["-c", "echo up; exec sleep 1000"], pty=True)
+        await until(lambda: "up" in terminal.output().text)
+        terminal.type("\x03")
+        assert await terminal.wait() == Exit(None, "SIGINT")
 
 
-def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            terminal = await terminals.create("sleep", ["1000"], pty=True)
-            terminal.type("x" * MAX_TYPED)
-            with pytest.raises(ProtocolError) as caught:
-                terminal.type("x")
-            assert caught.value.kind == Kind.RATE_LIMITED
+async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 
-    run(main())
+    async with opened(tmp_path) as terminals:
+        terminal = await terminals.create("sleep", ["1000"], pty=True)
+        terminal.type("x" * MAX_TYPED)
+        with pytest.raises(ProtocolError) as caught:
+            terminal.type("x")
+        assert caught.value.kind == Kind.RATE_LIMITED
 
 
 @pytest.mark.parametrize("way", ["kill", "release", "close"])
-def test_it_ends_with_all_it_started(tmp_path: Path, way: str) -> None:
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            line = "sleep 1000 & echo $!; wait"
-            terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
-            await until(lambda: "\n" in terminal.output().text)
-            child = int(terminal.output().text)
-            if way == "kill":
-                terminal.kill(force=True)
-                await terminal.wait()
-            await (terminals.close() if way == "close" else terminal.release())
-            await until(lambda: is_gone(child))
-            assert is_gone(terminal.pid)
-            assert not terminal.is_interactive
+async def test_it_ends_with_all_it_started(tmp_path: Path, way: str) -> None:
 
-    run(main())
+    async with opened(tmp_path) as terminals:
+        line = "sleep 1000 & echo $!; wait"
+        terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
+        await until(lambda: "\n" in terminal.output().text)
+        child = int(terminal.output().text)
+        if way == "kill":
+            terminal.kill(force=True)
+            await terminal.wait()
+        await (terminals.close() if way == "close" else terminal.release())
+        await until(lambda: is_gone(child))
+        assert is_gone(terminal.pid)
+        assert not terminal.is_interactive
 
 
 def is_gone(pid: int) -> bool:
@@ -147,26 +135,23 @@ def is_gone(pid: int) -> bool:
         ("./file", Kind.ACCESS_DENIED),
     ],
 )
-def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(tmp_path: Path, command: str, kind: str) -> None:
+async def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(
+    tmp_path: Path, command: str, kind: str
+) -> None:
     (tmp_path / "file").write_text("")
 
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            before = len(os.listdir("/proc/self/fd"))
-            with pytest.raises(ProtocolError) as caught:
-                await terminals.create(command, ["x"], pty=True)
-            assert caught.value.kind == kind
-            assert len(os.listdir("/proc/self/fd")) == before
-
-    run(main())
+    async with opened(tmp_path) as terminals:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(ProtocolError) as caught:
+            await terminals.create(command, ["x"], pty=True)
+        assert caught.value.kind == kind
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 80), (24, -1), (1 << 16, 80)])
-def test_a_size_that_no_terminal_has_is_invalid(tmp_path: Path, rows: int, columns: int) -> None:
-    async def main() -> None:
-        async with opened(tmp_path) as terminals:
-            with pytest.raises(ProtocolError) as caught:
-                await terminals.create("true", pty=True, rows=rows, columns=columns)
-            assert caught.value.kind == Kind.INVALID_PARAMS
+async def test_a_size_that_no_terminal_has_is_invalid(tmp_path: Path, rows: int, columns: int) -> None:
 
-    run(main())
+    async with opened(tmp_path) as terminals:
+        with pytest.raises(ProtocolError) as caught:
+            await terminals.create("true", pty=True, rows=rows, columns=columns)
+        assert caught.value.kind == Kind.INVALID_PARAMS

@@ -72,16 +72,14 @@ def alarm(tmp_path: Path) -> Iterator[Alarm]:
     os.close(alarm.fd)
 
 
-def test_a_command_with_arguments_runs_and_tells_its_output_and_code(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create(sys.executable, ["-c", "print('a b'); raise SystemExit(7)"])
-        assert await terminal.wait() == Exit(7, None)
-        assert terminal.output() == Output("a b\n", False, Exit(7, None))
-        assert terminals.get(terminal.id) is terminal
-        await terminals.close()
+async def test_a_command_with_arguments_runs_and_tells_its_output_and_code(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create(sys.executable, ["-c", "print('a b'); raise SystemExit(7)"])
+    assert await terminal.wait() == Exit(7, None)
+    assert terminal.output() == Output("a b\n", False, Exit(7, None))
+    assert terminals.get(terminal.id) is terminal
+    await terminals.close()
 
 
 @pytest.mark.parametrize(
@@ -95,76 +93,64 @@ def test_a_command_with_arguments_runs_and_tells_its_output_and_code(tmp_path: P
         ("/bin/sh", ["-c", "echo $0-$1", "x", "y"], "x-y\n"),
     ],
 )
-def test_a_command_alone_may_be_a_shell_line(tmp_path: Path, command: str, args: list[str], text: str) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        output = await finished(await terminals.create(command, args))
-        assert output == Output(text, False, Exit(0, None))
-        await terminals.close()
+async def test_a_command_alone_may_be_a_shell_line(tmp_path: Path, command: str, args: list[str], text: str) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    output = await finished(await terminals.create(command, args))
+    assert output == Output(text, False, Exit(0, None))
+    await terminals.close()
 
 
-def test_a_program_whose_path_has_a_space_is_no_shell_line(tmp_path: Path) -> None:
+async def test_a_program_whose_path_has_a_space_is_no_shell_line(tmp_path: Path) -> None:
     program = tmp_path / "my tool"
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
 
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        assert (await finished(await terminals.create(str(program)))).text == "ran\n"
-        await terminals.close()
-
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    assert (await finished(await terminals.create(str(program)))).text == "ran\n"
+    await terminals.close()
 
 
-def test_both_streams_come_in_order_and_input_is_empty(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        line = "echo out; echo err >&2; cat; echo end; test -t 0 || echo no tty"
-        assert (await finished(await terminals.create(line))).text == "out\nerr\nend\nno tty\n"
-        await terminals.close()
+async def test_both_streams_come_in_order_and_input_is_empty(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    line = "echo out; echo err >&2; cat; echo end; test -t 0 || echo no tty"
+    assert (await finished(await terminals.create(line))).text == "out\nerr\nend\nno tty\n"
+    await terminals.close()
 
 
-def test_a_command_starts_in_the_first_root_or_in_a_folder_inside(tmp_path: Path) -> None:
+async def test_a_command_starts_in_the_first_root_or_in_a_folder_inside(tmp_path: Path) -> None:
     inside = Path(os.path.realpath(tmp_path)) / "inside"
     (inside / "sub").mkdir(parents=True)
     (inside / "link").symlink_to("sub")
     (inside / "out").symlink_to("..")
     (inside / "file").write_text("")
 
-    async def main() -> None:
-        terminals = Terminals([str(inside)])
-        for cwd, place in ((None, inside), (str(inside / "link"), inside / "sub"), (f"{inside}/", inside)):
-            output = await finished(await terminals.create("pwd; pwd -P; echo $PWD", cwd=cwd))
-            assert output.text == f"{place}\n" * 3
-        for cwd, kind in (
-            (str(inside.parent), Kind.ACCESS_DENIED),
-            (str(inside / "out"), Kind.ACCESS_DENIED),
-            (str(inside / "none"), Kind.RESOURCE_NOT_FOUND),
-            (str(inside / "file"), Kind.RESOURCE_NOT_FOUND),
-            ("sub", Kind.INVALID_PARAMS),
-        ):
-            assert (await refusal(terminals.create("pwd", cwd=cwd))).kind == kind
-        assert (await refusal(Terminals([]).create("pwd"))).kind == Kind.ACCESS_DENIED
-        await terminals.close()
-
-    run(main())
+    terminals = Terminals([str(inside)])
+    for cwd, place in ((None, inside), (str(inside / "link"), inside / "sub"), (f"{inside}/", inside)):
+        output = await finished(await terminals.create("pwd; pwd -P; echo $PWD", cwd=cwd))
+        assert output.text == f"{place}\n" * 3
+    for cwd, kind in (
+        (str(inside.parent), Kind.ACCESS_DENIED),
+        (str(inside / "out"), Kind.ACCESS_DENIED),
+        (str(inside / "none"), Kind.RESOURCE_NOT_FOUND),
+        (str(inside / "file"), Kind.RESOURCE_NOT_FOUND),
+        ("sub", Kind.INVALID_PARAMS),
+    ):
+        assert (await refusal(terminals.create("pwd", cwd=cwd))).kind == kind
+    assert (await refusal(Terminals([]).create("pwd"))).kind == Kind.ACCESS_DENIED
+    await terminals.close()
 
 
-def test_the_environment_is_the_clients_and_what_the_agent_adds(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)], environ={"PATH": os.environ["PATH"], "A": "1", "B": "1"})
-        for env in ({"B": "2", "C": "x=y"}, [("B", "1"), ("B", "2"), ("C", "x=y")]):
-            output = await finished(await terminals.create("echo $A $B $C ${HOME-none}", env=env))
-            assert output.text == "1 2 x=y none\n"
-        for name in ("", "A=B", "A\0"):
-            assert (await refusal(terminals.create("true", env={name: "x"}))).kind == Kind.INVALID_PARAMS
-        await terminals.close()
+async def test_the_environment_is_the_clients_and_what_the_agent_adds(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)], environ={"PATH": os.environ["PATH"], "A": "1", "B": "1"})
+    for env in ({"B": "2", "C": "x=y"}, [("B", "1"), ("B", "2"), ("C", "x=y")]):
+        output = await finished(await terminals.create("echo $A $B $C ${HOME-none}", env=env))
+        assert output.text == "1 2 x=y none\n"
+    for name in ("", "A=B", "A\0"):
+        assert (await refusal(terminals.create("true", env={name: "x"}))).kind == Kind.INVALID_PARAMS
+    await terminals.close()
 
 
 @pytest.mark.parametrize(
@@ -180,109 +166,94 @@ def test_the_environment_is_the_clients_and_what_the_agent_adds(tmp_path: Path) 
         ("echo", ["x" * 3_000_000], Kind.TOO_LARGE),
     ],
 )
-def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(
+async def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(
     tmp_path: Path, command: str, args: list[str], kind: str
 ) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        before = len(os.listdir("/dev/fd"))
-        assert (await refusal(terminals.create(command, args))).kind == kind
-        assert len(os.listdir("/dev/fd")) == before
-        assert len(terminals) == 0
-        await terminals.close()
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    before = len(os.listdir("/dev/fd"))
+    assert (await refusal(terminals.create(command, args))).kind == kind
+    assert len(os.listdir("/dev/fd")) == before
+    assert len(terminals) == 0
+    await terminals.close()
 
 
-def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)], output_limit=8)
-        line = "printf 'abc🙂🙂de'"
-        assert await finished(await terminals.create(line)) == Output("🙂de", True, Exit(0, None))
-        assert (await finished(await terminals.create(line, output_byte_limit=3))).text == "de"
-        assert (await finished(await terminals.create(line, output_byte_limit=0))).text == ""
-        whole = await finished(await terminals.create(line, output_byte_limit=2**64 - 1))
-        assert (whole.text, whole.truncated) == ("abc🙂🙂de", False)
-        await terminals.close()
+async def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)], output_limit=8)
+    line = "printf 'abc🙂🙂de'"
+    assert await finished(await terminals.create(line)) == Output("🙂de", True, Exit(0, None))
+    assert (await finished(await terminals.create(line, output_byte_limit=3))).text == "de"
+    assert (await finished(await terminals.create(line, output_byte_limit=0))).text == ""
+    whole = await finished(await terminals.create(line, output_byte_limit=2**64 - 1))
+    assert (whole.text, whole.truncated) == ("abc🙂🙂de", False)
+    await terminals.close()
 
 
-def test_an_agent_cannot_ask_for_more_memory_than_the_ceiling(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        size = OUTPUT_CEILING + 1_000_000
-        terminal = await terminals.create(f"head -c {size} /dev/zero", output_byte_limit=2**64 - 1)
-        output = await finished(terminal)
-        assert (len(output.text), output.truncated) == (OUTPUT_CEILING, True)
-        await terminals.close()
+async def test_an_agent_cannot_ask_for_more_memory_than_the_ceiling(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    size = OUTPUT_CEILING + 1_000_000
+    terminal = await terminals.create(f"head -c {size} /dev/zero", output_byte_limit=2**64 - 1)
+    output = await finished(terminal)
+    assert (len(output.text), output.truncated) == (OUTPUT_CEILING, True)
+    await terminals.close()
 
 
-def test_output_can_be_read_while_the_command_runs(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("echo now; exec sleep 1000")
-        await until(lambda: terminal.output() == Output("now\n", False, None))
-        await terminals.close()
-        assert terminal.output() == Output("now\n", False, Exit(None, "SIGTERM"))
+async def test_output_can_be_read_while_the_command_runs(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("echo now; exec sleep 1000")
+    await until(lambda: terminal.output() == Output("now\n", False, None))
+    await terminals.close()
+    assert terminal.output() == Output("now\n", False, Exit(None, "SIGTERM"))
 
 
-def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        for _ in range(20):
-            output = await finished(await terminals.create("seq 20000"))
-            assert output.text.endswith("19999\n20000\n")
-            assert len(output.text) == 108_894
-        await terminals.close()
+async def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    for _ in range(20):
+        output = await finished(await terminals.create("seq 20000"))
+        assert output.text.endswith("19999\n20000\n")
+        assert len(output.text) == 108_894
+    await terminals.close()
 
 
-def test_what_still_lies_in_the_pipe_at_the_end_is_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_still_lies_in_the_pipe_at_the_end_is_read_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dragoman.workspace.terminal._CHUNK", 4)
 
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        assert (await finished(await terminals.create("seq 12000"))).text.endswith("11999\n12000\n")
-        await terminals.close()
-
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    assert (await finished(await terminals.create("seq 12000"))).text.endswith("11999\n12000\n")
+    await terminals.close()
 
 
-def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output(tmp_path: Path, alarm: Alarm) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        line = "(echo up > alarm; read x < more; echo late; exec sleep 1000 > alarm) & echo first"
-        os.mkfifo(tmp_path / "more")
-        terminal = await terminals.create(line)
-        assert await terminal.wait() == Exit(0, None)
-        assert "first\n" in terminal.output().text
-        await until(alarm.up)
-        (tmp_path / "more").write_text("go\n")
-        await until(lambda: terminal.output().text == "first\nlate\n")
-        await terminal.release()
-        assert alarm.gone()
+async def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output(tmp_path: Path, alarm: Alarm) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    line = "(echo up > alarm; read x < more; echo late; exec sleep 1000 > alarm) & echo first"
+    os.mkfifo(tmp_path / "more")
+    terminal = await terminals.create(line)
+    assert await terminal.wait() == Exit(0, None)
+    assert "first\n" in terminal.output().text
+    await until(alarm.up)
+    (tmp_path / "more").write_text("go\n")
+    await until(lambda: terminal.output().text == "first\nlate\n")
+    await terminal.release()
+    assert alarm.gone()
 
 
-def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("exec sleep 1000")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(terminal.wait(), 0.01)
-        waiters = [asyncio.ensure_future(terminal.wait()) for _ in range(3)]
-        assert terminal.kill()
-        assert await asyncio.gather(*waiters) == [Exit(None, "SIGTERM")] * 3
-        await terminals.close()
+async def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("exec sleep 1000")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(terminal.wait(), 0.01)
+    waiters = [asyncio.ensure_future(terminal.wait()) for _ in range(3)]
+    assert terminal.kill()
+    assert await asyncio.gather(*waiters) == [Exit(None, "SIGTERM")] * 3
+    await terminals.close()
 
 
 @pytest.mark.parametrize(
@@ -295,106 +266,96 @@ def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> None:
         ("SIGTERM", True, "SIGKILL"),
     ],
 )
-def test_a_killed_command_names_its_signal_and_stays_known(tmp_path: Path, name: str, force: bool, ended: str) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("exec sleep 1000")
-        assert terminal.kill(name, force)
-        assert await terminal.wait() == Exit(None, ended)
-        assert not terminal.kill()
-        assert terminals.get(terminal.id).output().exit == Exit(None, ended)
-        await terminals.close()
+async def test_a_killed_command_names_its_signal_and_stays_known(
+    tmp_path: Path, name: str, force: bool, ended: str
+) -> None:
 
-    run(main())
-
-
-def test_a_signal_that_does_not_exist_is_invalid(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("exec sleep 1000")
-        with pytest.raises(ProtocolError) as caught:
-            terminal.kill("SIGNIFICANT")
-        assert caught.value.kind == Kind.INVALID_PARAMS
-        assert terminal.output().exit is None
-        await terminals.close()
-
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("exec sleep 1000")
+    assert terminal.kill(name, force)
+    assert await terminal.wait() == Exit(None, ended)
+    assert not terminal.kill()
+    assert terminals.get(terminal.id).output().exit == Exit(None, ended)
+    await terminals.close()
 
 
-def test_a_command_that_ignores_the_polite_signal_is_killed_after_the_grace(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)], grace=0.05)
-        line = "trap '' TERM; echo deaf; while :; do read x < /dev/zero; done"
-        terminal = await terminals.create(line)
-        await until(lambda: terminal.output().text == "deaf\n")
-        terminal.kill()
-        assert await terminal.wait() == Exit(None, "SIGKILL")
-        other = await terminals.create(line)
-        await until(lambda: other.output().text == "deaf\n")
-        await other.release()
-        assert other.output().exit == Exit(None, "SIGKILL")
-        await terminals.close()
+async def test_a_signal_that_does_not_exist_is_invalid(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("exec sleep 1000")
+    with pytest.raises(ProtocolError) as caught:
+        terminal.kill("SIGNIFICANT")
+    assert caught.value.kind == Kind.INVALID_PARAMS
+    assert terminal.output().exit is None
+    await terminals.close()
+
+
+async def test_a_command_that_ignores_the_polite_signal_is_killed_after_the_grace(tmp_path: Path) -> None:
+
+    terminals = Terminals([str(tmp_path)], grace=0.05)
+    line = "trap '' TERM; echo deaf; while :; do read x < /dev/zero; done"
+    terminal = await terminals.create(line)
+    await until(lambda: terminal.output().text == "deaf\n")
+    terminal.kill()
+    assert await terminal.wait() == Exit(None, "SIGKILL")
+    other = await terminals.create(line)
+    await until(lambda: other.output().text == "deaf\n")
+    await other.release()
+    assert other.output().exit == Exit(None, "SIGKILL")
+    await terminals.close()
 
 
 @pytest.mark.parametrize("way", ["kill", "release", "close"])
-def test_children_of_a_command_end_with_it(tmp_path: Path, alarm: Alarm, way: str) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("(echo up; exec sleep 1000) > alarm & wait")
-        await until(alarm.up)
-        if way == "kill":
-            terminal.kill()
-        elif way == "release":
-            await terminal.release()
-        else:
-            await terminals.close()
-        assert alarm.gone()
-        await terminals.close()
+async def test_children_of_a_command_end_with_it(tmp_path: Path, alarm: Alarm, way: str) -> None:
 
-    run(main())
-
-
-def test_a_child_that_ignores_the_polite_signal_ends_too_when_its_parent_obeys(tmp_path: Path, alarm: Alarm) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("(trap '' TERM; echo up; exec sleep 1000) > alarm & wait")
-        await until(alarm.up)
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("(echo up; exec sleep 1000) > alarm & wait")
+    await until(alarm.up)
+    if way == "kill":
+        terminal.kill()
+    elif way == "release":
         await terminal.release()
-        assert terminal.output().exit == Exit(None, "SIGTERM")
-        assert alarm.gone()
-
-    run(main())
-
-
-def test_an_ended_process_keeps_its_number_until_it_is_released(tmp_path: Path) -> None:
-    # Or another process could get the number, and be killed as a group when this one is released.
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("true")
-        await terminal.wait()
-        at_once = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        assert os.waitid(os.P_PID, terminal.pid, at_once) is not None  # noqa: ASYNC222 - it does not wait
+    else:
         await terminals.close()
+    assert alarm.gone()
+    await terminals.close()
 
-    run(main())
+
+async def test_a_child_that_ignores_the_polite_signal_ends_too_when_its_parent_obeys(
+    tmp_path: Path, alarm: Alarm
+) -> None:
+
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("(trap '' TERM; echo up; exec sleep 1000) > alarm & wait")
+    await until(alarm.up)
+    await terminal.release()
+    assert terminal.output().exit == Exit(None, "SIGTERM")
+    assert alarm.gone()
 
 
-def test_a_released_terminal_is_unknown_and_its_process_is_reaped(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("exec sleep 1000")
-        await asyncio.gather(terminal.release(), terminal.release())
-        with pytest.raises(ProtocolError) as caught:
-            terminals.get(terminal.id)
-        assert caught.value.kind == Kind.RESOURCE_NOT_FOUND
-        with pytest.raises(ChildProcessError):
-            os.waitpid(terminal.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
-        assert await terminal.wait() == Exit(None, "SIGTERM")
-        assert not terminal.kill()
+async def test_an_ended_process_keeps_its_number_until_it_is_released(tmp_path: Path) -> None:
+    # Or another process could get the number, and be killed as a group when this one is released.
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("true")
+    await terminal.wait()
+    at_once = os.WEXITED | os.WNOWAIT | os.WNOHANG
+    assert os.waitid(os.P_PID, terminal.pid, at_once) is not None  # noqa: ASYNC222 - it does not wait
+    await terminals.close()
+
+
+async def test_a_released_terminal_is_unknown_and_its_process_is_reaped(tmp_path: Path) -> None:
+
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("exec sleep 1000")
+    await asyncio.gather(terminal.release(), terminal.release())
+    with pytest.raises(ProtocolError) as caught:
+        terminals.get(terminal.id)
+    assert caught.value.kind == Kind.RESOURCE_NOT_FOUND
+    with pytest.raises(ChildProcessError):
+        os.waitpid(terminal.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+    assert await terminal.wait() == Exit(None, "SIGTERM")
+    assert not terminal.kill()
 
 
 def test_an_id_nobody_made_is_unknown(tmp_path: Path) -> None:
@@ -404,113 +365,98 @@ def test_an_id_nobody_made_is_unknown(tmp_path: Path) -> None:
     assert caught.value.data == {"terminalId": "call_1"}
 
 
-def test_a_timeout_kills_and_is_remembered(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        slow = await terminals.create("exec sleep 1000", timeout=0.01)
-        fast = await terminals.create("true", timeout=1000)
-        assert await slow.wait() == Exit(None, "SIGTERM")
-        assert slow.timed_out
-        assert await fast.wait() == Exit(0, None)
-        assert not fast.timed_out
-        await terminals.close()
+async def test_a_timeout_kills_and_is_remembered(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    slow = await terminals.create("exec sleep 1000", timeout=0.01)
+    fast = await terminals.create("true", timeout=1000)
+    assert await slow.wait() == Exit(None, "SIGTERM")
+    assert slow.timed_out
+    assert await fast.wait() == Exit(0, None)
+    assert not fast.timed_out
+    await terminals.close()
 
 
-def test_no_more_than_so_many_are_open_at_a_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)], max_open=2)
-        first = await terminals.create("true")
-        await terminals.create("true")
-        await first.wait()
-        error = await refusal(terminals.create("true"))
-        assert error.kind == Kind.RATE_LIMITED
-        assert error.data == {"limit": 2}
-        await first.release()
-        await terminals.create("true")
-        assert len(terminals) == 2
-        await terminals.close()
-        assert len(terminals) == 0
+async def test_no_more_than_so_many_are_open_at_a_time(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)], max_open=2)
+    first = await terminals.create("true")
+    await terminals.create("true")
+    await first.wait()
+    error = await refusal(terminals.create("true"))
+    assert error.kind == Kind.RATE_LIMITED
+    assert error.data == {"limit": 2}
+    await first.release()
+    await terminals.create("true")
+    assert len(terminals) == 2
+    await terminals.close()
+    assert len(terminals) == 0
 
 
-def test_closing_ends_all_leaves_nothing_open_and_lets_nothing_start(tmp_path: Path) -> None:
-    async def main() -> None:
-        before = len(os.listdir("/dev/fd"))
-        terminals = Terminals([str(tmp_path)])
-        opened = [await terminals.create("exec sleep 1000") for _ in range(5)]
-        opened.append(await terminals.create("true"))
-        await opened[-1].wait()
-        await terminals.close()
-        await terminals.close()
-        assert [terminal.output().exit for terminal in opened] == [Exit(None, "SIGTERM")] * 5 + [Exit(0, None)]
-        assert all(terminal.buried for terminal in opened)
-        assert len(os.listdir("/dev/fd")) == before
-        assert (await refusal(terminals.create("true"))).kind == Kind.INVALID_STATE
+async def test_closing_ends_all_leaves_nothing_open_and_lets_nothing_start(tmp_path: Path) -> None:
 
-    run(main())
+    before = len(os.listdir("/dev/fd"))
+    terminals = Terminals([str(tmp_path)])
+    opened = [await terminals.create("exec sleep 1000") for _ in range(5)]
+    opened.append(await terminals.create("true"))
+    await opened[-1].wait()
+    await terminals.close()
+    await terminals.close()
+    assert [terminal.output().exit for terminal in opened] == [Exit(None, "SIGTERM")] * 5 + [Exit(0, None)]
+    assert all(terminal.buried for terminal in opened)
+    assert len(os.listdir("/dev/fd")) == before
+    assert (await refusal(terminals.create("true"))).kind == Kind.INVALID_STATE
 
 
-def test_closing_waits_for_a_release_that_is_under_way(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("exec sleep 1000")
-        release = asyncio.ensure_future(terminal.release())
-        await asyncio.sleep(0)
-        await terminals.close()
-        assert terminal.buried
-        await release
+async def test_closing_waits_for_a_release_that_is_under_way(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("exec sleep 1000")
+    release = asyncio.ensure_future(terminal.release())
+    await asyncio.sleep(0)
+    await terminals.close()
+    assert terminal.buried
+    await release
 
 
-def test_a_release_that_is_cancelled_still_kills(tmp_path: Path, alarm: Alarm) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)], grace=BOUND)
-        terminal = await terminals.create("trap '' TERM; echo up > alarm; exec sleep 1000 > alarm")
-        await until(alarm.up)
-        release = asyncio.ensure_future(terminal.release())
-        await asyncio.sleep(0)
-        release.cancel()
-        assert await terminal.wait() == Exit(None, "SIGKILL")
-        assert terminal.buried
+async def test_a_release_that_is_cancelled_still_kills(tmp_path: Path, alarm: Alarm) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)], grace=BOUND)
+    terminal = await terminals.create("trap '' TERM; echo up > alarm; exec sleep 1000 > alarm")
+    await until(alarm.up)
+    release = asyncio.ensure_future(terminal.release())
+    await asyncio.sleep(0)
+    release.cancel()
+    assert await terminal.wait() == Exit(None, "SIGKILL")
+    assert terminal.buried
 
 
 @pytest.mark.parametrize("waitid", [True, False])
-def test_where_processes_have_no_descriptors_a_thread_watches(
+async def test_where_processes_have_no_descriptors_a_thread_watches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waitid: bool
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     if not waitid:
         monkeypatch.delattr(os, "waitid")
 
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create("echo hi; exit 3")
-        assert await finished(terminal) == Output("hi\n", False, Exit(3, None))
-        killed = await terminals.create("exec sleep 1000")
-        killed.kill("SIGINT")
-        assert await killed.wait() == Exit(None, "SIGINT")
-        running = await terminals.create("exec sleep 1000")
-        await terminals.close()
-        assert running.buried
-
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create("echo hi; exit 3")
+    assert await finished(terminal) == Output("hi\n", False, Exit(3, None))
+    killed = await terminals.create("exec sleep 1000")
+    killed.kill("SIGINT")
+    assert await killed.wait() == Exit(None, "SIGINT")
+    running = await terminals.create("exec sleep 1000")
+    await terminals.close()
+    assert running.buried
     for thread in threading.enumerate():
         if thread.name.startswith("term_"):
             thread.join(BOUND)
             assert not thread.is_alive()
 
 
-def test_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
-    async def main() -> None:
-        terminals = Terminals([str(tmp_path)])
-        terminal = await terminals.create(f"kill -{int(signal.SIGRTMIN) + 1} $$")
-        assert await terminal.wait() == Exit(None, f"SIG{int(signal.SIGRTMIN) + 1}")
-        await terminals.close()
+async def test_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
 
-    run(main())
+    terminals = Terminals([str(tmp_path)])
+    terminal = await terminals.create(f"kill -{int(signal.SIGRTMIN) + 1} $$")
+    assert await terminal.wait() == Exit(None, f"SIG{int(signal.SIGRTMIN) + 1}")
+    await terminals.close()

@@ -42,139 +42,127 @@ async def told(seen: Watch, done: Callable[[dict[str, str]], bool]) -> dict[str,
 
 
 @WAYS
-def test_what_is_created_modified_and_deleted_is_told(tmp_path: Path, interval: float | None) -> None:
-    async def main() -> None:
-        (tmp_path / "old").write_text("old")
-        (tmp_path / "gone").write_text("gone")
-        seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
-        (tmp_path / "new").write_text("new")
-        (tmp_path / "old").write_text("changed")
-        (tmp_path / "gone").unlink()
-        found = await told(seen, lambda found: len(found) == 3)
-        assert {os.path.basename(path): kind for path, kind in found.items()} == {
-            "new": "created",
-            "old": "modified",
-            "gone": "deleted",
-        }
-        assert all(path.startswith(str(tmp_path)) for path in found)
-        seen.close()
-        assert await seen.changes() == []
+async def test_what_is_created_modified_and_deleted_is_told(tmp_path: Path, interval: float | None) -> None:
 
-    run(main())
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "gone").write_text("gone")
+    seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "old").write_text("changed")
+    (tmp_path / "gone").unlink()
+    found = await told(seen, lambda found: len(found) == 3)
+    assert {os.path.basename(path): kind for path, kind in found.items()} == {
+        "new": "created",
+        "old": "modified",
+        "gone": "deleted",
+    }
+    assert all(path.startswith(str(tmp_path)) for path in found)
+    seen.close()
+    assert await seen.changes() == []
 
 
 @WAYS
-def test_folders_below_are_watched_when_asked_for_also_those_made_later(tmp_path: Path, interval: float | None) -> None:
-    async def main() -> None:
-        (tmp_path / "a" / "b").mkdir(parents=True)
-        seen = await Files([str(tmp_path)]).watch(str(tmp_path), True, interval=interval)
-        (tmp_path / "a" / "b" / "deep").write_text("1")
-        await told(seen, lambda found: f"{tmp_path}/a/b/deep" in found)
-        (tmp_path / "fresh").mkdir()
-        (tmp_path / "fresh" / "one").write_text("1")
-        found = await told(seen, lambda found: f"{tmp_path}/fresh/one" in found)
-        assert found[f"{tmp_path}/fresh"] == "created"
-        (tmp_path / "fresh" / "two").write_text("2")
-        await told(seen, lambda found: f"{tmp_path}/fresh/two" in found)
-        os.rename(tmp_path / "fresh", tmp_path / "a" / "moved")
-        found = await told(seen, lambda found: f"{tmp_path}/a/moved/two" in found and f"{tmp_path}/fresh" in found)
-        assert found[f"{tmp_path}/fresh"] == found[f"{tmp_path}/fresh/one"] == "deleted"
-        assert found[f"{tmp_path}/a/moved"] == found[f"{tmp_path}/a/moved/one"] == "created"
-        (tmp_path / "a" / "moved" / "two").write_text("again")
-        found = await told(seen, lambda found: f"{tmp_path}/a/moved/two" in found)
-        seen.close()
-
-    run(main())
-
-
-@WAYS
-def test_folders_below_are_not_watched_otherwise(tmp_path: Path, interval: float | None) -> None:
-    async def main() -> None:
-        (tmp_path / "a").mkdir()
-        seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
-        (tmp_path / "a" / "inner").write_text("1")
-        (tmp_path / "last").write_text("1")
-        assert await told(seen, bool) == {f"{tmp_path}/last": "created"}
-        seen.close()
-
-    run(main())
-
-
-@WAYS
-def test_a_single_file_can_be_watched_and_may_come_back(tmp_path: Path, interval: float | None) -> None:
-    async def main() -> None:
-        file = tmp_path / "file"
-        file.write_text("1")
-        seen = await Files([str(tmp_path)]).watch(str(file), interval=interval)
-        (tmp_path / "other").write_text("1")
-        file.unlink()
-        assert await told(seen, bool) == {str(file): "deleted"}
-        file.write_text("2")
-        assert await told(seen, bool) == {str(file): "created"}
-        seen.close()
-
-    run(main())
-
-
-@WAYS
-def test_a_watch_ends_with_what_it_watches(tmp_path: Path, interval: float | None) -> None:
-    async def main() -> None:
-        folder = tmp_path / "folder"
-        folder.mkdir()
-        (folder / "file").write_text("1")
-        seen = await Files([str(tmp_path)]).watch(str(folder), True, interval=interval)
-        (folder / "file").unlink()
-        folder.rmdir()
-        found = await told(seen, lambda found: str(folder) in found)
-        assert found == {str(folder): "deleted", f"{folder}/file": "deleted"}
-        assert await seen.changes() == []
-        assert [batch async for batch in seen] == []
-
-    run(main())
-
-
-@WAYS
-def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, interval: float | None) -> None:
-    async def main() -> None:
-        inside, outside = tmp_path / "inside", tmp_path / "outside"
-        for place in (inside, inside / "a", outside):
-            place.mkdir()
-        (inside / "a" / "file").write_text("1")
-        seen = await Files([str(inside)]).watch(str(inside), True, interval=interval)
-        alone = await Files([str(inside)]).watch(str(inside / "a"), True, interval=interval)
-        os.rename(inside / "a", outside / "a")
-        (outside / "a" / "secret").write_text("canary")
-        (inside / "last").write_text("1")
-        found = await told(seen, lambda found: f"{inside}/last" in found and f"{inside}/a" in found)
-        assert found == {f"{inside}/a": "deleted", f"{inside}/a/file": "deleted", f"{inside}/last": "created"}
-        assert await told(alone, lambda found: f"{inside}/a" in found) == {
-            f"{inside}/a": "deleted",
-            f"{inside}/a/file": "deleted",
-        }
-        assert await alone.changes() == []
-        seen.close()
-
-    run(main())
-
-
-@WAYS
-def test_a_link_to_a_folder_outside_is_an_entry_and_nothing_behind_it_is_told(
+async def test_folders_below_are_watched_when_asked_for_also_those_made_later(
     tmp_path: Path, interval: float | None
 ) -> None:
-    async def main() -> None:
-        inside, outside = tmp_path / "inside", tmp_path / "outside"
-        inside.mkdir()
-        outside.mkdir()
-        os.symlink(outside, inside / "old")
-        seen = await Files([str(inside)]).watch(str(inside), True, interval=interval)
-        os.symlink(outside, inside / "new")
-        (outside / "secret").write_text("canary")
-        (inside / "last").write_text("1")
-        found = await told(seen, lambda found: f"{inside}/last" in found and f"{inside}/new" in found)
-        assert found == {f"{inside}/new": "created", f"{inside}/last": "created"}
-        seen.close()
 
-    run(main())
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    seen = await Files([str(tmp_path)]).watch(str(tmp_path), True, interval=interval)
+    (tmp_path / "a" / "b" / "deep").write_text("1")
+    await told(seen, lambda found: f"{tmp_path}/a/b/deep" in found)
+    (tmp_path / "fresh").mkdir()
+    (tmp_path / "fresh" / "one").write_text("1")
+    found = await told(seen, lambda found: f"{tmp_path}/fresh/one" in found)
+    assert found[f"{tmp_path}/fresh"] == "created"
+    (tmp_path / "fresh" / "two").write_text("2")
+    await told(seen, lambda found: f"{tmp_path}/fresh/two" in found)
+    os.rename(tmp_path / "fresh", tmp_path / "a" / "moved")
+    found = await told(seen, lambda found: f"{tmp_path}/a/moved/two" in found and f"{tmp_path}/fresh" in found)
+    assert found[f"{tmp_path}/fresh"] == found[f"{tmp_path}/fresh/one"] == "deleted"
+    assert found[f"{tmp_path}/a/moved"] == found[f"{tmp_path}/a/moved/one"] == "created"
+    (tmp_path / "a" / "moved" / "two").write_text("again")
+    found = await told(seen, lambda found: f"{tmp_path}/a/moved/two" in found)
+    seen.close()
+
+
+@WAYS
+async def test_folders_below_are_not_watched_otherwise(tmp_path: Path, interval: float | None) -> None:
+
+    (tmp_path / "a").mkdir()
+    seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
+    (tmp_path / "a" / "inner").write_text("1")
+    (tmp_path / "last").write_text("1")
+    assert await told(seen, bool) == {f"{tmp_path}/last": "created"}
+    seen.close()
+
+
+@WAYS
+async def test_a_single_file_can_be_watched_and_may_come_back(tmp_path: Path, interval: float | None) -> None:
+
+    file = tmp_path / "file"
+    file.write_text("1")
+    seen = await Files([str(tmp_path)]).watch(str(file), interval=interval)
+    (tmp_path / "other").write_text("1")
+    file.unlink()
+    assert await told(seen, bool) == {str(file): "deleted"}
+    file.write_text("2")
+    assert await told(seen, bool) == {str(file): "created"}
+    seen.close()
+
+
+@WAYS
+async def test_a_watch_ends_with_what_it_watches(tmp_path: Path, interval: float | None) -> None:
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_text("1")
+    seen = await Files([str(tmp_path)]).watch(str(folder), True, interval=interval)
+    (folder / "file").unlink()
+    folder.rmdir()
+    found = await told(seen, lambda found: str(folder) in found)
+    assert found == {str(folder): "deleted", f"{folder}/file": "deleted"}
+    assert await seen.changes() == []
+    assert [batch async for batch in seen] == []
+
+
+@WAYS
+async def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, interval: float | None) -> None:
+
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for place in (inside, inside / "a", outside):
+        place.mkdir()
+    (inside / "a" / "file").write_text("1")
+    seen = await Files([str(inside)]).watch(str(inside), True, interval=interval)
+    alone = await Files([str(inside)]).watch(str(inside / "a"), True, interval=interval)
+    os.rename(inside / "a", outside / "a")
+    (outside / "a" / "secret").write_text("canary")
+    (inside / "last").write_text("1")
+    found = await told(seen, lambda found: f"{inside}/last" in found and f"{inside}/a" in found)
+    assert found == {f"{inside}/a": "deleted", f"{inside}/a/file": "deleted", f"{inside}/last": "created"}
+    assert await told(alone, lambda found: f"{inside}/a" in found) == {
+        f"{inside}/a": "deleted",
+        f"{inside}/a/file": "deleted",
+    }
+    assert await alone.changes() == []
+    seen.close()
+
+
+@WAYS
+async def test_a_link_to_a_folder_outside_is_an_entry_and_nothing_behind_it_is_told(
+    tmp_path: Path, interval: float | None
+) -> None:
+
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    os.symlink(outside, inside / "old")
+    seen = await Files([str(inside)]).watch(str(inside), True, interval=interval)
+    os.symlink(outside, inside / "new")
+    (outside / "secret").write_text("canary")
+    (inside / "last").write_text("1")
+    found = await told(seen, lambda found: f"{inside}/last" in found and f"{inside}/new" in found)
+    assert found == {f"{inside}/new": "created", f"{inside}/last": "created"}
+    seen.close()
 
 
 def test_a_file_written_again_at_once_is_told_though_it_looks_the_same(tmp_path: Path) -> None:
@@ -204,34 +192,28 @@ def test_changes_that_nobody_has_read_are_merged(changes: list[str], left: str |
     assert waiting == ({} if left is None else {"/p": left})
 
 
-def test_many_changes_come_in_bounded_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_changes_come_in_bounded_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MAX_CHANGES", 10)
 
-    async def main() -> None:
-        seen = await Files([str(tmp_path)]).watch(str(tmp_path))
-        for number in range(35):
-            (tmp_path / str(number)).write_text("1")
-        found: dict[str, str] = {}
-        while len(found) < 35:
-            batch = await seen.changes()
-            assert 0 < len(batch) <= 10
-            merged(found, batch)
-        seen.close()
-
-    run(main())
+    seen = await Files([str(tmp_path)]).watch(str(tmp_path))
+    for number in range(35):
+        (tmp_path / str(number)).write_text("1")
+    found: dict[str, str] = {}
+    while len(found) < 35:
+        batch = await seen.changes()
+        assert 0 < len(batch) <= 10
+        merged(found, batch)
+    seen.close()
 
 
-def test_a_tree_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tree_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "MAX_NAMES", 5)
     for number in range(6):
         (tmp_path / str(number)).write_text("")
 
-    async def main() -> None:
-        with pytest.raises(ProtocolError) as caught:
-            await Files([str(tmp_path)]).watch(str(tmp_path))
-        assert caught.value.kind == Kind.TOO_LARGE
-
-    run(main())
+    with pytest.raises(ProtocolError) as caught:
+        await Files([str(tmp_path)]).watch(str(tmp_path))
+    assert caught.value.kind == Kind.TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -243,33 +225,27 @@ def test_a_tree_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
         ("missing/deeper", Kind.RESOURCE_NOT_FOUND),
     ],
 )
-def test_what_cannot_be_watched_is_refused(tmp_path: Path, path: str, kind: str) -> None:
+async def test_what_cannot_be_watched_is_refused(tmp_path: Path, path: str, kind: str) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "outside").mkdir()
     os.symlink(tmp_path / "outside", inside / "link")
 
-    async def main() -> None:
-        with pytest.raises(ProtocolError) as caught:
-            await Files([str(inside)]).watch(f"{inside}/{path}")
-        assert caught.value.kind == kind
-
-    run(main())
+    with pytest.raises(ProtocolError) as caught:
+        await Files([str(inside)]).watch(f"{inside}/{path}")
+    assert caught.value.kind == kind
 
 
-def test_where_the_kernel_has_no_room_the_watch_looks_for_itself(
+async def test_where_the_kernel_has_no_room_the_watch_looks_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.workspace.inotify.Inotify.add", lambda *_: None)
     monkeypatch.setattr(watch, "INTERVAL", 0.01)
 
-    async def main() -> None:
-        seen = await Files([str(tmp_path)]).watch(str(tmp_path))
-        (tmp_path / "new").write_text("1")
-        assert await told(seen, bool) == {f"{tmp_path}/new": "created"}
-        seen.close()
-
-    run(main())
+    seen = await Files([str(tmp_path)]).watch(str(tmp_path))
+    (tmp_path / "new").write_text("1")
+    assert await told(seen, bool) == {f"{tmp_path}/new": "created"}
+    seen.close()
 
 
 def test_no_descriptor_is_left_open(tmp_path: Path) -> None:

@@ -17,17 +17,15 @@ WITHIN = 40.0
 
 
 @pytest.mark.parametrize("which", ["the client's end", "the server's end"])
-def test_websocket_keeps_the_contract_of_transports(which: str) -> None:
-    async def main() -> None:
-        async with meeting() as there:
+async def test_websocket_keeps_the_contract_of_transports(which: str) -> None:
 
-            async def joined() -> tuple[Transport, Transport]:
-                ours, theirs = await there.meet("ws")
-                return (ours, theirs) if which == "the client's end" else (theirs, ours)
+    async with meeting() as there:
 
-            await check_transport(joined)
+        async def joined() -> tuple[Transport, Transport]:
+            ours, theirs = await there.meet("ws")
+            return (ours, theirs) if which == "the client's end" else (theirs, ours)
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+        await check_transport(joined)
 
 
 def run(over: str, work: Callable[[Transport, Transport], object]) -> None:

@@ -87,24 +87,20 @@ ways = pytest.mark.parametrize("over", ["ws", "http"])
         (answer("418 Teapot", b"\x1b[31mshort and stout"), r"418.*short and stout"),
     ],
 )
-def test_an_answer_that_is_not_the_one_we_hoped_for(over: str, said: bytes, says: str) -> None:
-    async def main() -> None:
-        async with answering(said) as port:
-            error = await failure(f"{over}://127.0.0.1:{port}/acp?token={SECRET}")
-            assert "\x1b" not in str(error)
-            assert "pass" not in str(error)
-            assert re.search(says, str(error)), str(error)
+async def test_an_answer_that_is_not_the_one_we_hoped_for(over: str, said: bytes, says: str) -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with answering(said) as port:
+        error = await failure(f"{over}://127.0.0.1:{port}/acp?token={SECRET}")
+        assert "\x1b" not in str(error)
+        assert "pass" not in str(error)
+        assert re.search(says, str(error)), str(error)
 
 
 @ways
-def test_what_does_not_speak_http_is_told(over: str) -> None:
-    async def main() -> None:
-        async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
-            assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
+async def test_what_does_not_speak_http_is_told(over: str) -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
+        assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
 
 
 @ways
@@ -153,7 +149,7 @@ def test_a_reset_while_tls_waits_for_bytes_is_no_fault_of_tls() -> None:
     assert str(error) == "there: Connection reset by peer"
 
 
-def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
+async def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
     class Client:
         tries = 0
 
@@ -163,17 +159,14 @@ def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
                 raise anyio.EndOfStream  # httpx lets it through when a server is gone that spoke HTTP/2 over TLS
             return httpx.Response(202)
 
-    async def main() -> None:
-        client = Client()
-        remote = Remote(patience=Patience(first=0.001))
-        told: list[str] = []
-        postman = Postman(client, parse("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
-        postman.counts = True
-        assert (await postman.deliver(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
-        assert client.tries == 2
-        assert "connected again" in told[-1]
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    client = Client()
+    remote = Remote(patience=Patience(first=0.001))
+    told: list[str] = []
+    postman = Postman(client, parse("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
+    postman.counts = True
+    assert (await postman.deliver(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
+    assert client.tries == 2
+    assert "connected again" in told[-1]
 
 
 def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
@@ -188,55 +181,50 @@ def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
             handshake.feed(said[place:])
 
 
-def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
-    async def main() -> None:
-        there, left = asyncio.Event(), asyncio.Event()
+async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
 
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there.set()
-            while await reader.read(1024):
-                pass
-            left.set()
-            writer.close()
+    there, left = asyncio.Event(), asyncio.Event()
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
-        client = http_client(parse(url), Remote())
-        gc.disable()  # it would find a forgotten socket, some day
-        try:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await client.get(url)
-            assert there.is_set()
-            await asyncio.wait_for(left.wait(), WITHIN)
-        finally:
-            gc.enable()
-        await client.aclose()
-        server.close()
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there.set()
+        while await reader.read(1024):
+            pass
+        left.set()
+        writer.close()
 
-    asyncio.run(asyncio.wait_for(main(), 2 * WITHIN))
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
+    client = http_client(parse(url), Remote())
+    gc.disable()  # it would find a forgotten socket, some day
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await client.get(url)
+        assert there.is_set()
+        await asyncio.wait_for(left.wait(), WITHIN)
+    finally:
+        gc.enable()
+    await client.aclose()
+    server.close()
 
 
-def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over another connection it would be said twice; one that was never begun is said there."""
     first, second = (b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % id for id in (1, 2))
 
-    async def main() -> None:
-        under_way = asyncio.Event()
+    under_way = asyncio.Event()
 
-        async def post(*_: object, **__: object) -> httpx.Response:
-            under_way.set()
-            await asyncio.Event().wait()
-            raise AssertionError
+    async def post(*_: object, **__: object) -> httpx.Response:
+        under_way.set()
+        await asyncio.Event().wait()
+        raise AssertionError
 
-        async with scripted() as (_, ours):
-            monkeypatch.setattr(ours._client, "post", post)
-            ours.send(first)
-            ours.send(second)
-            await under_way.wait()
-            assert ours.unsent() == [second]
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with scripted() as (_, ours):
+        monkeypatch.setattr(ours._client, "post", post)
+        ours.send(first)
+        ours.send(second)
+        await under_way.wait()
+        assert ours.unsent() == [second]
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +234,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
-def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[Path, Path]) -> None:
+async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[Path, Path]) -> None:
     agent = Agent("parrot")
 
     @agent.prompt
@@ -258,20 +246,17 @@ def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[P
             raise unauthorized("bring the token")
         return Visitor(user="ann")
 
-    async def main() -> None:
-        async def accept(transport: object, visitor: Visitor) -> None:
-            await agent.serve(transport)  # type: ignore[arg-type]
+    async def accept(transport: object, visitor: Visitor) -> None:
+        await agent.serve(transport)  # type: ignore[arg-type]
 
-        async with serving(Endpoint(accept, admit=admit), tls=(str(keys[0]), str(keys[1]))) as served:
-            url = served.url.replace("https", over, 1)
-            assert "certificate is not trusted" in str(await failure(url))
-            assert "give a token" in str(await failure(url, tls=keys[0], token="wrong"))
-            for tls in (keys[0], False):
-                async with connect(url, token=SECRET, tls=tls) as remote:
-                    session = await remote.open("/")
-                    assert await session.ask("hello") == "You said: hello"
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with serving(Endpoint(accept, admit=admit), tls=(str(keys[0]), str(keys[1]))) as served:
+        url = served.url.replace("https", over, 1)
+        assert "certificate is not trusted" in str(await failure(url))
+        assert "give a token" in str(await failure(url, tls=keys[0], token="wrong"))
+        for tls in (keys[0], False):
+            async with connect(url, token=SECRET, tls=tls) as remote:
+                session = await remote.open("/")
+                assert await session.ask("hello") == "You said: hello"
 
 
 def test_what_belongs_to_an_url_is_refused_for_a_command() -> None:

@@ -216,23 +216,21 @@ def test_the_answer_to_a_load_waits_for_the_history_that_comes_by_another_stream
     play(work)
 
 
-def test_what_our_own_server_says_in_order_arrives_in_order_over_two_streams() -> None:
-    async def main() -> None:
-        async with meeting() as there:
-            ours, theirs = await there.meet("http")
-            ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
-            await take(theirs, 1)
-            history = [
-                json.dumps(
-                    {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s1", "n": number}},
-                    separators=(",", ":"),
-                ).encode()
-                for number in range(2000)
-            ]
-            answer = b'{"jsonrpc":"2.0","id":1,"result":{}}'
-            for frame in (*history, answer):
-                theirs.send(frame)
-            assert await take(ours, 2001) == [*history, answer]
-            await ours.close()
+async def test_what_our_own_server_says_in_order_arrives_in_order_over_two_streams() -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with meeting() as there:
+        ours, theirs = await there.meet("http")
+        ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
+        await take(theirs, 1)
+        history = [
+            json.dumps(
+                {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s1", "n": number}},
+                separators=(",", ":"),
+            ).encode()
+            for number in range(2000)
+        ]
+        answer = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+        for frame in (*history, answer):
+            theirs.send(frame)
+        assert await take(ours, 2001) == [*history, answer]
+        await ours.close()

@@ -41,98 +41,87 @@ async def answered(transport: Transport) -> dict[str, Any]:
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
+async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
     over: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_told:  # a server that does not say how much it takes: it hangs up, or answers 413
         monkeypatch.setattr(names, "LARGEST", "Nobody-Says-This")
     heard: list[str] = []
 
-    async def main() -> None:
-        async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
-            ours, theirs = await there.meet(over, report=heard.append)
-            ours.send(frame(7, "_before"))
-            assert b"_before" in (await theirs.receive())[0]
-            ours.send(frame(8, "_large", LARGEST))
-            ours.send(frame(9, "_after"))
-            error = (said := await answered(ours))["error"]
-            assert (said["id"], error["data"]["kind"]) == (8, "too_large")
-            assert str(LARGEST) in error["message"]
-            after: list[bytes] = []
-            while not any(b"_after" in each for each in after):
-                after += await take(theirs, 1)
-            assert not any(b"_large" in each for each in after)
-            theirs.send(frame(9))
-            assert (await answered(ours))["id"] == 9
-            await ours.close()
-
-    asyncio.run(main())
+    async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
+        ours, theirs = await there.meet(over, report=heard.append)
+        ours.send(frame(7, "_before"))
+        assert b"_before" in (await theirs.receive())[0]
+        ours.send(frame(8, "_large", LARGEST))
+        ours.send(frame(9, "_after"))
+        error = (said := await answered(ours))["error"]
+        assert (said["id"], error["data"]["kind"]) == (8, "too_large")
+        assert str(LARGEST) in error["message"]
+        after: list[bytes] = []
+        while not any(b"_after" in each for each in after):
+            after += await take(theirs, 1)
+        assert not any(b"_large" in each for each in after)
+        theirs.send(frame(9))
+        assert (await answered(ours))["id"] == 9
+        await ours.close()
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_who_asked_for_something_that_is_too_large_is_told_so(over: str) -> None:
+async def test_who_asked_for_something_that_is_too_large_is_told_so(over: str) -> None:
     heard: list[str] = []
 
-    async def main() -> None:
-        async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
-            ours, theirs = await there.meet(over, report=heard.append)
-            theirs.send(frame(1, "_read"))
-            assert b"_read" in (await ours.receive())[0]
-            ours.send(frame(1, size=LARGEST))
-            said = await answered(theirs)
-            assert (said["id"], said["error"]["data"]["kind"]) == (1, "too_large")
-            ours.send(frame(None, "_notice", LARGEST))
-            ours.send(frame(2, "_after"))
-            assert b"_after" in (await theirs.receive())[0]
-            await ours.close()
-
-    asyncio.run(main())
+    async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
+        ours, theirs = await there.meet(over, report=heard.append)
+        theirs.send(frame(1, "_read"))
+        assert b"_read" in (await ours.receive())[0]
+        ours.send(frame(1, size=LARGEST))
+        said = await answered(theirs)
+        assert (said["id"], said["error"]["data"]["kind"]) == (1, "too_large")
+        ours.send(frame(None, "_notice", LARGEST))
+        ours.send(frame(2, "_after"))
+        assert b"_after" in (await theirs.receive())[0]
+        await ours.close()
     assert len(heard) == 2, "an answer and a notice that did not go have nobody to answer to, so it is said"
     assert all(f"at most {LARGEST}" in line for line in heard)
 
 
-def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_for_ever() -> None:
-    async def main() -> None:
-        async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
-            ours, theirs = await there.meet("ws", relay.port)
-            relay.bite(50_000, 100)  # somebody on the way hangs up within so many bytes, each time
-            relay.drop()
-            ours.send(frame(8, "_large", LARGEST))
-            said = await answered(ours)
-            assert (said["id"], said["error"]["data"]["kind"]) == (8, "too_large")
-            assert "was cut 8 times" in said["error"]["message"]
-            ours.send(frame(9, "_after"))
-            after: list[bytes] = []
-            while not any(b"_after" in each for each in after):
-                after += await take(theirs, 1)
-            assert not any(b"_large" in each for each in after)
-            await ours.close()
+async def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_for_ever() -> None:
 
-    asyncio.run(main())
+    async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
+        ours, theirs = await there.meet("ws", relay.port)
+        relay.bite(50_000, 100)  # somebody on the way hangs up within so many bytes, each time
+        relay.drop()
+        ours.send(frame(8, "_large", LARGEST))
+        said = await answered(ours)
+        assert (said["id"], said["error"]["data"]["kind"]) == (8, "too_large")
+        assert "was cut 8 times" in said["error"]["message"]
+        ours.send(frame(9, "_after"))
+        after: list[bytes] = []
+        while not any(b"_after" in each for each in after):
+            after += await take(theirs, 1)
+        assert not any(b"_large" in each for each in after)
+        await ours.close()
 
 
-def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_understood() -> None:
+async def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_understood() -> None:
     async def handle(socket: ServerConnection) -> None:
         async for said in socket:
             if said == INITIALIZE.decode():
                 await socket.send('{"jsonrpc":"2.0","id":0,"result":{}}')
 
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(asyncio.timeout(WITHIN))
-            server = await stack.enter_async_context(serve(handle, "127.0.0.1", 0, max_size=LARGEST))
-            port = next(iter(server.sockets)).getsockname()[1]
-            ours = await dial_remote(f"ws://127.0.0.1:{port}/acp", EAGER)
-            ours.send(INITIALIZE)
-            assert (await answered(ours))["id"] == 0
-            ours.send(frame(4, "_fits", LARGEST // 2))
-            ours.send(frame(5, "_large", LARGEST))
-            said = await answered(ours)
-            assert (said["id"], said["error"]["data"]["kind"]) == (5, "too_large")
-            assert "1009" in await ending(ours)
-            await ours.close()
-
-    asyncio.run(main())
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(WITHIN))
+        server = await stack.enter_async_context(serve(handle, "127.0.0.1", 0, max_size=LARGEST))
+        port = next(iter(server.sockets)).getsockname()[1]
+        ours = await dial_remote(f"ws://127.0.0.1:{port}/acp", EAGER)
+        ours.send(INITIALIZE)
+        assert (await answered(ours))["id"] == 0
+        ours.send(frame(4, "_fits", LARGEST // 2))
+        ours.send(frame(5, "_large", LARGEST))
+        said = await answered(ours)
+        assert (said["id"], said["error"]["data"]["kind"]) == (5, "too_large")
+        assert "1009" in await ending(ours)
+        await ours.close()
 
 
 def test_another_frame_takes_the_number_of_one_that_is_not_sent() -> None:

@@ -42,48 +42,45 @@ def test_who_is_reached_through_a_proxy(monkeypatch: pytest.MonkeyPatch, url: st
     assert proxy_of(parse(url)) == proxy
 
 
-def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
+async def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = certificate(tmp_path)
     asked: list[bytes] = []
     status = [b"200 OK"]
 
-    async def main() -> None:
-        there = Meeting()
-        endpoint = Endpoint(there.accept, admit=anybody, hosts=["host.example"])
-        async with serving(endpoint, tls=(str(cert), str(key))) as served:
+    there = Meeting()
+    endpoint = Endpoint(there.accept, admit=anybody, hosts=["host.example"])
+    async with serving(endpoint, tls=(str(cert), str(key))) as served:
 
-            async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                asked.append(await reader.readuntil(b"\r\n\r\n"))
-                writer.write(b"HTTP/1.1 %b\r\n\r\n" % status[0])
-                if status[0] != b"200 OK":
-                    writer.close()
-                    return
-                onward, back = await asyncio.open_connection("127.0.0.1", served.port)
+        async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 %b\r\n\r\n" % status[0])
+            if status[0] != b"200 OK":
+                writer.close()
+                return
+            onward, back = await asyncio.open_connection("127.0.0.1", served.port)
 
-                async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-                    while data := await source.read(65536):
-                        sink.write(data)
-                    sink.close()
+            async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+                while data := await source.read(65536):
+                    sink.write(data)
+                sink.close()
 
-                await asyncio.gather(pump(reader, back), pump(onward, writer), return_exceptions=True)
+            await asyncio.gather(pump(reader, back), pump(onward, writer), return_exceptions=True)
 
-            proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
-            port = proxy.sockets[0].getsockname()[1]
-            monkeypatch.setenv("https_proxy", f"http://ann:s3cret@127.0.0.1:{port}")
-            ours = await dial_remote("wss://host.example/acp", Remote(tls=False))
-            ours.send(INITIALIZE)
-            theirs = await there.accepted.get()
-            theirs.send(INTRODUCED)
-            assert await ours.receive() == [INTRODUCED]
-            await ours.close()
-            status[0] = b"407 Proxy Authentication Required"
-            with pytest.raises(Unreachable, match="put user and password into HTTPS_PROXY") as told:
-                await dial_remote("wss://host.example/acp", Remote(tls=False))
-            assert "s3cret" not in str(told.value)
-            proxy.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        port = proxy.sockets[0].getsockname()[1]
+        monkeypatch.setenv("https_proxy", f"http://ann:s3cret@127.0.0.1:{port}")
+        ours = await dial_remote("wss://host.example/acp", Remote(tls=False))
+        ours.send(INITIALIZE)
+        theirs = await there.accepted.get()
+        theirs.send(INTRODUCED)
+        assert await ours.receive() == [INTRODUCED]
+        await ours.close()
+        status[0] = b"407 Proxy Authentication Required"
+        with pytest.raises(Unreachable, match="put user and password into HTTPS_PROXY") as told:
+            await dial_remote("wss://host.example/acp", Remote(tls=False))
+        assert "s3cret" not in str(told.value)
+        proxy.close()
     assert asked[0].startswith(b"CONNECT host.example:443 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic" in asked[0]

@@ -68,58 +68,52 @@ def test_frames_arrive_once_and_in_order_however_often_the_connection_is_cut(ove
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_over(over: str) -> None:
+async def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_over(over: str) -> None:
     said: list[str] = []
 
-    async def main() -> None:
-        async with meeting() as there, relaying(there.port) as relay:
-            told = asyncio.Event()
+    async with meeting() as there, relaying(there.port) as relay:
+        told = asyncio.Event()
 
-            def report(line: str) -> None:
-                said.append(line)
-                told.set()
+        def report(line: str) -> None:
+            said.append(line)
+            told.set()
 
-            ours, theirs = await there.meet(over, relay.port, report)
-            relay.is_down = True
-            relay.drop()
-            receiver = asyncio.create_task(take(ours, 1))
-            ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
-            await told.wait()
-            relay.is_down = False
-            theirs.send(b'{"jsonrpc":"2.0","method":"_down"}')
-            assert await receiver == [b'{"jsonrpc":"2.0","method":"_down"}']
-            assert await take(theirs, 1) == [b'{"jsonrpc":"2.0","method":"_up"}']
-            await ours.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+        ours, theirs = await there.meet(over, relay.port, report)
+        relay.is_down = True
+        relay.drop()
+        receiver = asyncio.create_task(take(ours, 1))
+        ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
+        await told.wait()
+        relay.is_down = False
+        theirs.send(b'{"jsonrpc":"2.0","method":"_down"}')
+        assert await receiver == [b'{"jsonrpc":"2.0","method":"_down"}']
+        assert await take(theirs, 1) == [b'{"jsonrpc":"2.0","method":"_up"}']
+        await ours.close()
     assert "trying again" in said[0]
     assert "connected again" in said[1]
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "TOGETHER", 0.0)  # one stream is cut here, and may be cut again at once
     said: list[str] = []
 
-    async def main() -> None:
-        async with meeting() as there, relaying(there.port) as relay:
-            well = asyncio.Event()
+    async with meeting() as there, relaying(there.port) as relay:
+        well = asyncio.Event()
 
-            def report(line: str) -> None:
-                said.append(line)
-                if "mended" in line or "connected again" in line:
-                    well.set()
+        def report(line: str) -> None:
+            said.append(line)
+            if "mended" in line or "connected again" in line:
+                well.set()
 
-            ours, theirs = await there.meet(over, relay.port, report)
-            for _ in range(2):
-                well.clear()
-                relay.drop()
-                await well.wait()
-                ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
-                assert await take(theirs, 1) == [b'{"jsonrpc":"2.0","method":"_up"}']
-            await ours.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+        ours, theirs = await there.meet(over, relay.port, report)
+        for _ in range(2):
+            well.clear()
+            relay.drop()
+            await well.wait()
+            ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
+            assert await take(theirs, 1) == [b'{"jsonrpc":"2.0","method":"_up"}']
+        await ours.close()
     if over == "ws":  # over HTTP the first try may go by a socket that was cut at the same moment: then it takes two
         assert len(said) == 2
         assert all("the connection was cut and is mended (0." in line for line in said), said
@@ -143,34 +137,30 @@ def test_a_server_that_stays_away_is_given_up_after_the_patience(over: str) -> N
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_connection_that_the_server_has_forgotten_is_over(over: str) -> None:
-    async def main() -> None:
-        async with meeting() as there, relaying(there.port) as relay:
-            ours, theirs = await there.meet(over, relay.port)
-            relay.is_down = True
-            relay.drop()
-            await theirs.close("the host was restarted")
-            relay.is_down = False
-            with pytest.raises(TransportClosed):
-                await take(ours, 1)
-            await ours.close()
+async def test_a_connection_that_the_server_has_forgotten_is_over(over: str) -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with meeting() as there, relaying(there.port) as relay:
+        ours, theirs = await there.meet(over, relay.port)
+        relay.is_down = True
+        relay.drop()
+        await theirs.close("the host was restarted")
+        relay.is_down = False
+        with pytest.raises(TransportClosed):
+            await take(ours, 1)
+        await ours.close()
 
 
-def test_a_client_that_says_goodbye_frees_its_connection_at_once() -> None:
-    async def main() -> None:
-        async with meeting() as there:
-            for over in ("ws", "http"):
-                ours, theirs = await there.meet(over)
-                await ours.close("done")
-                assert await ending(theirs)
+async def test_a_client_that_says_goodbye_frees_its_connection_at_once() -> None:
 
-    asyncio.run(asyncio.wait_for(main(), 10.0))
+    async with meeting() as there:
+        for over in ("ws", "http"):
+            ours, theirs = await there.meet(over)
+            await ours.close("done")
+            assert await ending(theirs)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_session_has_its_own_order_over_http(seed: int) -> None:
+async def test_every_session_has_its_own_order_over_http(seed: int) -> None:
     """Each session has a stream, and each stream is cut by itself."""
     places = [None, "one", "two"]
     chance = random.Random(seed)
@@ -180,53 +170,47 @@ def test_every_session_has_its_own_order_over_http(seed: int) -> None:
         params = {"n": number, "x": "x" * chance.randrange(300)} | ({"sessionId": session} if session else {})
         return session, json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
 
-    async def main() -> None:
-        async with meeting() as there, relaying(there.port, seed=seed, cuts=0, most=9000) as relay:
-            ours, theirs = await there.meet("http", relay.port)
-            for session in ("one", "two"):
-                ours.send(json.dumps({"jsonrpc": "2.0", "method": "_x", "params": {"sessionId": session}}).encode())
-            await take(theirs, 2)
-            relay.left = 9
-            relay.drop()
-            sent = [frame(number) for number in range(300)]
-            for number, (_, data) in enumerate(sent):
-                theirs.send(data)
-                if number % 20 == 0:
-                    await asyncio.sleep(0.005)
-            got = await take(ours, len(sent))
-            for place in places:
-                mine = [data for data in got if json.loads(data)["params"].get("sessionId") == place]
-                assert mine == [data for where, data in sent if where == place]
-            assert relay.cut > 3
-            await ours.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with meeting() as there, relaying(there.port, seed=seed, cuts=0, most=9000) as relay:
+        ours, theirs = await there.meet("http", relay.port)
+        for session in ("one", "two"):
+            ours.send(json.dumps({"jsonrpc": "2.0", "method": "_x", "params": {"sessionId": session}}).encode())
+        await take(theirs, 2)
+        relay.left = 9
+        relay.drop()
+        sent = [frame(number) for number in range(300)]
+        for number, (_, data) in enumerate(sent):
+            theirs.send(data)
+            if number % 20 == 0:
+                await asyncio.sleep(0.005)
+        got = await take(ours, len(sent))
+        for place in places:
+            mine = [data for data in got if json.loads(data)["params"].get("sessionId") == place]
+            assert mine == [data for where, data in sent if where == place]
+        assert relay.cut > 3
+        await ours.close()
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_connection_that_stands_still_is_left_for_another(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_stands_still_is_left_for_another(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "PING_EVERY", 0.1)
     monkeypatch.setattr(link, "PONG_WITHIN", 0.1)
     monkeypatch.setattr(feed, "SILENCE", 0.3)
 
-    async def main() -> None:
-        async with meeting(Limits(keepalive=0.1)) as there, relaying(there.port) as relay:
-            ours, theirs = await there.meet(over, relay.port)
-            theirs.send(b'{"jsonrpc":"2.0","method":"_before"}')
-            await take(ours, 1)
-            if over == "http":
-                await asyncio.sleep(0.25)  # a server that keeps its streams alive has said so by now
-            relay.is_frozen = True
-            theirs.send(b'{"jsonrpc":"2.0","method":"_lost"}')
-            await asyncio.sleep(0.05)
-            relay.is_frozen = False  # for those who come anew: what stands still stays so
-            assert await take(ours, 1) == [b'{"jsonrpc":"2.0","method":"_lost"}']
-            await ours.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with meeting(Limits(keepalive=0.1)) as there, relaying(there.port) as relay:
+        ours, theirs = await there.meet(over, relay.port)
+        theirs.send(b'{"jsonrpc":"2.0","method":"_before"}')
+        await take(ours, 1)
+        if over == "http":
+            await asyncio.sleep(0.25)  # a server that keeps its streams alive has said so by now
+        relay.is_frozen = True
+        theirs.send(b'{"jsonrpc":"2.0","method":"_lost"}')
+        await asyncio.sleep(0.05)
+        relay.is_frozen = False  # for those who come anew: what stands still stays so
+        assert await take(ours, 1) == [b'{"jsonrpc":"2.0","method":"_lost"}']
+        await ours.close()
 
 
-def test_a_websocket_brings_back_the_cookies_it_was_given() -> None:
+async def test_a_websocket_brings_back_the_cookies_it_was_given() -> None:
     asked: list[bytes] = []
 
     async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -250,14 +234,11 @@ def test_a_websocket_brings_back_the_cookies_it_was_given() -> None:
             await reader.read(100)  # goodbye
             writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(upgrade, "127.0.0.1", 0)
-        ours = await dial_remote(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp", EAGER)
-        assert await take(ours, 1) == [b"{}"]
-        await ours.close()
-        server.close()
-
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    server = await asyncio.start_server(upgrade, "127.0.0.1", 0)
+    ours = await dial_remote(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp", EAGER)
+    assert await take(ours, 1) == [b"{}"]
+    await ours.close()
+    server.close()
     assert b"Dragoman-Resume: 1" in asked[0]
     assert b"Cookie" not in asked[0]
     for request in asked[1:]:

@@ -78,34 +78,29 @@ class Peer:
         return {"peername": (self._address, 1)}[name]
 
 
-def test_no_other_machine_can_take_all_sockets() -> None:
-    async def main() -> None:
-        served = Served(None, Limits(sockets=6, sockets_each=3), secure=False)  # type: ignore[arg-type]
-        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
-            assert not served.is_full(address)
-            served.sockets[Peer(address)] = 0.0  # type: ignore[index]
-        assert not served.is_full("10.0.0.1")
-        served.sockets[Peer("10.0.0.1")] = 0.0  # type: ignore[index]
-        assert served.is_full("10.0.0.1")
-        assert not served.is_full("10.0.0.2")
-        for _ in range(2):
-            assert not served.is_full("127.0.0.1"), "this one may have what is left"
-            served.sockets[Peer("127.0.0.1")] = 0.0  # type: ignore[index]
-        assert served.is_full("127.0.0.1")
-        assert served.is_full("10.0.0.2")
+async def test_no_other_machine_can_take_all_sockets() -> None:
 
-    asyncio.run(main())
+    served = Served(None, Limits(sockets=6, sockets_each=3), secure=False)  # type: ignore[arg-type]
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
+        assert not served.is_full(address)
+        served.sockets[Peer(address)] = 0.0  # type: ignore[index]
+    assert not served.is_full("10.0.0.1")
+    served.sockets[Peer("10.0.0.1")] = 0.0  # type: ignore[index]
+    assert served.is_full("10.0.0.1")
+    assert not served.is_full("10.0.0.2")
+    for _ in range(2):
+        assert not served.is_full("127.0.0.1"), "this one may have what is left"
+        served.sockets[Peer("127.0.0.1")] = 0.0  # type: ignore[index]
+    assert served.is_full("127.0.0.1")
+    assert served.is_full("10.0.0.2")
 
 
-def test_a_socket_that_has_not_begun_is_not_stalled() -> None:
+async def test_a_socket_that_has_not_begun_is_not_stalled() -> None:
     """The sweep meets such ones, and must go on to the others."""
 
-    async def main() -> None:
-        limits = Limits()
-        served = Served(None, limits, secure=False)  # type: ignore[arg-type]
-        Http2(None, served.http2, served.context, limits, (None, None)).end_if_stalled()  # type: ignore[arg-type]
-
-    asyncio.run(main())
+    limits = Limits()
+    served = Served(None, limits, secure=False)  # type: ignore[arg-type]
+    Http2(None, served.http2, served.context, limits, (None, None)).end_if_stalled()  # type: ignore[arg-type]
 
 
 async def _empty(there: Standing) -> None:
@@ -139,22 +134,17 @@ def test_a_body_that_is_too_large_is_answered_and_its_socket_goes_on(keys: tuple
         assert len(there.served.http2_sockets) == 1
 
 
-def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -> None:
+async def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -> None:
     """hypercorn would end it after a thousand requests, and bear a hundred at once."""
 
-    async def main() -> None:
-        async with h2.second(plain.port, WITHIN) as line:
-            block = h2.heads("PUT")
-            for start in range(1, 2400, 200):
-                await line.send(b"".join(h2.request(stream, block=block) for stream in range(start, start + 200, 2)))
-                assert len(await line.answers((start + 199) // 2)) == (start + 199) // 2
-            payload = next(payload for kind, _, payload in line.frames if kind == h2.SETTINGS and payload)
-            said = {
-                payload[at + 1]: int.from_bytes(payload[at + 2 : at + 6], "big") for at in range(0, len(payload), 6)
-            }
-            assert said[3] > Limits().streams
-
-    asyncio.run(main())
+    async with h2.second(plain.port, WITHIN) as line:
+        block = h2.heads("PUT")
+        for start in range(1, 2400, 200):
+            await line.send(b"".join(h2.request(stream, block=block) for stream in range(start, start + 200, 2)))
+            assert len(await line.answers((start + 199) // 2)) == (start + 199) // 2
+        payload = next(payload for kind, _, payload in line.frames if kind == h2.SETTINGS and payload)
+        said = {payload[at + 1]: int.from_bytes(payload[at + 2 : at + 6], "big") for at in range(0, len(payload), 6)}
+        assert said[3] > Limits().streams
     plain.ask(_empty(plain))
 
 

@@ -91,21 +91,19 @@ def test_receipts_are_due_after_many_frames_and_read_as_they_are_written() -> No
         lambda limits: StreamsTransport("ann", limits),
     ],
 )
-def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whole_limit(
+async def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whole_limit(
     make: Callable[[Limits], SocketTransport | StreamsTransport],
 ) -> None:
-    async def scene() -> None:
-        transport = make(Limits(buffered=1000))
-        transport.send(b"x" * 5000, "s")
-        for _ in range(10):
-            transport.send(b"y" * 100, "s")
-        assert not transport.closed.done()
-        transport.send(b"z", "s")  # sent, and too much
-        assert transport.closed.done()
-        with pytest.raises(WriteStalled, match="slow_consumer"):
-            transport.send(b"z", "s")
 
-    asyncio.run(scene())
+    transport = make(Limits(buffered=1000))
+    transport.send(b"x" * 5000, "s")
+    for _ in range(10):
+        transport.send(b"y" * 100, "s")
+    assert not transport.closed.done()
+    transport.send(b"z", "s")  # sent, and too much
+    assert transport.closed.done()
+    with pytest.raises(WriteStalled, match="slow_consumer"):
+        transport.send(b"z", "s")
 
 
 def test_events_have_their_number_and_that_of_the_log() -> None:

@@ -112,27 +112,23 @@ def test_one_port_speaks_every_way_with_tls(secure: Standing, tls: tuple[str, st
     assert text_of(turn_over_websocket(secure.url, trusted())) == "one two"
 
 
-def test_an_address_for_others_needs_a_lock(tls: tuple[str, str]) -> None:
-    async def main() -> None:
-        for lock, missing in ((None, "TLS"), (tls, "tokens")):
-            with pytest.raises(StartFailed, match=missing):
-                async with agent.serve_http("0.0.0.0:0", tls=lock):
-                    pytest.fail("it opened a door without a lock")
-        with pytest.raises(StartFailed, match="cannot be used"):
-            async with agent.serve_http(tls=(__file__, __file__)):
-                pytest.fail("that is no certificate")
+async def test_an_address_for_others_needs_a_lock(tls: tuple[str, str]) -> None:
 
-    asyncio.run(main())
+    for lock, missing in ((None, "TLS"), (tls, "tokens")):
+        with pytest.raises(StartFailed, match=missing):
+            async with agent.serve_http("0.0.0.0:0", tls=lock):
+                pytest.fail("it opened a door without a lock")
+    with pytest.raises(StartFailed, match="cannot be used"):
+        async with agent.serve_http(tls=(__file__, __file__)):
+            pytest.fail("that is no certificate")
 
 
-def test_a_port_that_is_taken_is_said_so() -> None:
-    async def main() -> None:
-        async with serving(Endpoint(accept)) as first:
-            with pytest.raises(StartFailed, match="choose another"):
-                async with serving(Endpoint(accept), f"127.0.0.1:{first.port}"):
-                    pytest.fail("two servers at one port")
+async def test_a_port_that_is_taken_is_said_so() -> None:
 
-    asyncio.run(main())
+    async with serving(Endpoint(accept)) as first:
+        with pytest.raises(StartFailed, match="choose another"):
+            async with serving(Endpoint(accept), f"127.0.0.1:{first.port}"):
+                pytest.fail("two servers at one port")
 
 
 @pytest.fixture(scope="module")
@@ -167,63 +163,57 @@ def test_the_app_is_mounted_at_any_path_of_another(mounted: str) -> None:
     assert httpx.post(f"{mounted}/unknown", json=INITIALIZE).status_code == 404
 
 
-def test_serve_with_an_address_tells_where_it_is_and_goes_on_until_cancelled() -> None:
-    async def main() -> None:
-        told: asyncio.Queue[str] = asyncio.Queue()
-        task = asyncio.create_task(agent.serve("127.0.0.1:0", report=told.put_nowait))
-        async with asyncio.timeout(WITHIN):
-            line = await told.get()
-            url = line.split()[-1]
-            assert text_of(await asyncio.to_thread(turn_over_websocket, url)) == "one two"
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        with pytest.raises(httpx.ConnectError):
-            await asyncio.to_thread(httpx.get, url)
+async def test_serve_with_an_address_tells_where_it_is_and_goes_on_until_cancelled() -> None:
 
-    asyncio.run(main())
+    told: asyncio.Queue[str] = asyncio.Queue()
+    task = asyncio.create_task(agent.serve("127.0.0.1:0", report=told.put_nowait))
+    async with asyncio.timeout(WITHIN):
+        line = await told.get()
+        url = line.split()[-1]
+        assert text_of(await asyncio.to_thread(turn_over_websocket, url)) == "one two"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    with pytest.raises(httpx.ConnectError):
+        await asyncio.to_thread(httpx.get, url)
 
 
 # --- clients that read slowly, or not ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_sender_waits_for_a_client_that_reads_slowly(over: str) -> None:
-    async def main() -> None:
-        async with meeting() as there:
-            ours, theirs = await there.meet(over)
-            sent = 0
-            while not theirs.congested():
-                theirs.send(b'{"jsonrpc":"2.0","method":"x","params":"%b"}' % (b"x" * 10_000))
-                sent += 1
-                await asyncio.sleep(0)
-            draining = asyncio.create_task(theirs.drain())
-            got = 0
-            while got < sent:
-                got += len(await ours.receive())
-            await draining
-            assert not theirs.congested()
-            await ours.close()
+async def test_a_sender_waits_for_a_client_that_reads_slowly(over: str) -> None:
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with meeting() as there:
+        ours, theirs = await there.meet(over)
+        sent = 0
+        while not theirs.congested():
+            theirs.send(b'{"jsonrpc":"2.0","method":"x","params":"%b"}' % (b"x" * 10_000))
+            sent += 1
+            await asyncio.sleep(0)
+        draining = asyncio.create_task(theirs.drain())
+        got = 0
+        while got < sent:
+            got += len(await ours.receive())
+        await draining
+        assert not theirs.congested()
+        await ours.close()
 
 
-def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
-    async def main() -> None:
-        ended: asyncio.Future[ConnectionFailed] = asyncio.get_running_loop().create_future()
+async def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
 
-        async def talk(transport: Transport, _: object) -> None:
-            try:
-                while True:
-                    transport.send(b"x" * 100_000)
-                    if transport.congested():
-                        await transport.drain()
-            except ConnectionFailed as error:
-                ended.set_result(error)
+    ended: asyncio.Future[ConnectionFailed] = asyncio.get_running_loop().create_future()
 
-        async with serving(Endpoint(talk, limits=Limits(stall=0.2))) as served, dialled(served.port):
-            assert isinstance(await ended, WriteStalled)
+    async def talk(transport: Transport, _: object) -> None:
+        try:
+            while True:
+                transport.send(b"x" * 100_000)
+                if transport.congested():
+                    await transport.drain()
+        except ConnectionFailed as error:
+            ended.set_result(error)
 
-    asyncio.run(asyncio.wait_for(main(), WITHIN))
+    async with serving(Endpoint(talk, limits=Limits(stall=0.2))) as served, dialled(served.port):
+        assert isinstance(await ended, WriteStalled)
 
 
 @asynccontextmanager
