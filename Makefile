@@ -61,7 +61,7 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 		$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
 
 kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
-	$(BIN)/python -m tests.store.killing.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.store.kill_run.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host killed, and garbage; SECONDS, CUTS, KILLS, WAYS, GARBAGE=...
 	for ways in $(if $(WAYS),$(WAYS),$(ALL_WAYS)); do \

@@ -13,15 +13,15 @@ from time import perf_counter
 from typing import Any
 
 from dragoman import Agent, Lending, Turn, connect
-from dragoman.config.places import places
+from dragoman.config.paths import places
+from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import ALLOW
 from dragoman.policy.grants import granted
-from dragoman.policy.guard import Policy, decide
 from dragoman.policy.parse import rule_file
 from dragoman.policy.question import Question
-from dragoman.policy.secrets import Redaction
-from dragoman.roles.guard import Guard
-from dragoman.roles.journal import Journal, now
+from dragoman.policy.redaction import Redaction
+from dragoman.roles.client.permission.audit_writer import Journal, now
+from dragoman.roles.client.permission.guard import Guard
 from dragoman.store.audit import Audit, Entry
 
 Figures = dict[str, float]

@@ -7,15 +7,15 @@ import asyncio
 import sys
 from pathlib import Path
 
-from dragoman.config.agents import NamedAgent
-from dragoman.host.directory import MemoryDirectory
-from dragoman.host.house import House
+from dragoman.config.config_file import NamedAgent
+from dragoman.host.auth.roles import MemoryDirectory
+from dragoman.host.host import House
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from dragoman.transport.remote.endpoint import Endpoint
-from dragoman.transport.remote.limits import Limits
-from dragoman.transport.remote.safety import own_name
-from dragoman.transport.remote.serving import serving
+from dragoman.transport.remote.server.endpoint import Endpoint
+from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.origin import own_name
 
 MANY = 1_000_000
 LIMITS = Limits(connections=MANY, rate=float(MANY), burst=MANY, keepalive=600.0)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman import Agent, Turn
-from dragoman.engine.message import Incoming
+from dragoman.engine.incoming import Incoming
 
 agent = Agent("chain", version="1.0")
 counts: dict[str, int] = {}

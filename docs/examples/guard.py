@@ -5,10 +5,10 @@ import os
 import sys
 
 from dragoman import connect
-from dragoman.config.places import places
+from dragoman.config.paths import places
 from dragoman.policy.decision import ALLOW, DENY
-from dragoman.roles.asking import Asked, Choice
-from dragoman.roles.guard import Guard
+from dragoman.roles.client.permission.guard import Guard
+from dragoman.roles.client.permission.prompt import Asked, Choice
 
 
 async def ask(asked: Asked) -> Choice:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.dialect.registry import NAMES, Dialect, dialect
-from dragoman.dialect.shape import INFERRED, SIDE, side_of
-from dragoman.dialect.v1.names import UPDATES
+from dragoman.dialect.dialects import NAMES, Dialect, dialect
+from dragoman.dialect.reshape import INFERRED, SIDE, side_of
+from dragoman.dialect.v1.tables import UPDATES
 from dragoman.errors import KINDS, ProtocolError, Unsayable
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.prompt import StopReason

@@ -19,77 +19,77 @@ if TYPE_CHECKING:
     from dragoman.errors import TransportClosed as TransportClosed
     from dragoman.errors import Unreachable as Unreachable
     from dragoman.errors import WriteStalled as WriteStalled
-    from dragoman.roles.agent import Agent as Agent
-    from dragoman.roles.client import RemoteAgent as RemoteAgent
-    from dragoman.roles.client_turn import ClientTurn as ClientTurn
-    from dragoman.roles.connect import connect as connect
-    from dragoman.roles.conversation import Conversation as Conversation
-    from dragoman.roles.elicit import Elicited as Elicited
-    from dragoman.roles.lending import Lending as Lending
-    from dragoman.roles.lending import Question as Question
-    from dragoman.roles.option import Option as Option
-    from dragoman.roles.providers import Provider as Provider
-    from dragoman.roles.proxy import Forward as Forward
-    from dragoman.roles.proxy import Proxy as Proxy
-    from dragoman.roles.recovery import Recovery as Recovery
-    from dragoman.roles.recovery import Trouble as Trouble
-    from dragoman.roles.saying import Saying as Saying
-    from dragoman.roles.sessions import Session as Session
-    from dragoman.roles.signin import SignIn as SignIn
-    from dragoman.roles.signin import in_this_terminal as in_this_terminal
-    from dragoman.roles.tool import Tool as Tool
-    from dragoman.roles.turn import Answer as Answer
-    from dragoman.roles.turn import Turn as Turn
+    from dragoman.roles.agent.agent import Agent as Agent
+    from dragoman.roles.agent.elicitation import Elicited as Elicited
+    from dragoman.roles.agent.options import Option as Option
+    from dragoman.roles.agent.providers import Provider as Provider
+    from dragoman.roles.agent.saying import Saying as Saying
+    from dragoman.roles.agent.session import Session as Session
+    from dragoman.roles.agent.tool import Tool as Tool
+    from dragoman.roles.agent.turn import Answer as Answer
+    from dragoman.roles.agent.turn import Turn as Turn
+    from dragoman.roles.client.connect import connect as connect
+    from dragoman.roles.client.recovery import Recovery as Recovery
+    from dragoman.roles.client.recovery import Trouble as Trouble
+    from dragoman.roles.client.remote_agent import RemoteAgent as RemoteAgent
+    from dragoman.roles.client.session import Conversation as Conversation
+    from dragoman.roles.client.terminal_login import SignIn as SignIn
+    from dragoman.roles.client.terminal_login import in_this_terminal as in_this_terminal
+    from dragoman.roles.client.turn import ClientTurn as ClientTurn
+    from dragoman.roles.client.workspace import Lending as Lending
+    from dragoman.roles.client.workspace import Question as Question
+    from dragoman.roles.proxy.proxy import Forward as Forward
+    from dragoman.roles.proxy.proxy import Proxy as Proxy
+    from dragoman.session.location import Place as Place
     from dragoman.session.message import Message as Message
-    from dragoman.session.minutes import Minutes as Minutes
-    from dragoman.session.place import Place as Place
     from dragoman.session.toolcall import ToolCall as ToolCall
-    from dragoman.store.address import open_store as open_store
-    from dragoman.transport.sandbox import Limits as Limits
-    from dragoman.transport.sandbox import Sandbox as Sandbox
+    from dragoman.session.transcript import Minutes as Minutes
+    from dragoman.store.urls import open_store as open_store
+    from dragoman.transport.sandbox.spec import Limits as Limits
+    from dragoman.transport.sandbox.spec import Sandbox as Sandbox
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agent": "roles.agent",
+    "Agent": "roles.agent.agent",
     "AgentExited": "errors",
-    "Answer": "roles.turn",
-    "ClientTurn": "roles.client_turn",
+    "Answer": "roles.agent.turn",
+    "ClientTurn": "roles.client.turn",
     "ConnectionFailed": "errors",
-    "Conversation": "roles.conversation",
+    "Conversation": "roles.client.session",
     "DragomanError": "errors",
-    "Elicited": "roles.elicit",
-    "Forward": "roles.proxy",
+    "Elicited": "roles.agent.elicitation",
+    "Forward": "roles.proxy.proxy",
     "Kind": "errors",
-    "Lending": "roles.lending",
-    "Limits": "transport.sandbox",
+    "Lending": "roles.client.workspace",
+    "Limits": "transport.sandbox.spec",
     "Message": "session.message",
-    "Minutes": "session.minutes",
-    "Option": "roles.option",
+    "Minutes": "session.transcript",
+    "Option": "roles.agent.options",
     "Overloaded": "errors",
-    "Place": "session.place",
+    "Place": "session.location",
     "ProtocolError": "errors",
-    "Provider": "roles.providers",
-    "Proxy": "roles.proxy",
-    "Question": "roles.lending",
-    "Recovery": "roles.recovery",
-    "RemoteAgent": "roles.client",
-    "Sandbox": "transport.sandbox",
+    "Provider": "roles.agent.providers",
+    "Proxy": "roles.proxy.proxy",
+    "Question": "roles.client.workspace",
+    "Recovery": "roles.client.recovery",
+    "RemoteAgent": "roles.client.remote_agent",
+    "Sandbox": "transport.sandbox.spec",
     "SandboxUnavailable": "errors",
-    "Saying": "roles.saying",
-    "Session": "roles.sessions",
-    "SignIn": "roles.signin",
+    "Saying": "roles.agent.saying",
+    "Session": "roles.agent.session",
+    "SignIn": "roles.client.terminal_login",
     "StartFailed": "errors",
-    "Tool": "roles.tool",
+    "Tool": "roles.agent.tool",
     "ToolCall": "session.toolcall",
     "TransportClosed": "errors",
-    "Trouble": "roles.recovery",
-    "Turn": "roles.turn",
+    "Trouble": "roles.client.recovery",
+    "Turn": "roles.agent.turn",
     "Unreachable": "errors",
     "WriteStalled": "errors",
-    "connect": "roles.connect",
-    "in_this_terminal": "roles.signin",
-    "open_store": "store.address",
+    "connect": "roles.client.connect",
+    "in_this_terminal": "roles.client.terminal_login",
+    "open_store": "store.urls",
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, Lending, ProtocolError, Proxy, Session, Turn
-from dragoman.dialect.book import free_option
+from dragoman.dialect.session_table import free_option
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.content import ResourceLink, TextContent
 from dragoman.schema.fs import WatchParams, WriteTextFileParams

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, Lending, ProtocolError, Proxy, Turn
-from dragoman.dialect.book import free_option
+from dragoman.dialect.session_table import free_option
 from dragoman.schema.auth import AuthenticateParams, AuthenticateResult
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import EmbeddedResource, ResourceLink, TextContent

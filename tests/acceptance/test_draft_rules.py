@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dragoman import Agent, Kind, Lending, ProtocolError, Question, Turn, connect
-from dragoman.agents.everything import everything
+from dragoman.agents.everything.agent import everything
 from dragoman.schema.content import EmbeddedResource, ImageContent, ResourceContents, ResourceLink, TextContent
 from dragoman.testing.pairs import joined
 from dragoman.transport.memory import pair
@@ -30,8 +30,8 @@ from tests.acceptance.draft import (
     serving,
     text_prompt,
 )
-from tests.cli.command import EVERYTHING, OnTerminal
-from tests.cli.command import run as command
+from tests.cli.process import EVERYTHING, OnTerminal
+from tests.cli.process import run as command
 
 ROOT = Path(__file__).parents[2]
 AGENT_COMMAND = [*EVERYTHING, "--dialect", "draft"]

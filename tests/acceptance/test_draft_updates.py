@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, Lending, Proxy, Tool, Turn
-from dragoman.agents.everything import everything
+from dragoman.agents.everything.agent import everything
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.content import (
     AudioContent,

@@ -72,7 +72,7 @@ LAYERS = {
     "dragoman.transport.stdio": ("wire.envelope", "dialect", "engine", "session", "roles", "agents"),
     "dragoman.wire.envelope": ("transport", "dialect", "engine", "session", "roles", "agents"),
     "dragoman.engine.connection": ("session", "roles", "agents"),
-    "dragoman.session.transcript": ("engine", "transport", "roles", "agents"),
+    "dragoman.session.history": ("engine", "transport", "roles", "agents"),
     "dragoman": ("wire", "transport", "engine", "session", "roles", "agents"),
 }
 

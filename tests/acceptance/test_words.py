@@ -13,8 +13,8 @@ ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
 # The appendix's words, and where the code has a thing of that name.
 WORDS = {
     "agent": "dragoman.Agent",
-    "client": "dragoman.roles.client",
-    "session": "dragoman.roles.sessions.Session",
+    "client": "dragoman.roles.client.remote_agent",
+    "session": "dragoman.roles.agent.session.Session",
     "tool call": "dragoman.session.toolcall.ToolCall",
     "mcp": "dragoman.schema.mcp",
     "capability": "dragoman.engine.capability",

@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 
 from bench.peers.texts import Reader, chunks, document, is_document
-from dragoman.agents import samples
+from dragoman.agents.everything import samples
 
 
 def test_chunks_differ_and_have_the_size_asked_for() -> None:

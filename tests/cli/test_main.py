@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli.main import COMMANDS, overview
-from tests.cli.command import DRAGOMAN, EVERYTHING, PATIENCE, dragoman
+from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, dragoman
 
 
 def test_help_teaches_by_example() -> None:
@@ -130,12 +130,12 @@ def test_an_agent_starts_without_what_it_does_not_need() -> None:
         [sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
     )
     loaded = set(ran.stderr.split())  # descriptor 1 is the protocol's; prints go to stderr
-    assert "dragoman.agents.everything" in loaded
+    assert "dragoman.agents.everything.agent" in loaded
     assert not loaded & {
         "argparse",
         "difflib",
         "tempfile",
-        "dragoman.cli.run",
+        "dragoman.cli.commands.run",
         "dragoman.workspace",
     }
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.files import locked, read, write_private
 from dragoman.config.grants import Grants
+from dragoman.config.private_files import locked, read, write_private
 from dragoman.errors import ConfigFault
 from dragoman.policy.grants import Grant
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config import agents, hosts
-from dragoman.config.hosting import Hosting, Issued, NamedHost, wrong_name, wrong_origin
-from dragoman.config.places import places
+from dragoman.config import config_file, hosts
+from dragoman.config.host_section import Hosting, Issued, NamedHost, wrong_name, wrong_origin
+from dragoman.config.paths import places
 from dragoman.errors import ConfigFault
 
 WRITTEN = """\
@@ -44,7 +44,7 @@ token_file = "~/token"
 
 
 def test_the_host_is_read_with_all_it_has() -> None:
-    read = agents.parse(WRITTEN, "config.toml")
+    read = config_file.parse(WRITTEN, "config.toml")
     assert read.host == Hosting(
         agents=("one", "two"),
         roots=("~/src",),
@@ -82,7 +82,7 @@ def test_the_host_is_read_with_all_it_has() -> None:
 )
 def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
     with pytest.raises(ConfigFault) as caught:
-        agents.parse(text, "config.toml")
+        config_file.parse(text, "config.toml")
     assert any(each.startswith(f"config.toml: {fault}") for each in caught.value.faults), caught.value.faults
 
 
@@ -113,11 +113,11 @@ def test_hosts_are_added_and_removed_and_the_rest_of_the_file_stays(tmp_path: Pa
     path.write_text(WRITTEN)
     hosts.add(str(path), NamedHost(name="home", url="http://127.0.0.1:7437", ca="/ca.pem"))
     hosts.set_default(str(path), "home")
-    read = agents.load(str(path))
+    read = config_file.load(str(path))
     assert list(read.hosts) == ["office", "home"]
     assert read.default_host == "home"
     hosts.remove(str(path), "home")
-    read = agents.load(str(path))
+    read = config_file.load(str(path))
     assert (list(read.hosts), read.default_host) == (["office"], "")
     assert "# the office" in path.read_text()
     with pytest.raises(ConfigFault, match="already"):

@@ -16,7 +16,7 @@ from functools import partial
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Outcome, Verdict
-from tests.conformance import test_client_twins, test_remote, tried
+from tests.conformance import checked_agents, test_client_twins, test_remote
 
 
 def asked(fault: Requirement) -> list[Requirement]:
@@ -34,7 +34,7 @@ def meet(id: str, others: list[Requirement]) -> list[Verdict]:
     if fault.way:
         return test_remote.met(fault, others)
     if fault.side == "agent":
-        return list(tried.tried(tried.twin(fault.home, faults()[id]), others).values())
+        return list(checked_agents.tried(checked_agents.twin(fault.home, faults()[id]), others).values())
     return test_client_twins.tried(*((id, each, fault.home) for each in others))
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.conformance import agent_stage
-from dragoman.conformance.pace import PROCESS
+from dragoman.conformance.harness import agent
+from dragoman.conformance.harness.peer import Heard
+from dragoman.conformance.harness.targets import MemoryAgent
+from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.conformance.requirement import Requirement, requirements
-from dragoman.conformance.run import try_one
+from dragoman.conformance.runner import try_one
 from dragoman.conformance.seeding import errors, speaks, with_
-from dragoman.conformance.stage import Heard
-from dragoman.conformance.subject import MemoryAgent
 from dragoman.conformance.twin import Fault, Json, Tape, faults
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
-from dragoman.dialect.registry import NAMES
-from dragoman.transport.contract import Transport
-from tests.conformance.tried import AGENT, AT_ONCE, sound, told, tried, twin
+from dragoman.dialect.dialects import NAMES
+from dragoman.transport.base import Transport
+from tests.conformance.checked_agents import AGENT, AT_ONCE, sound, told, tried, twin
 
 # Beside its own requirement each fault meets these: none of them may cry wolf.
 OTHERS = ("agent.rpc.03", "agent.init.01", "agent.prompt.14")
@@ -143,11 +143,11 @@ def test_an_agent_that_names_a_pipe_holds_nothing_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     params = {"path": str(tmp_path / "pipe"), "content": "text"}
     asked = Heard(at=0, raw=b"", message=None, evidence=Evidence(0, "in", "", 0), params=params)
-    assert agent_stage._read(asked) == {"refused": -32002, "why": "Resource not found: it is no regular file"}
-    assert "refused" in agent_stage._write(asked)
+    assert agent._read(asked) == {"refused": -32002, "why": "Resource not found: it is no regular file"}
+    assert "refused" in agent._write(asked)
     params["path"] = str(tmp_path / "file")
-    assert agent_stage._write(asked) == {}
-    assert agent_stage._read(asked) == {"content": "text"}
+    assert agent._write(asked) == {}
+    assert agent._read(asked) == {"content": "text"}
 
 
 def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

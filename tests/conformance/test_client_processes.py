@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.conformance.client_process import CommandClient
-from dragoman.conformance.client_serving import received
-from dragoman.conformance.pace import PROCESS
+from dragoman.conformance.harness.client_process import CommandClient
+from dragoman.conformance.harness.editor import received
+from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.conformance.requirement import requirements
-from dragoman.conformance.run import try_one
+from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome
-from dragoman.testing.stage import filled_in
-from tests.started import started
+from dragoman.testing.stand_ins import filled_in
+from tests.process_start import started
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 RUN = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--", "{agent}"]

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from dragoman.conformance.client_twin import twin
-from dragoman.conformance.pace import MEMORY, Pace
+from dragoman.conformance.harness.timeouts import MEMORY, Pace
 from dragoman.conformance.probe import probes
 from dragoman.conformance.requirement import Level, Requirement, requirements
-from dragoman.conformance.run import try_one
+from dragoman.conformance.runner import try_one
 from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Outcome, Verdict
-from dragoman.dialect.registry import NAMES
+from dragoman.dialect.dialects import NAMES
 
 CLIENT = [each for each in requirements().values() if each.side == "client" and not each.way]
 

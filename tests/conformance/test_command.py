@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.started import started
+from tests.process_start import started
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]

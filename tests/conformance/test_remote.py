@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 import pytest
 
-from dragoman.conformance.client_remote import MemoryUrlClient, sound
-from dragoman.conformance.pace import MEMORY, Pace
-from dragoman.conformance.remote_stage import AddressAgent
+from dragoman.conformance.harness.remote_agent import AddressAgent
+from dragoman.conformance.harness.remote_client import MemoryUrlClient, sound
+from dragoman.conformance.harness.timeouts import MEMORY, Pace
 from dragoman.conformance.remote_twin import SOUND, RemoteFault, twin
 from dragoman.conformance.requirement import Level, Requirement, requirements
-from dragoman.conformance.run import try_one
+from dragoman.conformance.runner import try_one
 from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Outcome, Verdict
 

@@ -10,16 +10,16 @@ from xml.etree import ElementTree as Xml
 import msgspec
 import pytest
 
-from dragoman.cli.checking import Cut, checked
-from dragoman.conformance.report import baseline, facts, junit
-from dragoman.conformance.report.facts import Report
+from dragoman.cli.check.options import Cut, checked
+from dragoman.conformance.report import baseline, junit, model
+from dragoman.conformance.report.model import Report
 from dragoman.conformance.report.page import page
-from dragoman.conformance.report.summary import lines
+from dragoman.conformance.report.text import lines
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.errors import ConfigFault
-from tests.conformance.tried import twin
+from tests.conformance.checked_agents import twin
 
 HOSTILE = 'an error </pre><script>alert(1)</script> \x1b[31m ‮ "quoted" & more'
 
@@ -36,7 +36,7 @@ def made(**outcomes: Outcome) -> Report:
         )
         for name, outcome in outcomes.items()
     ]
-    return facts.report("agent", ["an-agent", "<b>"], "v1", verdicts, 3.0)
+    return model.report("agent", ["an-agent", "<b>"], "v1", verdicts, 3.0)
 
 
 ONE_OF_EACH = made(
@@ -85,7 +85,7 @@ def test_junit_fails_on_musts_alone() -> None:
 def test_a_baseline_knows_worse_from_better(tmp_path: Path) -> None:
     before = made(rpc_01=Outcome.FAIL, rpc_02=Outcome.PASS, rpc_03=Outcome.PASS, rpc_04=Outcome.NOT_APPLICABLE)
     file = tmp_path / "known.json"
-    file.write_bytes(facts.encoded(before))
+    file.write_bytes(model.encoded(before))
     now = made(
         rpc_01=Outcome.PASS, rpc_02=Outcome.FAIL, rpc_03=Outcome.INCONCLUSIVE, rpc_04=Outcome.PASS, rpc_05=Outcome.FAIL
     )
@@ -97,12 +97,12 @@ def test_a_baseline_knows_worse_from_better(tmp_path: Path) -> None:
 
 def test_a_report_of_something_else_is_no_baseline(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
-    file.write_bytes(facts.encoded(made(rpc_01=Outcome.PASS)))
+    file.write_bytes(model.encoded(made(rpc_01=Outcome.PASS)))
     with pytest.raises(ConfigFault, match=r"is a report about an agent; compare with one of `dragoman check client`"):
         baseline.known(str(file), "client")
     with pytest.raises(ConfigFault, match="is about the dialect v1, and this peer speaks crow"):
         baseline.fits(baseline.known(str(file), "agent"), "crow", str(file))
-    file.write_bytes(facts.encoded(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
+    file.write_bytes(model.encoded(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
     with pytest.raises(ConfigFault, match="ended early"):
         baseline.known(str(file), "agent")
 
@@ -128,7 +128,7 @@ def test_where_nothing_passed_nothing_is_kept() -> None:
 
 def test_a_reason_of_several_lines_stays_in_its_column() -> None:
     verdict = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why="it broke down:\nTraceback\n  File")
-    text = [line.text for line in lines(facts.report("agent", ["an-agent"], "v1", [verdict], 1.0))]
+    text = [line.text for line in lines(model.report("agent", ["an-agent"], "v1", [verdict], 1.0))]
     start = next(number for number, line in enumerate(text) if "it broke down" in line)
     assert [line[:23].strip() for line in text[start : start + 4]] == ["", "", "", ""]
     assert text[start + 3].strip() == "(reference 1.14)"
@@ -139,7 +139,7 @@ def test_a_baseline_that_is_none_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "known.json"
     file.write_text(text)
     with pytest.raises(ConfigFault, match=r"known\.json is no report"):
-        facts.read(str(file))
+        model.read(str(file))
 
 
 def test_no_report_tells_a_secret() -> None:
@@ -148,10 +148,10 @@ def test_no_report_tells_a_secret() -> None:
     said = '{"error": "spoken-canary and environment-canary are no good"}'
     evidence = [Evidence(t=0.5, dir="in", text=said, size=len(said), marked=True)]
     failed = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why=said, evidence=evidence)
-    told = facts.report("agent", words, "v1", [failed], 1.0, secrets=["environment-canary"])
+    told = model.report("agent", words, "v1", [failed], 1.0, secrets=["environment-canary"])
     assert told.peer == ["env", "OPENAI_API_KEY=[redacted]", "agent", "--token", "[redacted]"]
     summary = "\n".join(line.text for line in lines(told))
-    for text in (facts.encoded(told).decode(), junit.encoded(told).decode(), page(told), summary):
+    for text in (model.encoded(told).decode(), junit.encoded(told).decode(), page(told), summary):
         assert "canary" not in text
         assert "are no good" in text
     assert evidence[0].text == said

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialect.crow import spelling
-from dragoman.dialect.crow.spelling import lift_call, lift_result, lower_call, lower_result
+from dragoman.dialect.crow import codec
+from dragoman.dialect.crow.codec import lift_call, lift_result, lower_call, lower_result
 from dragoman.errors import Kind, ProtocolError, Unsayable
 from dragoman.schema.side import Side
-from tests.dialect.anything import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
+from tests.dialect.any_json import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
 
 A, C = Side.AGENT, Side.CLIENT
 
@@ -285,9 +285,9 @@ UPDATES = st.one_of(
 
 @given(shaped({"sessionId": texts, "update": UPDATES}))
 def test_every_update_comes_back_as_it_was(params: Any) -> None:
-    check_comes_back(spelling, C, "session/update", params)
+    check_comes_back(codec, C, "session/update", params)
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(spelling, side, method, value)
+    check_bears_anything(codec, side, method, value)

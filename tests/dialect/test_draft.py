@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from dragoman.dialect.draft.output import MOST_LINES, hunks
-from dragoman.dialect.draft.spelling import lift_call, lift_result, lower_call, lower_result
+from dragoman.dialect.draft.codec import lift_call, lift_result, lower_call, lower_result
+from dragoman.dialect.draft.tool_output import MOST_LINES, hunks
 from dragoman.errors import Kind, ProtocolError, Unsayable
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side

@@ -28,7 +28,7 @@ def _read(name: str) -> list[Case]:
 
 @cache
 def _spelling(dialect: str) -> Any:
-    return import_module(f"dragoman.dialect.{FOLDERS[dialect]}.spelling")
+    return import_module(f"dragoman.dialect.{FOLDERS[dialect]}.codec")
 
 
 def _examples(both_ways: bool = False) -> list[Any]:
@@ -170,7 +170,7 @@ def _notes(value: Any) -> Any:
 
 
 def _codes(dialect: str) -> dict[str, int]:
-    codes: dict[str, int] = import_module(f"dragoman.dialect.{FOLDERS[dialect]}.names").CODES
+    codes: dict[str, int] = import_module(f"dragoman.dialect.{FOLDERS[dialect]}.tables").CODES
     return codes
 
 

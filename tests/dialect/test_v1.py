@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.dialect.plain import cleared, plain
-from dragoman.dialect.v1 import spelling
-from dragoman.dialect.v1.spelling import (
+from dragoman.dialect.v1 import codec
+from dragoman.dialect.v1.codec import (
     lift_call,
     lift_result,
     lower_call,
@@ -23,7 +23,7 @@ from dragoman.dialect.v1.spelling import (
 from dragoman.errors import Kind, Unsayable
 from dragoman.schema.methods import METHODS as TABLE
 from dragoman.schema.side import Side
-from tests.dialect.anything import METHODS, check_bears_anything, messages, objects, updates
+from tests.dialect.any_json import METHODS, check_bears_anything, messages, objects, updates
 
 A, C = Side.AGENT, Side.CLIENT
 
@@ -188,11 +188,11 @@ def test_clearing_twice_is_clearing_once(value: Any) -> None:
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(spelling, side, method, value)
+    check_bears_anything(codec, side, method, value)
 
 
 @pytest.mark.parametrize(("said", "meant"), [("1", 1), ("2024-11-05", 1), ("2", 2), ("", 1)])
 def test_a_version_said_as_a_string_is_read(said: str, meant: int) -> None:
     """Reference 5.15, rule 6: some clients send `"1"`, or the date of another protocol."""
-    _, params = spelling.lift_call(Side.AGENT, "initialize", {"protocolVersion": said})
+    _, params = codec.lift_call(Side.AGENT, "initialize", {"protocolVersion": said})
     assert params["protocolVersion"] == meant

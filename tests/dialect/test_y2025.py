@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialect.y2025 import spelling
-from dragoman.dialect.y2025.spelling import lift_call, lift_result, lower_call, lower_result
+from dragoman.dialect.y2025 import codec
+from dragoman.dialect.y2025.codec import lift_call, lift_result, lower_call, lower_result
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
-from tests.dialect.anything import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
+from tests.dialect.any_json import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
 
 A, C = Side.AGENT, Side.CLIENT
 
@@ -318,14 +318,14 @@ DATA = st.one_of(
 
 @given(shaped({"session_id": texts, "content": st.lists(BLOCKS, max_size=3)}))
 def test_every_prompt_comes_back_as_it_was(params: Any) -> None:
-    check_comes_back(spelling, A, "session/prompt", params)
+    check_comes_back(codec, A, "session/prompt", params)
 
 
 @given(DATA, shaped({"session_id": texts}))
 def test_every_update_comes_back_as_it_was(data: tuple[str, Any], frame: Any) -> None:
-    check_comes_back(spelling, C, "session/update", {**frame, "type": data[0], "data": data[1]})
+    check_comes_back(codec, C, "session/update", {**frame, "type": data[0], "data": data[1]})
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(spelling, side, method, value)
+    check_bears_anything(codec, side, method, value)

@@ -12,7 +12,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.session import LoadSessionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
-from tests.engine.talk import call, note, result
+from tests.engine.raw_peer import call, note, result
 
 
 async def forever(_: Any) -> Any:

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.dialect.registry import dialect
-from dragoman.engine.exchange import Done
-from dragoman.engine.message import Incoming
+from dragoman.dialect.dialects import dialect
+from dragoman.engine.incoming import Incoming
+from dragoman.engine.pending import Done
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, WriteStalled
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
 from dragoman.transport.stream import StreamTransport
-from tests.engine.talk import call, note, result, talking
+from tests.engine.raw_peer import call, note, result, talking
 
 # --- each request is answered once --------------------------------------------------------------------------------
 
@@ -401,7 +401,7 @@ async def test_cancelling_who_waits_tells_the_peer_where_the_dialect_can_say_it(
 
 
 async def test_requests_beyond_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engine.inbound.MAX_INBOUND", 3)
+    monkeypatch.setattr("dragoman.engine.running.MAX_INBOUND", 3)
 
     gate = asyncio.Event()
 

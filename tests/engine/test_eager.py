@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dragoman.engine import eager
-from dragoman.engine.exchange import Done
-from dragoman.engine.message import Incoming
-from tests.engine.talk import call, note, talking
+from dragoman.engine.incoming import Incoming
+from dragoman.engine.pending import Done
+from tests.engine.raw_peer import call, note, talking
 
 
 def starter() -> eager.Starter:

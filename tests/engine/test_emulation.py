@@ -10,7 +10,7 @@ import pytest
 from dragoman import connect
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.engine.talk import call, result, run
+from tests.engine.raw_peer import call, result, run
 
 WAIT = {"terminalId": "t", "timeout": 3_600_000}
 

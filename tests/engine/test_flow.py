@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.dialect.ledger import Flow, Pass, Report, Send, Start, Wait, Wake
-from dragoman.engine.exchange import Done
+from dragoman.dialect.emulator import Flow, Pass, Report, Send, Start, Wait, Wake
 from dragoman.engine.flow import Flows
+from dragoman.engine.pending import Done
 from dragoman.errors import Kind, ProtocolError
 
 

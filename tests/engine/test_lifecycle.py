@@ -12,7 +12,7 @@ from dragoman.engine.lifecycle import IDLE, PROCESSING, Lifecycle
 from dragoman.errors import Kind, ProtocolError
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.engine.talk import call
+from tests.engine.raw_peer import call
 
 
 def refusal(lifecycle: Lifecycle, method: str, session: str | None = None) -> ProtocolError | None:

@@ -17,7 +17,7 @@ from dragoman.schema.content import ImageContent, ResourceLink, TextContent
 from dragoman.schema.elicitation import CreateElicitationParams
 from dragoman.schema.session import SystemPrompt
 from dragoman.schema.update import AgentMessageChunk, AvailableCommandsUpdate
-from tests.examples.ways import EXAMPLES, MEMORY, STDIO, Met, Scene, or_kind, play
+from tests.examples.run_example import EXAMPLES, MEMORY, STDIO, Met, Scene, or_kind, play
 
 UNSUPPORTED = "capability_unsupported"
 

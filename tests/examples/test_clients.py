@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.examples.ways import DRAGOMAN, EXAMPLES, MEMORY, STDIO, command_of, perform, run
+from tests.examples.run_example import DRAGOMAN, EXAMPLES, MEMORY, STDIO, command_of, perform, run
 
 Lines = list[str]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.policy.decision import ALLOW
-from dragoman.roles.asking import Asked, Choice
-from tests.examples.ways import DRAGOMAN, EXAMPLES, MEMORY, PATIENCE, meeting, module_of
+from dragoman.roles.client.permission.prompt import Asked, Choice
+from tests.examples.run_example import DRAGOMAN, EXAMPLES, MEMORY, PATIENCE, meeting, module_of
 
 EVERYTHING = (*DRAGOMAN, "agent", "everything")
 

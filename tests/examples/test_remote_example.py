@@ -24,7 +24,7 @@ def module() -> Any:
 
 
 def test_the_agent_and_the_app_of_the_example_answer_over_both_ways() -> None:
-    from dragoman.transport.remote.serving import serving
+    from dragoman.transport.remote.server.listener import serving
 
     async def said(url: str) -> str:
         async with connect(url) as agent:

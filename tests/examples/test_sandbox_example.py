@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.transport import bubblewrap, landlock
-from tests.examples.ways import DRAGOMAN, EXAMPLES, PATIENCE
+from dragoman.transport.sandbox import bubblewrap, landlock
+from tests.examples.run_example import DRAGOMAN, EXAMPLES, PATIENCE
 
 SOURCES = str(Path(dragoman.__file__).parents[1])
 EVERYTHING = (*DRAGOMAN, "agent", "everything")

@@ -20,7 +20,7 @@ from dragoman import Agent, connect
 from dragoman.errors import ProtocolError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.transport.memory import MemoryTransport, pair
-from tests.fuzz.due import Due, key_of
+from tests.fuzz.expected import Due, key_of
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.peers import AGENTS, CLIENTS, about
 from tests.fuzz.seeds import load

@@ -15,7 +15,7 @@ import sys
 
 import pytest
 
-from dragoman.dialect.registry import NAMES
+from dragoman.dialect.dialects import NAMES
 from tests.fuzz.run import AgentRun, ClientRun, watched
 
 FRAMES = int(os.environ.get("DRAGOMAN_FUZZ_FRAMES", "200000"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.config.agents import NamedAgent
-from tests.host.houses import hosting, opened, said, talker, until
+from dragoman.config.config_file import NamedAgent
+from tests.host.memory_host import hosting, opened, said, talker, until
 
 
 def named(dialect: str) -> NamedAgent:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.config import hosted
+from dragoman.cli.commands.config import hosted
 from dragoman.config.grants import Grants
-from dragoman.config.hosting import Hosting
-from dragoman.config.places import places
+from dragoman.config.host_section import Hosting
+from dragoman.config.paths import places
 from dragoman.errors import ConfigFault
 from dragoman.host import settings
-from dragoman.host.bounds import Bounds
+from dragoman.host.limits import Bounds
 from dragoman.policy.grants import Grant
-from dragoman.transport.remote.limits import Limits
-from dragoman.transport.remote.visitor import Visitor
+from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.limits import Limits
 
 PAGE = Path(__file__).parents[2] / "docs" / "host.md"
 

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.cli.inspect import ACTIONS
 from dragoman.cli.main import main
-from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, answer, chunk, inspect, lines, news, write
+from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, answer, chunk, inspect, lines, news, write
 
 
 @pytest.fixture

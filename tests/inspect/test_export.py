@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli import inspect_export
+from dragoman.cli.inspect import export
 from dragoman.cli.main import main
+from dragoman.inspect.format import Header, Recorded
+from dragoman.inspect.output_files import replacing
 from dragoman.inspect.page import page
-from dragoman.inspect.reading import Reader
-from dragoman.inspect.recording import Header, Recorded
+from dragoman.inspect.reader import Reader
 from dragoman.inspect.redaction import Cleaner
-from dragoman.inspect.writing import replacing
-from tests.inspect.talk import TALK, call, chunk, inspect, observed, write
+from tests.inspect.conversation import TALK, call, chunk, inspect, observed, write
 
 SECRET = "correct-horse-battery"
 SERVER = {"name": "m", "command": "x", "args": [], "env": [{"name": "PLACE", "value": SECRET}]}
@@ -157,7 +157,7 @@ def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Pa
 def test_a_page_that_a_browser_takes_long_to_open_is_said_to_be_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(inspect_export, "LARGE", 1000)
+    monkeypatch.setattr(export, "LARGE", 1000)
     words = ["inspect", "export", str(write(tmp_path / "r")), "--html", "--out", str(tmp_path / "r.html")]
     assert main(words) == 0
     said = capsys.readouterr().err

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import main
-from dragoman.inspect.reading import Reader
-from dragoman.inspect.recording import Header, end_line, gap_line, header_line
-from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, lines, write
+from dragoman.inspect.format import Header, end_line, gap_line, header_line
+from dragoman.inspect.reader import Reader
+from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, lines, write
 
 READERS = [["show"], ["tail"], ["stats"], ["validate"], ["export"], ["export", "--html"], ["replay", "--as", "agent"]]
 END = end_line(20_000, "the agent exited with status 0", 0, len(TALK))

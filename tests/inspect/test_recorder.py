@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dragoman.inspect import recorder
+from dragoman.inspect.format import TO_CLIENT
+from dragoman.inspect.output_files import NotWritable
 from dragoman.inspect.recorder import Recorder
-from dragoman.inspect.recording import TO_CLIENT
 from dragoman.inspect.tap import trace_to
-from dragoman.inspect.writing import NotWritable
 
 
 def test_a_slow_disk_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None:

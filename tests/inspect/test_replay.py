@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.inspect.script import Script
-from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, answer, call, inspect, recorded, write
+from dragoman.inspect.replay_script import Script
+from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, answer, call, inspect, recorded, write
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 

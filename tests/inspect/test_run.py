@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.inspect.reading import Reader
-from dragoman.inspect.recording import Recorded, restored
-from tests.inspect.talk import DRAGOMAN, PATIENCE
+from dragoman.inspect.format import Recorded, restored
+from dragoman.inspect.reader import Reader
+from tests.inspect.conversation import DRAGOMAN, PATIENCE
 
 CAT = [sys.executable, "-c", "import os\nwhile d := os.read(0, 65536):\n    while d: d = d[os.write(1, d):]"]
 

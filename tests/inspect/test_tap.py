@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.inspect.observer import Observer
+from dragoman.inspect.analyze import Observer
 from dragoman.inspect.otel import Spans
-from dragoman.inspect.reading import Reader
+from dragoman.inspect.reader import Reader
 from dragoman.inspect.tap import trace_to
-from tests.inspect.talk import DRAGOMAN, PATIENCE, TALK, call, inspect
+from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, call, inspect
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman.transport.warden import WARDEN
+from dragoman.transport.process.watchdog import WARDEN
 from tests.interop import leftovers
 from tests.interop.remote import RemoteClient
 

@@ -7,10 +7,10 @@ import asyncio
 import msgspec
 import pytest
 
-from dragoman.conformance.client_process import CommandClient
-from dragoman.conformance.pace import PROCESS
+from dragoman.conformance.harness.client_process import CommandClient
+from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.conformance.requirement import requirements
-from dragoman.conformance.run import check
+from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Outcome, Verdict
 from tests.interop.commands import peer
 

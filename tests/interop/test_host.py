@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.roles.conversation import Conversation
+from dragoman.roles.client.session import Conversation
 from tests.interop.commands import DRAGOMAN, EVERYTHING
 from tests.interop.remote import RemoteClient
 

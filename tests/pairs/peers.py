@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from dragoman import Agent, ConnectionFailed
-from dragoman.roles.dial import Dial
-from dragoman.roles.relay import Relay
+from dragoman.roles.client.dial import Dial
+from dragoman.roles.proxy.relay import Relay
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.contract import Take, Transport
+from dragoman.transport.base import Take, Transport
 from dragoman.transport.memory import pair
 from dragoman.wire.frames import Frame
 from tests.pairs.words import WORDS, Event, Json, Words

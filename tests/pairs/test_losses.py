@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.dialect.dialects import NAMES, Dialect, dialect
 from dragoman.dialect.losses import bare, missing
-from dragoman.dialect.registry import NAMES, Dialect, dialect
 from dragoman.errors import ProtocolError
 from dragoman.schema.side import Side
 

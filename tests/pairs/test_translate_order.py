@@ -16,13 +16,13 @@ import msgspec
 import pytest
 
 from dragoman import Agent, Turn, WriteStalled
-from dragoman.roles.dial import Dial
-from dragoman.roles.relay import Relay
-from dragoman.roles.translate import translate
+from dragoman.roles.client.dial import Dial
+from dragoman.roles.proxy.relay import Relay
+from dragoman.roles.proxy.translate import translate
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 from dragoman.transport.memory import pair
 from tests.pairs.peers import BOUND, CWD, HandAgent, HandClient, meeting
 from tests.pairs.words import WORDS, Json

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import ALLOW, ASK, DENY, Verdict
 from dragoman.policy.grants import SCOPES, SESSION_LIFE, Grant, granted, recall
-from dragoman.policy.guard import Policy, decide
 from dragoman.policy.parse import rule_file
 from dragoman.policy.question import Question
 

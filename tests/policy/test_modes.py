@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import Verdict
 from dragoman.policy.grants import granted
-from dragoman.policy.guard import Policy, decide
 from dragoman.policy.modes import AGENT_MODES, MODES, mode
 from dragoman.policy.parse import rule_file
 from dragoman.policy.question import OPERATIONS, Question

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dragoman.policy.guard import Policy, decide
+from dragoman.policy.decide import Policy, decide
 from dragoman.policy.modes import MODES
 from dragoman.policy.parse import _MEMBERS, parse, rule_file
 from dragoman.policy.question import OPERATIONS, Question

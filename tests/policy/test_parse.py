@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigFault
-from dragoman.policy.lines import lines_of
 from dragoman.policy.parse import parse
+from dragoman.policy.toml_lines import lines_of
 
 
 def faults(text: str, *, is_project: bool = False) -> list[str]:

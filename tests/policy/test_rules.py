@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.policy.decide import Policy, decide, decide_all, explain
 from dragoman.policy.decision import Verdict
-from dragoman.policy.guard import Policy, decide, decide_all, explain
 from dragoman.policy.parse import rule_file
 from dragoman.policy.question import Question
 from dragoman.policy.rules import RuleFile, host_of

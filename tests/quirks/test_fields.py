@@ -13,7 +13,7 @@ from dragoman.schema.side import Side
 from dragoman.schema.toolcall import TerminalEmbed
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
 from dragoman.testing import ScriptedPeer
-from tests.quirks.played import (
+from tests.quirks.scripted import (
     SESSION,
     agent_served,
     chunk,

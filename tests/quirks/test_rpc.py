@@ -13,7 +13,7 @@ import pytest
 from dragoman import Agent, Kind, ProtocolError, connect
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair
-from tests.quirks.played import (
+from tests.quirks.scripted import (
     SESSION,
     agent_served,
     chunk,
@@ -217,7 +217,7 @@ async def test_vendor_methods_without_underscore_are_refused_ignored_or_served()
 
 async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """peers.md 7: CodeCompanion leaves unknown requests unanswered."""
-    monkeypatch.setattr("dragoman.roles.sessions.EXTENSION_PATIENCE", 0.01)
+    monkeypatch.setattr("dragoman.roles.agent.session.EXTENSION_PATIENCE", 0.01)
     agent = Agent("asker", version="1")
 
     @agent.prompt

@@ -14,7 +14,7 @@ from dragoman import Agent, connect
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair
 from dragoman.wire.frames import Splitter
-from tests.quirks.played import chunk, in_session, result, run, serve
+from tests.quirks.scripted import chunk, in_session, result, run, serve
 
 AGENT = """
 import os, sys

@@ -10,7 +10,7 @@ import pytest
 from dragoman import Agent, ProtocolError
 from dragoman.schema.update import AvailableCommandsUpdate, UserMessageChunk
 from dragoman.testing import ScriptedPeer
-from tests.quirks.played import (
+from tests.quirks.scripted import (
     SESSION,
     agent_served,
     chunk,

@@ -15,12 +15,12 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Session, Turn
 from dragoman.engine.connection import Connection
-from dragoman.engine.reading import read
+from dragoman.engine.decode import read
 from dragoman.schema.config import SessionConfigOption, SessionModeState
-from dragoman.schema.extras import Along, Inside, extras
 from dragoman.schema.methods import find
 from dragoman.schema.prompt import Usage
 from dragoman.schema.side import Side
+from dragoman.schema.unknown_members import Along, Inside, extras
 from dragoman.schema.update import UpdateParams
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import pair

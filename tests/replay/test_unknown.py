@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.dialect.registry import dialect
-from dragoman.engine.reading import read
+from dragoman.dialect.dialects import dialect
+from dragoman.engine.decode import read
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import Unknown
-from dragoman.schema.extras import Along, Inside, extras
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
+from dragoman.schema.unknown_members import Along, Inside, extras
 from tests.replay.recordings import Step, load, names
 
 LIST: dict[str, dict[str, list[str]]] = msgspec.json.decode(Path(__file__).with_name("unknown.json").read_bytes())

@@ -16,11 +16,11 @@ from dragoman.schema.base import UNSET, Unknown, encode
 from dragoman.schema.config import SessionConfigOption
 from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import InitializeParams, InitializeResult
+from dragoman.schema.introspect import shape_of
 from dragoman.schema.lenient import MAX_DEPTH, MAX_FAULTS, Fault, parse, read, scrub
 from dragoman.schema.methods import METHODS
 from dragoman.schema.prompt import PromptParams, PromptResult
 from dragoman.schema.session import ListSessionsResult, NewSessionParams
-from dragoman.schema.shape import shape_of
 from dragoman.schema.terminal import TerminalOutputResult, WaitForExitResult
 from dragoman.schema.update import Plan, ToolCallStart, UpdateParams
 

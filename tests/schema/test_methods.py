@@ -12,8 +12,8 @@ import pytest
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema import initialize
 from dragoman.schema.base import Model, Unknown
+from dragoman.schema.introspect import Shape, shape_of
 from dragoman.schema.methods import METHODS, Method, find
-from dragoman.schema.shape import Shape, shape_of
 from dragoman.schema.side import Side
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
 
@@ -137,7 +137,7 @@ def test_an_update_with_only_meta_is_read_strictly() -> None:
 def test_the_table_comes_without_the_second_pass() -> None:
     code = (
         "import sys, dragoman.schema.methods\n"
-        "print([m for m in ('dragoman.schema.lenient', 'dragoman.schema.shape', 'json', 'inspect',"
+        "print([m for m in ('dragoman.schema.lenient', 'dragoman.schema.introspect', 'json', 'inspect',"
         " 'dataclasses') if m in sys.modules])"
     )
     bare = "import sys, msgspec; print([m for m in ('json', 'inspect', 'dataclasses') if m in sys.modules])"

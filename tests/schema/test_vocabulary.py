@@ -16,8 +16,8 @@ import pytest
 
 import dragoman.schema
 from dragoman.schema.base import Model
+from dragoman.schema.introspect import shape_of
 from dragoman.schema.methods import METHODS, find
-from dragoman.schema.shape import shape_of
 from dragoman.schema.side import Side
 
 OFFICIAL = json.loads((Path(__file__).parents[1] / "data" / "schema_members.json").read_text())

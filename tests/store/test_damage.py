@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.sessions_mend import mend
+from dragoman.cli.sessions.repair import mend
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.sqlite import SqliteStore, rebuild

@@ -20,7 +20,7 @@ from dragoman.errors import StoreFault
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite import SqliteStore
 
-SCRIBE = Path(__file__).with_name("scribe.py")
+SCRIBE = Path(__file__).with_name("writer_process.py")
 
 PATIENCE = 60.0
 

@@ -17,7 +17,7 @@ from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.store.sqlite import store as sqlite_store
-from dragoman.store.sqlite.log import Log
+from dragoman.store.sqlite.append import Log
 from dragoman.store.summary import given_name
 from dragoman.testing import check_store
 

@@ -10,7 +10,7 @@ import pytest
 from dragoman.store.contract import Draft, Entry, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.testing import Drop, check_store, check_transport, contracts, faulty
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 from dragoman.transport.memory import MemoryTransport, pair
 
 

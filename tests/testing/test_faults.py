@@ -27,8 +27,8 @@ from dragoman.testing import (
     faulty,
     pair,
 )
-from dragoman.transport.contract import Transport
-from dragoman.transport.process import spawn
+from dragoman.transport.base import Transport
+from dragoman.transport.process.transport import spawn
 
 FRAMES = [b'{"n":%d}' % number for number in range(1, 7)]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import dragoman.testing as kit
-from dragoman.inspect import peer
-from dragoman.inspect import plugin as recordings
-from dragoman.testing import plugin
+from dragoman.inspect import pytest_plugin as recordings
+from dragoman.inspect import recorded_peer
+from dragoman.testing import pytest_plugin
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def fixtures() -> list[str]:
     """The names of everything that the two halves of the plug-in give to tests."""
     return sorted(
         node.name
-        for module in (plugin, recordings)
+        for module in (pytest_plugin, recordings)
         for node in ast.parse(inspect.getsource(module)).body
         if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list)
     )
@@ -48,7 +48,7 @@ def test_a_name_says_what_it_is_and_is_on_the_page(name: str) -> None:
     assert re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", PAGE), f"docs/testing.md does not mention {name}"
 
 
-@pytest.mark.parametrize("name", [*fixtures(), *(mark.partition("(")[0] for mark in plugin.MARKS)])
+@pytest.mark.parametrize("name", [*fixtures(), *(mark.partition("(")[0] for mark in pytest_plugin.MARKS)])
 def test_a_fixture_and_a_mark_is_on_the_page(name: str) -> None:
     assert f"`{name}" in PAGE
 
@@ -59,6 +59,6 @@ def test_an_option_is_on_the_page(option: str) -> None:
 
 
 def test_the_recorded_peers_are_on_the_page() -> None:
-    for name in ("Recording", *(name for name in vars(peer.Recording) if not name.startswith("_"))):
+    for name in ("Recording", *(name for name in vars(recorded_peer.Recording) if not name.startswith("_"))):
         assert name in PAGE, f"docs/testing.md does not mention {name}"
     assert fixtures(), "no fixture found"

@@ -42,9 +42,9 @@ from dragoman.testing import (
     updated,
     where,
 )
-from dragoman.testing import stage as stages
+from dragoman.testing import stand_ins as stages
 from dragoman.testing.scenario import Step
-from dragoman.testing.stage import Target, filled_in
+from dragoman.testing.stand_ins import Target, filled_in
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import TransportClosed, WriteStalled
-from dragoman.transport.contract import HIGH_WATER, Transport
+from dragoman.transport.base import HIGH_WATER, Transport
 from dragoman.transport.memory import pair
-from dragoman.transport.process import spawn
+from dragoman.transport.process.transport import spawn
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame, Oversize
 

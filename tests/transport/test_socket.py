@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.testing import check_transport
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 from dragoman.transport.socket import dial, located
 from dragoman.transport.stream import StreamTransport
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.contract import COALESCE
-from dragoman.transport.process import spawn
+from dragoman.transport.base import COALESCE
+from dragoman.transport.process.transport import spawn
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame
 
@@ -136,12 +136,12 @@ def test_the_modules_import_nothing_heavy_beyond_asyncio() -> None:
     code = (
         "import asyncio, msgspec, sys; before = set(sys.modules)\n"
         "import dragoman.transport.stream, dragoman.transport.stdio, dragoman.transport.memory\n"
-        "import dragoman.transport.process\n"
+        "import dragoman.transport.process.transport\n"
         "print(*set(sys.modules) - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=20, check=True)
     loaded = set(done.stdout.decode().split())
-    assert "dragoman.transport.process" in loaded
+    assert "dragoman.transport.process.transport" in loaded
     heavy = {"ctypes", "email", "http", "json", "multiprocessing", "pydantic", "secrets", "shutil", "sqlite3", "ssl"}
     assert not loaded & (heavy | {"subprocess", "tempfile", "urllib", "uuid"})
 

@@ -13,7 +13,7 @@ import pytest
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace import files as files_module
 from dragoman.workspace import listing
-from dragoman.workspace.batch import MAX_FILES
+from dragoman.workspace.atomic_batch import MAX_FILES
 from dragoman.workspace.files import Files, Piece, Written
 from dragoman.workspace.paths import Spot
 

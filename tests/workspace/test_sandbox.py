@@ -22,12 +22,12 @@ import dragoman
 from dragoman import connect
 from dragoman.config.sandbox import closed
 from dragoman.errors import Kind, ProtocolError
-from dragoman.transport import bubblewrap, landlock
-from dragoman.transport.box import PREFIX, Box, Machine, this_machine
-from dragoman.transport.process import spawn
-from dragoman.transport.sandbox import Limits, Sandbox
+from dragoman.transport.process.transport import spawn
+from dragoman.transport.sandbox import bubblewrap, landlock
+from dragoman.transport.sandbox.plan import PREFIX, Box, Machine, this_machine
+from dragoman.transport.sandbox.spec import Limits, Sandbox
 from dragoman.workspace.terminals import Terminals
-from tests.workspace import prober
+from tests.workspace import escape_attempts
 
 # A handful of interpreters on a busy machine. Seconds.
 BOUND = 60.0
@@ -40,11 +40,11 @@ MECHANISMS = ("landlock", "bubblewrap")
 # Where this interpreter is installed: a command of a terminal brings nothing along.
 PYTHON = (sys.prefix, sys.base_prefix)
 
-WAYS_OUT = [name for name in prober.ATTEMPTS if name != "connect_to_granted_port"]
+WAYS_OUT = [name for name in escape_attempts.ATTEMPTS if name != "connect_to_granted_port"]
 
 # Without a sandbox too these need root, or a kernel that has what they use.
 PRIVILEGED = {"change_kernel_settings", "make_device_inside", "make_disk_inside", "open_kernel_log"}
-RAISING = {name for name in prober.ATTEMPTS if name.startswith("raise_")}
+RAISING = {name for name in escape_attempts.ATTEMPTS if name.startswith("raise_")}
 SIGNALS = {"signal_parent", "signal_parent_by_descriptor"}
 
 
@@ -107,7 +107,7 @@ def probe(top: Path, mechanism: str | None) -> Run:
             patch.delenv(name, raising=False)
         patch.setenv("HOME", told["home"])
         patch.setenv("MY_CANARY_TOKEN", CANARY)
-        shutil.copy(prober.__file__, top / "inside" / "prober.py")
+        shutil.copy(escape_attempts.__file__, top / "inside" / "prober.py")
         confined = None
         if mechanism is not None:
             net = str(told["granted"]) if mechanism == "landlock" else "none"
@@ -135,7 +135,7 @@ def prepare(top: Path, stack: ExitStack) -> dict[str, Any]:
     home, outside, inside = top / "home", top / "outside", top / "inside"
     for folder in (inside, home / ".ssh", home / ".config/dragoman", home / ".local/state/dragoman"):
         folder.mkdir(parents=True)
-    for name in prober.ATTEMPTS:
+    for name in escape_attempts.ATTEMPTS:
         (outside / name).mkdir(parents=True)
         (outside / name / "file").write_text(CANARY)
     (home / ".ssh" / "id").write_text(CANARY)
@@ -194,7 +194,7 @@ def test_nothing_gets_out_of_a_sandbox(ground: Path, how: str, name: str) -> Non
     assert run_of(ground, how).escape(name) == ""
 
 
-@pytest.mark.parametrize("name", prober.ATTEMPTS)
+@pytest.mark.parametrize("name", escape_attempts.ATTEMPTS)
 def test_without_a_sandbox_the_same_attempt_gets_out(ground: Path, name: str) -> None:
     if os.geteuid() != 0 and name in PRIVILEGED | RAISING:
         pytest.skip("takes root")
@@ -211,7 +211,7 @@ def test_a_port_that_is_granted_can_be_reached(ground: Path) -> None:
 @pytest.mark.parametrize("how", MECHANISMS)
 def test_the_races_were_run(ground: Path, how: str) -> None:
     got = run_of(ground, how).got
-    races = [name for name in prober.ATTEMPTS if name.endswith("_while_swapping")]
+    races = [name for name in escape_attempts.ATTEMPTS if name.endswith("_while_swapping")]
     assert [name for name in races if "gave" not in got[name]] == []
     assert got["read_while_swapping"] == {"gave": ["written from inside"]}
 
@@ -304,8 +304,8 @@ def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
     inner = str(_made(tmp_path / "inner"))
     code = (
         "import sys; sys.path.extend(sys.argv[1].split(':'))\n"
-        "from dragoman.transport.box import Box\n"
-        "from dragoman.transport.sandbox import Sandbox\n"
+        "from dragoman.transport.sandbox.plan import Box\n"
+        "from dragoman.transport.sandbox.spec import Sandbox\n"
         "import subprocess\n"
         "box = Box(Sandbox(net='none', mechanism='landlock'), [sys.argv[2]])\n"
         "line = ['/bin/sh', '-c', 'echo x > y; echo x > ../z']\n"
@@ -328,7 +328,7 @@ def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
 
 def test_where_no_sandbox_can_be_had_no_command_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = Machine(0, lambda _: (None, "bubblewrap (bwrap) is not installed"), "x86_64")
-    monkeypatch.setattr("dragoman.transport.box.this_machine", lambda: nothing)
+    monkeypatch.setattr("dragoman.transport.sandbox.plan.this_machine", lambda: nothing)
     with pytest.raises(ProtocolError, match="no Landlock") as raised:
         output_of(tmp_path, Sandbox(), "touch here")
     assert raised.value.kind == Kind.CAPABILITY_UNSUPPORTED

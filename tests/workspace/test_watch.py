@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace import survey, watch
+from dragoman.workspace import snapshot, watch
 from dragoman.workspace.files import Files
 from dragoman.workspace.paths import Roots
-from dragoman.workspace.survey import Change, Survey, merged
+from dragoman.workspace.snapshot import Change, Survey, merged
 from dragoman.workspace.watch import Watch
 
 BOUND = 20.0
@@ -207,7 +207,7 @@ async def test_many_changes_come_in_bounded_batches(tmp_path: Path, monkeypatch:
 
 
 async def test_a_tree_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "MAX_NAMES", 5)
+    monkeypatch.setattr(snapshot, "MAX_NAMES", 5)
     for number in range(6):
         (tmp_path / str(number)).write_text("")
 

@@ -20,7 +20,8 @@ class Entry(NamedTuple):
     purpose: str
 
 
-# The name of a command is the name of its module, which has `main(arguments) -> exit code`.
+# A command is cli/commands/NAME.py, which has `main(arguments) -> exit code`, or has a folder of its own.
+FOLDERS = {"chat": "chat.chat", "sessions": "sessions", "inspect": "inspect", "check": "check"}
 COMMANDS: dict[str, Entry] = {
     "demo": Entry("demo", "talk with the agent that ships with Dragoman"),
     "chat": Entry("chat [--agent NAME | -- CMD ARG...]", "talk with an agent, line by line"),
@@ -72,12 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(words[0], words[1:])
 
 
+def command_module(name: str) -> str:
+    """The dotted name of the module that has a command's `main`."""
+    return f"dragoman.cli.{FOLDERS.get(name, f'commands.{name}')}"
+
+
 def guarded(name: str, arguments: list[str]) -> int:
     """Run a command's module, with every expected end turned into an exit code."""
     from dragoman.errors import DragomanError
 
     try:
-        code: int = import_module(f"dragoman.cli.{name}").main(arguments)
+        code: int = import_module(command_module(name)).main(arguments)
         return code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -86,7 +92,7 @@ def guarded(name: str, arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return CLOSED
     except DragomanError as error:
-        from dragoman.cli.terminal import visible
+        from dragoman.cli.ui.terminal import visible
 
         print(f"dragoman {name}: {visible(str(error))}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from dragoman.config.files import faults_of, locked, read, stamp, write_private
+from dragoman.config.private_files import faults_of, locked, read, stamp, write_private
 from dragoman.errors import ConfigFault
 from dragoman.policy.grants import Grant
 

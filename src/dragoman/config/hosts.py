@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dragoman.config.agents import Agents, change, quoted, with_key, with_table, without, without_table
-from dragoman.config.files import read, write_private
-from dragoman.config.hosting import NamedHost
-from dragoman.config.places import Places
+from dragoman.config.config_file import Agents, change, quoted, with_key, with_table, without, without_table
+from dragoman.config.host_section import NamedHost
+from dragoman.config.paths import Places
+from dragoman.config.private_files import read, write_private
 from dragoman.errors import ConfigFault
 
 # A token for any host, for whoever does not want a file: stronger than what a file says.

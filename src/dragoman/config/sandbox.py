@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dragoman.config.places import places
-from dragoman.transport.sandbox import Sandbox
+from dragoman.config.paths import places
+from dragoman.transport.sandbox.spec import Sandbox
 
 
 def closed(sandbox: Sandbox | None, environ: Mapping[str, str] = os.environ) -> Sandbox | None:

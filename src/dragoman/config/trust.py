@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from dragoman.config.files import faults_of, locked, read, stamp, write_private
+from dragoman.config.private_files import faults_of, locked, read, stamp, write_private
 from dragoman.errors import ConfigFault
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman import ProtocolError
-from dragoman.roles.client import RemoteAgent
-from dragoman.roles.conversation import Conversation
+from dragoman.roles.client.remote_agent import RemoteAgent
+from dragoman.roles.client.session import Conversation
 
 Say = Callable[[str], None]
 

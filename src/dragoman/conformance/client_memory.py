@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from dragoman.conformance.client_grounds import WRAPPED, Ending
-from dragoman.conformance.client_stage import ClientStage
-from dragoman.conformance.pace import MEMORY, Pace
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.client_environment import WRAPPED, Ending
+from dragoman.conformance.harness.peer import Stage
+from dragoman.conformance.harness.targets import piped, workspace
+from dragoman.conformance.harness.timeouts import MEMORY, Pace
 from dragoman.conformance.requirement import Requirement
-from dragoman.conformance.stage import Stage
-from dragoman.conformance.subject import piped, workspace
 from dragoman.transport.stream import StreamTransport
 
 

@@ -23,11 +23,11 @@ import msgspec
 from dragoman import AgentExited, ClientTurn, ConnectionFailed, Lending, ProtocolError, connect
 from dragoman.conformance.client_choosing import taken_up
 from dragoman.conformance.client_memory import MemoryClient, Surroundings
-from dragoman.conformance.pace import MEMORY, Pace
+from dragoman.conformance.harness.timeouts import MEMORY, Pace
 from dragoman.conformance.twin import Fault, Faulty, faults
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame, Splitter
 

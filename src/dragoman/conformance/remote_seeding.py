@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.conformance.posted import message_of, method_of
+from dragoman.conformance.harness.posted import message_of, method_of
 from dragoman.conformance.remote_twin import App, RemoteFault
-from dragoman.transport.remote.upgrading import DIRECT
+from dragoman.transport.remote.server.ws_requests import DIRECT
 
 # A stream that does not end goes on for so long, which no probe waits for. Seconds.
 ENDLESS = 60.0

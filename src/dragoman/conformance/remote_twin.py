@@ -16,9 +16,9 @@ from typing import Any
 
 from dragoman.conformance.twin import Fault, faults
 from dragoman.errors import Kind
-from dragoman.transport.remote.limits import Limits
-from dragoman.transport.remote.safety import local_only, own_name
-from dragoman.transport.remote.visitor import Knock, Refused, Visitor
+from dragoman.transport.remote.server.auth import Knock, Refused, Visitor
+from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.origin import local_only, own_name
 
 App = Callable[..., Awaitable[None]]
 
@@ -63,8 +63,8 @@ def door(token: str) -> Callable[[Knock], Awaitable[Visitor]]:
 @asynccontextmanager
 async def twin(fault: Fault, *, dialect: str = "auto", token: str = "") -> AsyncIterator[str]:
     """Our everything agent with this fault, at an address, while the block lasts."""
-    from dragoman.agents.everything import everything
-    from dragoman.transport.remote.serving import serving
+    from dragoman.agents.everything.agent import everything
+    from dragoman.transport.remote.server.listener import serving
 
     limits = fault.limits if isinstance(fault, RemoteFault) else None
     app = everything(dialect).asgi(admit=door(token), limits=limits, report=lambda _: None)

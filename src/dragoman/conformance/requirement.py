@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 
 import msgspec
 
-from dragoman.dialect.registry import NAMES
+from dragoman.dialect.dialects import NAMES
 from dragoman.schema.side import Side
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.contract import Take, Transport
+from dragoman.transport.base import Take, Transport
 from dragoman.wire.frames import Frame, Oversize
 
 Json = Any
@@ -253,7 +253,7 @@ def main(arguments: list[str]) -> int:
     if options.fault not in faults():
         parser.error(f"there is no fault for {options.fault}")
 
-    from dragoman.agents.everything import everything
+    from dragoman.agents.everything.agent import everything
     from dragoman.transport.stdio import stdio
 
     async def serve() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.dialect.registry import Dialect
-from dragoman.dialect.shape import SIDE
+from dragoman.dialect.dialects import Dialect
+from dragoman.dialect.reshape import SIDE
 from dragoman.errors import ProtocolError
 from dragoman.schema.side import Side
 

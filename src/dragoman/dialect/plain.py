@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dragoman.dialect.shape import ABSENT, INFERRED, SECRET, SIDE, Json, Lowered, Object
+from dragoman.dialect.reshape import ABSENT, INFERRED, SECRET, SIDE, Json, Lowered, Object
 
 # Side data stands on vocabulary objects, which never nest deeper than options of a group of an option of a
 # result; below that is a tool's own JSON, which may be as deep as it likes and is none of our business.

@@ -16,25 +16,25 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from dragoman.dialect import detect
-from dragoman.dialect.ledger import Settings
-from dragoman.dialect.registry import Dialect, dialect
-from dragoman.engine import unreadable
+from dragoman.dialect.dialects import Dialect, dialect
+from dragoman.dialect.emulator import Settings
+from dragoman.engine import malformed
+from dragoman.engine.codec import Speech, is_bare, may_name_side, update_of
+from dragoman.engine.decode import NOT_STRICT, strictly, values
 from dragoman.engine.emulation import Emulation, nobody
-from dragoman.engine.exchange import Done
-from dragoman.engine.fault import as_error
+from dragoman.engine.errors import as_error
 from dragoman.engine.handler import Handler, acknowledged
-from dragoman.engine.inbound import Inbound
 from dragoman.engine.inbox import Inbox
+from dragoman.engine.incoming import Incoming
 from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES
-from dragoman.engine.message import Incoming
-from dragoman.engine.reading import NOT_STRICT, strictly, values
-from dragoman.engine.run import Run, run_at
-from dragoman.engine.speech import Speech, is_bare, may_name_side, update_of
-from dragoman.engine.voice import Voice, closed, inside
+from dragoman.engine.pending import Done
+from dragoman.engine.running import Inbound
+from dragoman.engine.sender import Voice, closed, inside
+from dragoman.engine.text_run import Run, run_at
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.schema.update import UpdateParams
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 from dragoman.wire.envelope import (
     Envelope,
     Malformed,
@@ -240,12 +240,12 @@ class Connection(Voice):
     def _accept(self, frame: Frame) -> None:
         """One frame, in wire order: dispatched now if nothing is under way, queued otherwise."""
         if type(frame) is not bytes:
-            unreadable.oversize(self, frame)  # type: ignore[arg-type]
+            malformed.oversize(self, frame)  # type: ignore[arg-type]
             return
         try:
             envelope = parse(frame)
         except Malformed as error:
-            unreadable.malformed(self, frame, error)
+            malformed.malformed(self, frame, error)
             return
         if not self._inbox.busy:
             waiting = self._dispatch(envelope, frame)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialect.ledger import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Sleep
-from dragoman.engine.exchange import Done
-from dragoman.engine.fault import called_off
+from dragoman.dialect.emulator import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Sleep
+from dragoman.engine.decode import carried, read
+from dragoman.engine.errors import called_off
 from dragoman.engine.flow import Execute, Flows, Run, Stop
-from dragoman.engine.message import Incoming
-from dragoman.engine.reading import carried, read
+from dragoman.engine.incoming import Incoming
+from dragoman.engine.pending import Done
 from dragoman.errors import ProtocolError
 from dragoman.schema.methods import METHODS, Method
 from dragoman.wire.envelope import Id

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dragoman.dialect.ledger import Flow, Start, Wait, Wake
-from dragoman.engine.fault import as_error, called_off
+from dragoman.dialect.emulator import Flow, Start, Wait, Wake
+from dragoman.engine.errors import as_error, called_off
 from dragoman.errors import ProtocolError
 
 Done = Callable[[Any, ProtocolError | None], None]

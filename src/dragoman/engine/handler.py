@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from dragoman.engine.exchange import Done
-from dragoman.engine.fault import as_error
-from dragoman.engine.message import Incoming
+from dragoman.engine.errors import as_error
+from dragoman.engine.incoming import Incoming
+from dragoman.engine.pending import Done
 
 Handler = Callable[[Incoming, Done], Awaitable[None] | None]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dragoman.engine.limits import TURN_BYTES
 from dragoman.errors import ConnectionFailed
 from dragoman.schema.base import encode, encode_plain
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 
 
 class Form(NamedTuple):

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.directory import EDITOR, VIEWER, may
+from dragoman.host.auth.roles import EDITOR, VIEWER, may
 
 if TYPE_CHECKING:
-    from dragoman.host.desk import Desk
-    from dragoman.host.room import Room
-    from dragoman.transport.remote.visitor import Visitor
+    from dragoman.host.host_client import Desk
+    from dragoman.host.room.room import Room
+    from dragoman.transport.remote.server.auth import Visitor
 
 
 def not_found(session: str) -> ProtocolError:

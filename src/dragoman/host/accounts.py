@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from dragoman.errors import Kind, ProtocolError
 
 if TYPE_CHECKING:
-    from dragoman.roles.client import RemoteAgent
+    from dragoman.roles.client.remote_agent import RemoteAgent
 
 # Providers that somebody may have set; no agent knows as many.
 MOST = 100

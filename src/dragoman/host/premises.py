@@ -16,11 +16,11 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.mcp import McpServer
-from dragoman.transport.sandbox import holds
+from dragoman.transport.sandbox.spec import holds
 
 if TYPE_CHECKING:
-    from dragoman.host.standing import Standing
-    from dragoman.transport.remote.visitor import Visitor
+    from dragoman.store.session_state import Standing
+    from dragoman.transport.remote.server.auth import Visitor
 
 
 def own_roots(visitor: Visitor) -> Sequence[str] | None:

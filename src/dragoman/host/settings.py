@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.config.grants import Grants
-from dragoman.config.hosting import Hosting
-from dragoman.config.places import Places
-from dragoman.config.policy import Policies
+from dragoman.config.host_section import Hosting
+from dragoman.config.paths import Places
+from dragoman.config.policy_files import Policies
 from dragoman.errors import ConfigFault
-from dragoman.host.bounds import Bounds
-from dragoman.host.issuer import Trust
+from dragoman.host.auth.oidc import Trust
+from dragoman.host.limits import Bounds
 from dragoman.policy.grants import Grant
-from dragoman.roles.asking import AskUser
-from dragoman.roles.guard import Guard
-from dragoman.transport.remote.limits import Limits
-from dragoman.transport.remote.visitor import Visitor
+from dragoman.roles.client.permission.guard import Guard
+from dragoman.roles.client.permission.prompt import AskUser
+from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.limits import Limits
 
 # Limits of the house by the names that users know them by; all others are of its doors, under their own names.
 HOUSE_LIMITS: Mapping[str, str] = {

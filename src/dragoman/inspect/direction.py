@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.inspect.recording import TO_AGENT, TO_CLIENT
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 

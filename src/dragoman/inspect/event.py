@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dragoman.inspect.recording import Recorded
+from dragoman.inspect.format import Recorded
 
 Kind = Literal["request", "notification", "answer", "failure", "noise", "stderr", "blank"]
 

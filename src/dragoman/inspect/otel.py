@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import DragomanError
+from dragoman.inspect.analyze import Observer
 from dragoman.inspect.event import Event
-from dragoman.inspect.observer import Observer
-from dragoman.inspect.recording import TO_AGENT, Recorded
+from dragoman.inspect.format import TO_AGENT, Recorded
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from dragoman.inspect.recording import TRAFFIC, Header, Lines, end_line, frame_line, gap_line, header_line
-from dragoman.inspect.writing import fresh
+from dragoman.inspect.format import TRAFFIC, Header, Lines, end_line, frame_line, gap_line, header_line
+from dragoman.inspect.output_files import fresh
 
 # How often what passed is written down. Nobody is woken for a message; `tail -f` still looks live. Seconds.
 EVERY = 0.05

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.inspect.recording import Header, Recorded
-from dragoman.policy.secrets import MARK, Redaction, is_secret_name
+from dragoman.inspect.format import Header, Recorded
+from dragoman.policy.redaction import MARK, Redaction, is_secret_name
 
 _GIVEN = frozenset({"env", "headers"})
 _SIGN_IN = frozenset({"authenticate", "providers/set"})

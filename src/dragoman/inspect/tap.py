@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT
 from dragoman.inspect.recorder import Recorder
-from dragoman.inspect.recording import TO_AGENT, TO_CLIENT
 from dragoman.schema.side import Side
-from dragoman.transport.contract import Take, Transport
+from dragoman.transport.base import Take, Transport
 from dragoman.wire.frames import Frame, Oversize
 
 Listener = Callable[[str, bytes], None]

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dragoman.policy.commands import runs_from_here
 from dragoman.policy.decision import ALLOW, DENY, Decision, Source, Verdict
 from dragoman.policy.question import Operation, Question
+from dragoman.policy.shell_commands import runs_from_here
 
 
 class Scope:

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.errors import ConfigFault
-from dragoman.policy import paths
-from dragoman.policy.addresses import UrlPattern
-from dragoman.policy.commands import CommandPattern
+from dragoman.policy import path_patterns
 from dragoman.policy.decision import WORDS
 from dragoman.policy.globs import wildcards
-from dragoman.policy.lines import Path, line_of, lines_of, spelled
 from dragoman.policy.modes import MODES
 from dragoman.policy.question import OPERATIONS, Operation
 from dragoman.policy.rules import Rule, RuleFile
+from dragoman.policy.shell_commands import CommandPattern
+from dragoman.policy.toml_lines import Path, line_of, lines_of, spelled
+from dragoman.policy.url_patterns import UrlPattern
 
 # The form of the file; a newer one is refused, not guessed at.
 VERSION = 1
@@ -224,7 +224,7 @@ class _Reader:
     def paths(self, value: Any, path: Path) -> tuple[str, ...]:
         found = self.texts(value, path)
         for pattern in found:
-            fault = paths.fault_of(pattern)
+            fault = path_patterns.fault_of(pattern)
             if fault is not None:
                 self._fault(path, f"{pattern!r}: {fault}")
         return found

@@ -12,12 +12,12 @@ from enum import IntEnum
 
 import msgspec
 
-from dragoman.policy import paths
-from dragoman.policy.addresses import UrlPattern, address
-from dragoman.policy.commands import CommandPattern, taken_apart
+from dragoman.policy import path_patterns
 from dragoman.policy.decision import ALLOW, ASK, Decision, Source, Verdict, strictest
 from dragoman.policy.globs import word
 from dragoman.policy.question import ON_FILES, Operation, Question
+from dragoman.policy.shell_commands import CommandPattern, taken_apart
+from dragoman.policy.url_patterns import UrlPattern, address
 
 
 class Match(IntEnum):
@@ -86,12 +86,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.resource:
             return Match.PERHAPS
-        if len(question.resource) > paths.LONGEST or len(question.named) > paths.LONGEST:
+        if len(question.resource) > path_patterns.LONGEST or len(question.named) > path_patterns.LONGEST:
             # No file has such a name; to compare it would only take time.
             return Match.NO if self.verdict is ALLOW else Match.YES
         # Leave is given for what a path leads to. What is forbidden is so by either name.
         names = (question.resource, question.named) if self.verdict is not ALLOW else (question.resource,)
-        is_meant = any(paths.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name)
+        is_meant = any(
+            path_patterns.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name
+        )
         return Match.YES if is_meant else Match.NO
 
     def _folder(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
@@ -100,7 +102,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.cwd:
             return Match.PERHAPS
-        is_meant = any(paths.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
+        is_meant = any(path_patterns.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
         return Match.YES if is_meant else Match.NO
 
     def _variables(self, question: Question) -> Match:

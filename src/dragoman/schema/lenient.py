@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import Unknown
-from dragoman.schema.shape import Shape, shape_of
+from dragoman.schema.introspect import Shape, shape_of
 
 MAX_DEPTH = 128
 """Deepest nesting the second pass reads: real messages stay below 20, and Python allows some 1000 frames."""

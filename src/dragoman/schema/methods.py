@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from dragoman.schema import auth, config, elicitation, fs, host, initialize, mcp, permission, prompt, session
+from dragoman.schema import auth, config, elicitation, fs, initialize, mcp, permission, prompt, providers, session
 from dragoman.schema import terminal as term
 from dragoman.schema import update as news
 from dragoman.schema.base import Model
@@ -141,11 +141,11 @@ _row(A, "authenticate", auth.AuthenticateParams, auth.AuthenticateResult, scope=
 _row(A, "logout", auth.LogoutParams, auth.LogoutResult, "agent.auth.logout", scope="connection")
 _row(A, "auth/status", auth.AuthStatusParams, auth.AuthStatusResult, "agent.auth.status", scope="connection",
      stability="unstable", since="after 1.21")
-_row(A, "providers/list", host.ListProvidersParams, host.ListProvidersResult, "agent.providers",
+_row(A, "providers/list", providers.ListProvidersParams, providers.ListProvidersResult, "agent.providers",
      scope="connection", stability="unstable", since="1.19")
-_row(A, "providers/set", host.SetProviderParams, host.SetProviderResult, "agent.providers",
+_row(A, "providers/set", providers.SetProviderParams, providers.SetProviderResult, "agent.providers",
      scope="connection", stability="unstable", since="1.19")
-_row(A, "providers/disable", host.DisableProviderParams, host.DisableProviderResult, "agent.providers",
+_row(A, "providers/disable", providers.DisableProviderParams, providers.DisableProviderResult, "agent.providers",
      scope="connection", stability="unstable", since="1.19")
 
 # ---- to the agent: sessions
@@ -172,9 +172,9 @@ _row(A, "session/set_title", session.SetTitleParams, session.SetTitleResult,
      "agent.sessionCapabilities.title", stability="unstable", since="after 1.21")
 _row(A, "session/set_mode", config.SetModeParams, config.SetModeResult)
 _row(A, "session/set_config_option", config.SetConfigOptionParams, config.SetConfigOptionResult)
-_row(A, "session/attach", host.AttachParams, host.AttachResult, "agent._meta.dragoman.attach",
+_row(A, "session/attach", providers.AttachParams, providers.AttachResult, "agent._meta.dragoman.attach",
      stability="dragoman", since="0.1")
-_row(A, "session/detach", host.DetachParams, host.DetachResult, "agent._meta.dragoman.attach",
+_row(A, "session/detach", providers.DetachParams, providers.DetachResult, "agent._meta.dragoman.attach",
      stability="dragoman", since="0.1")
 
 # ---- to the agent: the turn
@@ -247,7 +247,7 @@ for _side in (A, C):
          stability="seed", since="seed 004", either=True)
 
     # ---- the chain of proxies, and what concerns single requests
-    _row(_side, "proxy/successor", host.SuccessorParams, Any, scope="connection",
+    _row(_side, "proxy/successor", providers.SuccessorParams, Any, scope="connection",
          stability="unstable", since="after 1.21", either=True)
     _row(_side, "$/cancel_request", prompt.CancelRequestParams, scope="connection",
          ids={"requestId": "request"})

@@ -1,7 +1,8 @@
-"""The history of a session in memory: updates in order, with runs of text kept as one.
+"""The minutes of a session: all that was said and done in it, merged, as a client sees it at any moment.
 
-Takes updates, gives back updates for `session/load` to replay. Consecutive text chunks of one speaker and message
-are joined, so that a long answer costs what its text costs. What is no history (notices, settings) is left out.
+Takes updates in wire order. A chunk costs one append to `unmerged`; merging happens when somebody looks, or when a good
+deal has gathered. Chunks become messages by their id, or by runs of one speaker; a tool call is one entry, where it
+began; what has one present value (plan, usage, title, mode, options) is kept as that. No I/O.
 """
 
 from __future__ import annotations
@@ -9,100 +10,247 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
+from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
+from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CompactionSummaryChunk,
+    CompactionUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     Notice,
+    Plan,
+    PlanRemoved,
+    PlanUpdate,
+    SessionInfoUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
     UserMessageChunk,
 )
+from dragoman.session.message import ROLES, Message
+from dragoman.session.toolcall import FINAL, ToolCall, merge
 
-# Who loads a session is told its mode and options as they are now, not how they came about.
-_NO_HISTORY = frozenset({Notice, CurrentModeUpdate, ConfigOptionUpdate})
-
-# Pieces of a text that are kept apart before they are joined.
-JOIN = 1024
-
-_CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
+# Chunks that may gather before they are merged: enough to make merging cheap, few enough not to be felt in memory.
+GATHERED = 1024
 
 
-class _Run:
-    """Text chunks of one message, joined as they grow many: one long text costs less than its pieces."""
+class Compaction(msgspec.Struct, kw_only=True):
+    """A shortening of the agent's memory: it stands in the minutes where it happened."""
 
-    __slots__ = ("_texts", "kind", "message_id", "parts")
-
-    def __init__(self, kind: type, message_id: Any, text: str) -> None:
-        self.kind = kind
-        self.message_id = message_id
-        self._texts: list[str] = []
-        self.parts = [text]
-
-    def write(self, text: str) -> None:
-        self.parts.append(text)
-        if len(self.parts) >= JOIN:
-            self.join()
-
-    def join(self) -> None:
-        self._texts.append("".join(self.parts))
-        self.parts.clear()
-
-    def joined(self) -> Any:
-        text = "".join([*self._texts, *self.parts])
-        return self.kind(content=TextContent(text=text), message_id=self.message_id)
+    compaction_id: str
+    status: str
+    summary: list[Any] = msgspec.field(default_factory=list)
+    error: str | None = None
 
 
-class Transcript:
-    """Everything said in a session, in order."""
+# A message, a tool call, a compaction, or an update that has no merged form (Unknown ones are such).
+Entry = Any
 
-    __slots__ = ("_entries", "_run")
+
+class Minutes:
+    """Everything of one session, in order: iterate it, or ask for what is so now."""
 
     def __init__(self) -> None:
-        self._entries: list[Any] = []
-        self._run: _Run | None = None
+        self.unmerged: list[Any] = []  # the hot path appends here, and calls `gather` when it has grown
+        self.tool_calls: dict[str, ToolCall] = {}
+        self.calls_begun = 0  # more than there are ids, for some agents use those again
+        self.plan: list[PlanEntry] = []
+        self.plans: dict[str, Any] = {}  # those that have an id
+        self.usage: UsageUpdate | None = None
+        self.title: str | None = None
+        self.modes: SessionModeState | None = None
+        self.options: list[SessionConfigOption] = []
+        self.commands: list[AvailableCommand] = []
+        self._mode: str | None = None
+        self._entries: list[Entry] = []
+        self._open: Message | None = None  # who speaks now
+        self._by_id: dict[tuple[str, str], Message] = {}
+        self._compactions: dict[str, Compaction] = {}
 
-    def say(self, kind: type, text: str) -> None:
-        """Add a text chunk; the hot path of every stream."""
-        run = self._run
-        if run is not None and run.kind is kind and run.message_id is UNSET:
-            parts = run.parts
-            parts.append(text)
-            if len(parts) >= JOIN:
-                run.join()
-            return
-        self._run = run = _Run(kind, UNSET, text)
-        self._entries.append(run)
+    # --- what is so now ---------------------------------------------------------------------------------------
 
-    def add(self, update: Any) -> None:
-        """Add any update."""
-        kind = type(update)
-        if kind in _CHUNKS and type(update.content) is TextContent and not update.meta and not update.content.meta:
-            run = self._run
-            if run is not None and run.kind is kind and run.message_id == update.message_id:
-                run.write(update.content.text)
-            else:
-                self._run = run = _Run(kind, update.message_id, update.content.text)
-                self._entries.append(run)
-        elif kind not in _NO_HISTORY:
-            self._run = None
-            self._entries.append(update)
+    @property
+    def entries(self) -> list[Entry]:
+        """Messages, tool calls and the rest, in order; each goes on changing while the agent speaks of it."""
+        self.gather()
+        return list(self._entries)
 
-    def end_message(self) -> None:
-        """What comes next is another message."""
-        self._run = None
-
-    def copy(self) -> Transcript:
-        """The same history, to go on by itself (fork)."""
-        other = Transcript()
-        other._entries = list(self)
-        return other
-
-    def __iter__(self) -> Iterator[Any]:
-        for entry in self._entries:
-            yield entry.joined() if type(entry) is _Run else entry
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
 
     def __len__(self) -> int:
+        self.gather()
         return len(self._entries)
+
+    @property
+    def messages(self) -> list[Message]:
+        """What was said and thought, without the rest."""
+        return [entry for entry in self.entries if type(entry) is Message]
+
+    @property
+    def mode(self) -> str | None:
+        """The id of the mode it is in; None when the agent told of none."""
+        return self.modes.current_mode_id if self.modes else self._mode
+
+    # --- taking it down ---------------------------------------------------------------------------------------
+
+    def prompt(self, content: list[Any]) -> None:
+        """The user says something."""
+        self.unmerged.append(Message("user", None, content, is_ours=True))
+
+    def note(self, update: Any) -> None:
+        """One update of any kind."""
+        kind = type(update)
+        if kind in ROLES:
+            self.unmerged.append(update)
+            if len(self.unmerged) >= GATHERED:
+                self.gather()
+        elif kind is ToolCallStart or kind is ToolCallProgress:
+            known = self.tool_calls.get(update.tool_call_id)
+            if kind is ToolCallStart and known is not None and known.status in FINAL:
+                known = None  # an id used again, in every turn by some agents (peers.md 18)
+            self._merge_call(known, update)
+        elif kind in _NOW:
+            _NOW[kind](self, update)
+        elif kind is not Notice:  # which is no history
+            self.unmerged.append(update)
+
+    def note_run(self, updates: list[Any]) -> None:
+        """Bare pieces of one message: the text is all that is kept of them, so it is joined at once."""
+        update = updates[0]
+        if len(updates) > 1 and type(update) is not UserMessageChunk:  # whose first piece may be an echo
+            text = "".join([piece.content.text for piece in updates])
+            update = type(update)(content=TextContent(text=text), message_id=update.message_id)
+            updates = [update]
+        self.unmerged.extend(updates)
+        if len(self.unmerged) >= GATHERED:
+            self.gather()
+
+    def asked(self, call: Any) -> None:
+        """A question names a tool call, announced or not (peers.md 18)."""
+        self._merge_call(self.tool_calls.get(call.tool_call_id), call)
+
+    def _merge_call(self, known: ToolCall | None, update: Any) -> None:
+        merged = merge(known, update)
+        if known is None:
+            self.calls_begun += 1
+            self.tool_calls[merged.tool_call_id] = merged
+            self.unmerged.append(merged)
+
+    def set_mode(self, mode_id: str) -> None:
+        """The session is in another mode."""
+        self._mode = mode_id
+        if self.modes is not None:
+            self.modes.current_mode_id = mode_id
+
+    def _take_plan(self, update: PlanUpdate) -> None:
+        plan: Any = update.plan
+        id = plan.raw.get("planId") if hasattr(plan, "raw") else plan.plan_id
+        self.plans[str(id)] = plan
+
+    def _take_info(self, update: SessionInfoUpdate) -> None:
+        if update.title is not UNSET:
+            self.title = update.title
+
+    def _take_compaction(self, update: CompactionUpdate) -> None:
+        known = self._compaction(update.compaction_id)
+        known.status = update.status
+        if update.summary:
+            known.summary = list(update.summary)
+        if update.error:
+            known.error = update.error
+
+    def _take_summary(self, update: CompactionSummaryChunk) -> None:
+        self._compaction(update.compaction_id).summary.append(update.content)
+
+    def _compaction(self, id: str) -> Compaction:
+        if id not in self._compactions:
+            self._compactions[id] = Compaction(compaction_id=id, status="in_progress")
+            self.unmerged.append(self._compactions[id])
+        return self._compactions[id]
+
+    def forget(self) -> None:
+        """Let go of all that was said and is over; what is so now stays. For whoever reads the rest from a log."""
+        self.unmerged.clear()
+        self._entries.clear()
+        self._by_id.clear()
+        self._compactions.clear()
+        self._open = None
+        self.tool_calls = {id: call for id, call in self.tool_calls.items() if call.status not in FINAL}
+
+    # --- merging ----------------------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Merge what has gathered; the loop goes over every chunk there is, so it does little."""
+        kind: Any = None  # of the chunks that are being joined: texts of one message
+        id: Any = None
+        texts: list[str] = []
+        for item in self.unmerged:
+            if type(item) is kind and (item.message_id is id or item.message_id == id):
+                content = item.content
+                if type(content) is TextContent and content.meta is UNSET and content.annotations is UNSET:
+                    texts.append(content.text)
+                    continue
+            if texts:
+                self._open.write_text("".join(texts))  # type: ignore[union-attr]
+                texts.clear()
+            kind = None
+            role = ROLES.get(type(item))
+            if role is None:
+                self._place(item)
+            else:
+                kind, id = type(item), item.message_id
+                self._speaker(role, id or None, item).write(item.content)
+        if texts:
+            self._open.write_text("".join(texts))  # type: ignore[union-attr]
+        self.unmerged.clear()
+
+    def _speaker(self, role: str, id: str | None, chunk: Any) -> Message:
+        """The message that a chunk belongs to: the one that is being said, unless the chunk says otherwise."""
+        message = self._open
+        if message is None or message.role != role or message.is_ours or (id is not None and id != message.message_id):
+            return self._begin(role, id, chunk)
+        return message
+
+    def _begin(self, role: str, id: str | None, chunk: Any) -> Message:
+        """The message that a chunk belongs to, which is not the one that was being said."""
+        last = self._open
+        if last is not None and last.is_ours and type(chunk) is UserMessageChunk and last.is_echoed_by(chunk.content):
+            last.give_way(id)  # the agent repeats the prompt (peers.md 17): once is enough
+            message = last
+        elif id is not None and (role, id) in self._by_id:
+            message = self._by_id[role, id]
+        else:
+            message = Message(role, id)
+            self._entries.append(message)
+        if id is not None:
+            self._by_id[role, id] = message
+        self._open = message
+        return message
+
+    def _place(self, item: Any) -> None:
+        self._entries.append(item)
+        if type(item) is Message:
+            self._open = item
+        elif type(item) in (ToolCall, Compaction):
+            self._open = None  # what is said after it is another message; an update nobody knows divides nothing
+
+
+_NOW: dict[type, Any] = {
+    Plan: lambda minutes, update: setattr(minutes, "plan", list(update.entries)),
+    PlanUpdate: Minutes._take_plan,
+    PlanRemoved: lambda minutes, update: minutes.plans.pop(update.plan_id, None),
+    UsageUpdate: lambda minutes, update: setattr(minutes, "usage", update),
+    SessionInfoUpdate: Minutes._take_info,
+    CurrentModeUpdate: lambda minutes, update: minutes.set_mode(update.current_mode_id),
+    ConfigOptionUpdate: lambda minutes, update: setattr(minutes, "options", list(update.config_options)),
+    AvailableCommandsUpdate: lambda minutes, update: setattr(minutes, "commands", list(update.available_commands)),
+    CompactionUpdate: Minutes._take_compaction,
+    CompactionSummaryChunk: Minutes._take_summary,
+}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Raw
 
 # The version of the entries; a reader of a newer one must refuse, not guess.
 FORMAT = 1
@@ -191,3 +192,16 @@ class Store(Protocol):
     async def close(self) -> None:
         """Keep all that was given, then let go of everything. Idempotent; every later call raises invalid_state."""
         ...
+
+
+class Line(msgspec.Struct):
+    """An entry as a store gives it, with its body unread."""
+
+    seq: int
+    kind: str
+    body: Raw
+    actor: str = ""
+    turn: str | None = None
+
+
+read_line = msgspec.json.Decoder(Line).decode

@@ -10,8 +10,8 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
-from dragoman.store.passages import passages
-from dragoman.store.query import matches, snippet, terms
+from dragoman.store.search_query import matches, snippet, terms
+from dragoman.store.search_text import passages
 from dragoman.store.summary import Head, expired, found, given_name, missing, outlived, taken
 
 _entry = msgspec.json.Decoder(Entry)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.testing.contracts import check_store as check_store
     from dragoman.testing.contracts import check_transport as check_transport
-    from dragoman.testing.dialects import check_dialect as check_dialect
+    from dragoman.testing.dialect_contract import check_dialect as check_dialect
     from dragoman.testing.faults import Delay as Delay
     from dragoman.testing.faults import Disconnect as Disconnect
     from dragoman.testing.faults import Drop as Drop
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from dragoman.testing.faults import Split as Split
     from dragoman.testing.faults import Stall as Stall
     from dragoman.testing.faults import Truncate as Truncate
-    from dragoman.testing.faulty import faulty as faulty
-    from dragoman.testing.following import Departure as Departure
+    from dragoman.testing.faulty_transport import faulty as faulty
     from dragoman.testing.matching import ANYTHING as ANYTHING
     from dragoman.testing.matching import exactly as exactly
     from dragoman.testing.matching import like as like
@@ -49,15 +48,16 @@ if TYPE_CHECKING:
     from dragoman.testing.scenario import told as told
     from dragoman.testing.scenario import unordered as unordered
     from dragoman.testing.scenario import updated as updated
-    from dragoman.testing.script import ScriptedAgent as ScriptedAgent
-    from dragoman.testing.script import ScriptedClient as ScriptedClient
-    from dragoman.testing.script import ScriptedPeer as ScriptedPeer
-    from dragoman.testing.stage import Finished as Finished
-    from dragoman.testing.stage import StandIn as StandIn
-    from dragoman.testing.stage import rehearse as rehearse
-    from dragoman.testing.stage import run_client as run_client
-    from dragoman.testing.stage import scripted_client as scripted_client
-    from dragoman.testing.stage import stand_in as stand_in
+    from dragoman.testing.scenario_runner import Departure as Departure
+    from dragoman.testing.scripted_peer import ScriptedAgent as ScriptedAgent
+    from dragoman.testing.scripted_peer import ScriptedClient as ScriptedClient
+    from dragoman.testing.scripted_peer import ScriptedPeer as ScriptedPeer
+    from dragoman.testing.stand_ins import Finished as Finished
+    from dragoman.testing.stand_ins import StandIn as StandIn
+    from dragoman.testing.stand_ins import rehearse as rehearse
+    from dragoman.testing.stand_ins import run_client as run_client
+    from dragoman.testing.stand_ins import scripted_client as scripted_client
+    from dragoman.testing.stand_ins import stand_in as stand_in
     from dragoman.testing.under_test import AgentUnderTest as AgentUnderTest
     from dragoman.testing.under_test import ClientTester as ClientTester
     from dragoman.testing.under_test import SessionUnderTest as SessionUnderTest
@@ -67,21 +67,21 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "testing.contracts": ("check_store", "check_transport"),
-    "testing.dialects": ("check_dialect",),
+    "testing.dialect_contract": ("check_dialect",),
     "testing.faults": (
         "Delay", "Disconnect", "Drop", "Duplicate", "Fault", "Garble", "Junk", "Merge", "Reorder", "Split", "Stall",
         "Truncate",
     ),
-    "testing.faulty": ("faulty",),
-    "testing.following": ("Departure",),
+    "testing.faulty_transport": ("faulty",),
+    "testing.scenario_runner": ("Departure",),
     "testing.matching": ("ANYTHING", "exactly", "like", "matches", "named", "one_of", "where"),
     "testing.pairs": ("joined",),
     "testing.scenario": (
         "Step", "answer", "answered", "any_number", "ask", "asked", "eventually", "leave", "left", "refuse", "refused",
         "say", "tell", "told", "unordered", "updated",
     ),
-    "testing.script": ("ScriptedAgent", "ScriptedClient", "ScriptedPeer"),
-    "testing.stage": ("Finished", "StandIn", "rehearse", "run_client", "scripted_client", "stand_in"),
+    "testing.scripted_peer": ("ScriptedAgent", "ScriptedClient", "ScriptedPeer"),
+    "testing.stand_ins": ("Finished", "StandIn", "rehearse", "run_client", "scripted_client", "stand_in"),
     "testing.under_test": ("AgentUnderTest", "ClientTester", "SessionUnderTest", "TurnSeen", "WireClient"),
     "transport.memory": ("pair",),
 }  # fmt: skip

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.store.contract import Draft, Entry, Retention, Store
-from dragoman.transport.contract import Transport
+from dragoman.transport.base import Transport
 
 # No step of a check takes longer than this unless it hangs. Seconds.
 BOUND = 10.0

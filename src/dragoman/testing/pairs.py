@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman.roles.agent import Agent
-from dragoman.roles.client import RemoteAgent
-from dragoman.roles.connect import connect
+from dragoman.roles.agent.agent import Agent
+from dragoman.roles.client.connect import connect
+from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.transport.memory import pair
 
 

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from dragoman.testing import doorway
+from dragoman.testing import stub_agent
 
 
 def words(path: str, *, wrapped: bool = False) -> list[str]:
     """The command line of our stand-in, which reports at this socket."""
-    line = [sys.executable, "-I", os.path.abspath(doorway.__file__), path]
+    line = [sys.executable, "-I", os.path.abspath(stub_agent.__file__), path]
     return ["/bin/sh", "-c", f"{shlex.join(line)}; :"] if wrapped else line
 
 

@@ -15,21 +15,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dragoman.roles.agent import Agent
-from dragoman.roles.client import RemoteAgent
-from dragoman.roles.connect import connect
-from dragoman.roles.conversation import Conversation
+from dragoman.roles.agent.agent import Agent
+from dragoman.roles.client.connect import connect
+from dragoman.roles.client.remote_agent import RemoteAgent
+from dragoman.roles.client.session import Conversation
 from dragoman.schema.base import Unknown
 from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import AgentMessageChunk, SessionUpdate
 from dragoman.session.toolcall import ToolCall
-from dragoman.testing.following import Departure
 from dragoman.testing.pairs import joined
 from dragoman.testing.scenario import Expectation, Step
-from dragoman.testing.script import ScriptedClient
-from dragoman.testing.stage import Finished, Target, Wrap, run_client, scripted_client, stand_in
-from dragoman.transport.contract import Transport
+from dragoman.testing.scenario_runner import Departure
+from dragoman.testing.scripted_peer import ScriptedClient
+from dragoman.testing.stand_ins import Finished, Target, Wrap, run_client, scripted_client, stand_in
+from dragoman.transport.base import Transport
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.contract import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, WRITE_STALL, Take
-from dragoman.transport.gate import Gate
+from dragoman.transport.base import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, WRITE_STALL, Take
+from dragoman.transport.flow_control import Gate
 from dragoman.wire.frames import Frame
 
 

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StartFailed
-from dragoman.transport.contract import WRITE_STALL, Transport
+from dragoman.transport.base import WRITE_STALL, Transport
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import MAX_FRAME
 
@@ -48,7 +48,7 @@ async def dial(
 ) -> Transport:
     """The agent behind this address; StartFailed says why it cannot be reached. `remote` is for URLs."""
     if is_remote(address):
-        from dragoman.transport.remote.dialling import dial_remote
+        from dragoman.transport.remote.client.dial import dial_remote
 
         return await dial_remote(address, remote, report=report, stall=stall, max_frame=max_frame)
     return await dial_local(address, stall=stall, max_frame=max_frame)

@@ -12,7 +12,7 @@ import stat
 import sys
 
 from dragoman.errors import StartFailed
-from dragoman.transport.contract import WRITE_STALL
+from dragoman.transport.base import WRITE_STALL
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import MAX_FRAME
 

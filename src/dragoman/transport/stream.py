@@ -14,8 +14,8 @@ import stat
 from collections import deque
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.contract import CLOSE_PATIENCE, COALESCE, LAST_WORDS, READ_SIZE, WRITE_STALL, Take
-from dragoman.transport.gate import Gate
+from dragoman.transport.base import CLOSE_PATIENCE, COALESCE, LAST_WORDS, READ_SIZE, WRITE_STALL, Take
+from dragoman.transport.flow_control import Gate
 from dragoman.wire.frames import MAX_FRAME, Frame, Splitter
 
 _NEWLINE = memoryview(b"\n")

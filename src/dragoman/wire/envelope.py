@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.errors import Kind, ProtocolError
 from dragoman.wire.depth import MAX_DEPTH, too_deep
 from dragoman.wire.frames import EXCERPT, Oversize
-from dragoman.wire.text import repair
+from dragoman.wire.repair import repair
 
 Id = int | str | float | None
 

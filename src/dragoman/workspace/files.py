@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.workspace.atomic_write import Written, check_regular, store
 from dragoman.workspace.paths import ATTEMPTS, Roots, Spot, faults_of, find, resolve_inside
-from dragoman.workspace.storing import Written, check_regular, store
 from dragoman.workspace.text import Page, decode, encode, page_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Files:
 
     def write_many(self, files: Sequence[tuple[str, str | bytes]], *, create_directories: bool = False) -> int:
         """Make every file hold its text or bytes, or change none; gives the number of bytes."""
-        from dragoman.workspace.batch import write_all
+        from dragoman.workspace.atomic_batch import write_all
 
         ready = [(path, data if isinstance(data, bytes) else encode(data, path, "utf-8")) for path, data in files]
         self._check_size("the batch", sum(len(data) for _, data in ready))

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.starting import Size, Started, resize
-from dragoman.workspace.tail import Tail
+from dragoman.workspace.output_tail import Tail
+from dragoman.workspace.spawn import Size, Started, resize
 
 # From SIGTERM to SIGKILL: enough to remove lock files, short enough for an agent that waits for the end.
 GRACE = 2.0

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
+from dragoman.workspace.output_tail import Tail
 from dragoman.workspace.paths import Roots, Spot, find
-from dragoman.workspace.starting import TERM, Size, Started, start_in_terminal, start_piped
-from dragoman.workspace.tail import Tail
+from dragoman.workspace.spawn import TERM, Size, Started, start_in_terminal, start_piped
 from dragoman.workspace.terminal import GRACE, Terminal
 
 if TYPE_CHECKING:
-    from dragoman.transport.box import Box
-    from dragoman.transport.sandbox import Sandbox
+    from dragoman.transport.sandbox.plan import Box
+    from dragoman.transport.sandbox.spec import Sandbox
 
 # Real agents open a handful; more is a leak, and every one is a process tree of the user's.
 MAX_OPEN = 32
@@ -140,7 +140,7 @@ class Terminals:
 
     async def _confine(self, sandbox: Sandbox) -> None:
         """Have the sandbox that all commands of this workspace run in."""
-        from dragoman.transport.box import Box
+        from dragoman.transport.sandbox.plan import Box
 
         async with self._boxing:
             if self._box is None and not self._closed:

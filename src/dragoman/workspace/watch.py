@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from dragoman.workspace.inotify import Inotify, open_inotify
 from dragoman.workspace.paths import Roots
-from dragoman.workspace.survey import Change, Place, Survey, merged, taken
+from dragoman.workspace.snapshot import Change, Place, Survey, merged, taken
 
 # After the first sign of a change: a save is several changes, and a checkout is thousands. Seconds.
 SETTLE = 0.05

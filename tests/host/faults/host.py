@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tests.store.killing.places import MARK, ROOT, processes
+from tests.store.kill_run.paths import MARK, ROOT, processes
 
 # Nothing here takes longer, on a machine that is busy with other things too. Seconds.
 PATIENCE = 60.0

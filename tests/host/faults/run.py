@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.host.faults.client import Guest
 from tests.host.faults.comparison import Findings, Log, compare, logs
-from tests.host.faults.guest import Guest
 from tests.host.faults.host import AGENTS, PATIENCE, Host, soon
 from tests.host.faults.relay import Relay
 from tests.host.faults.view import USER, View

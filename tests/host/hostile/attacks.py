@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.host.hostile.door import Door, closing, read
+from tests.host.hostile.attacker import Door, closing, read
 
 Attack = Callable[[Door], Awaitable[str]]
 

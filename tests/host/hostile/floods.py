@@ -11,9 +11,9 @@ import os
 
 from hpack import Encoder
 
-from tests.host.hostile import second as h2
+from tests.host.hostile import http2_frames as h2
+from tests.host.hostile.attacker import WITHIN, Door, closing, read
 from tests.host.hostile.attacks import Attack
-from tests.host.hostile.door import WITHIN, Door, closing, read
 
 # So many frames are far more than the limit, and so many are sent in one piece.
 MANY = 20_000

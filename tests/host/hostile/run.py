@@ -27,11 +27,11 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from dragoman import connect
-from dragoman.host.register import Register
-from dragoman.host.tokens import Tokens
+from dragoman.host.auth.database import Register
+from dragoman.host.auth.tokens import Tokens
 from tests.host.faults.host import Host
+from tests.host.hostile.attacker import INITIALIZE, WITHIN, Door, closing
 from tests.host.hostile.attacks import ATTACKS, Attack
-from tests.host.hostile.door import INITIALIZE, WITHIN, Door, closing
 from tests.host.hostile.floods import FLOODS, LASTING
 
 # Small, so that little is needed to exceed them, and nobody has to wait long.

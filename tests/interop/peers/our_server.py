@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from dragoman.agents.everything import everything
+from dragoman.agents.everything.agent import everything
 
 
 async def main() -> None:

@@ -13,7 +13,7 @@ import sys
 
 from dragoman import Agent, Turn
 from dragoman.store.sqlite import SqliteStore
-from dragoman.transport.remote.visitor import Knock, Visitor, bearer, unauthorized
+from dragoman.transport.remote.server.auth import Knock, Visitor, bearer, unauthorized
 
 
 async def main(name: str, store: str, token: str, *tls: str) -> None:

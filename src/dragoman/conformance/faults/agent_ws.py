@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.conformance.remote_seeding import CLOSE, World, socket
 from dragoman.conformance.remote_twin import RemoteFault
 from dragoman.conformance.twin import seeded
-from dragoman.transport.remote.limits import Limits
+from dragoman.transport.remote.server.limits import Limits
 
 Message = dict[str, Any]
 

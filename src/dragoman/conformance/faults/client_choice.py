@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.conformance.client_offer import OLDER
 from dragoman.conformance.client_seeding import dies
 from dragoman.conformance.client_twin import ClientFault
 from dragoman.conformance.faults.client_update import update
+from dragoman.conformance.harness.client_offer import OLDER
 from dragoman.conformance.seeding import listens, params, with_, without
 from dragoman.conformance.twin import Json, Tape, seeded
 

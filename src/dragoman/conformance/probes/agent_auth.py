@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import fault
-from dragoman.conformance.stage import Json
 
 
 @probe("agent.auth.01")
@@ -20,7 +20,7 @@ async def unknown_logins_are_refused(stage: AgentStage) -> None:
 async def the_want_of_a_login_has_a_number(stage: AgentStage) -> None:
     """A client shows its logins at that number."""
     await stage.initialized()
-    heard = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "one"))
+    heard = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, "one"))
     error = heard.message.get("error") if heard else None
     if not isinstance(error, dict):
         stage.skip("the agent opens sessions without a login")
@@ -49,7 +49,7 @@ async def _offered(stage: AgentStage) -> None:
 @probe("agent.auth.03")
 async def terminal_logins_are_announced(stage: AgentStage) -> None:
     """A client without a terminal cannot show one."""
-    found = [login for login in await _logins(stage, spoken.NOTHING["v1"]) if login.get("type") == "terminal"]
+    found = [login for login in await _logins(stage, hello.NOTHING["v1"]) if login.get("type") == "terminal"]
     stage.require(not found, "a login in a terminal is offered to a client that announced none", stage.introduction)
 
 
@@ -84,7 +84,7 @@ async def logins_are_a_list(stage: AgentStage) -> None:
 @probe("agent.auth.08")
 async def terminal_logins_are_whole(stage: AgentStage) -> None:
     """The client runs the agent's own command with them."""
-    capabilities = {**spoken.ALL["v1"], "auth": {"terminal": True}}
+    capabilities = {**hello.ALL["v1"], "auth": {"terminal": True}}
     found = [login for login in await _logins(stage, capabilities) if login.get("type") == "terminal"]
     if not found:
         stage.skip("the agent offers no login in a terminal")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.agent_stage import AgentStage, Spoken
+from dragoman.conformance.harness.agent import AgentStage, Spoken
+from dragoman.conformance.harness.peer import Heard
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard
 
 DONE = frozenset({"completed", "failed", "cancelled", "denied"})
 SAID = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"})

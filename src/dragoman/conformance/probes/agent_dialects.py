@@ -5,16 +5,17 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.json_shape import Drawing, fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
 from dragoman.conformance.probes.agent_files import asked
 from dragoman.conformance.probes.agent_permission import asked as questioned
 from dragoman.conformance.probes.agent_update import drawn
-from dragoman.conformance.shape import Drawing, fault
 
-STATUS = shape.text("pending", "in_progress", "completed")
+STATUS = json_shape.text("pending", "in_progress", "completed")
 
 
 async def _introduced(stage: AgentStage, drawing: Drawing) -> None:
@@ -30,7 +31,7 @@ async def _set_up(stage: AgentStage, drawing: Drawing) -> None:
 
 # --- banjo ------------------------------------------------------------------------------------------------------
 
-MODELS = {"availableModels": [{"id": shape.some, "name": str}], "currentModelId": shape.some}
+MODELS = {"availableModels": [{"id": json_shape.some, "name": str}], "currentModelId": json_shape.some}
 
 
 @probe("agent.dialect.01")
@@ -106,7 +107,7 @@ async def any_login_is_taken(stage: AgentStage) -> None:
     stage.require(isinstance(result, dict), "authenticate was not answered with an object", heard)
 
 
-drawn("agent.dialect.07", "plan", "plan", {"entries": [{"id": shape.some, "content": str, "status": STATUS}]})
+drawn("agent.dialect.07", "plan", "plan", {"entries": [{"id": json_shape.some, "content": str, "status": STATUS}]})
 
 
 @probe("agent.dialect.08")
@@ -124,7 +125,7 @@ async def the_old_resume_is_there(stage: AgentStage) -> None:
 @probe("agent.dialect.09")
 async def other_versions_are_refused(stage: AgentStage) -> None:
     """With the number for that."""
-    params = spoken.initialize(stage.dialect, stage.cwd, {}) | {"protocolVersion": 9}
+    params = hello.initialize(stage.dialect, stage.cwd, {}) | {"protocolVersion": 9}
     stage.refused(await stage.asked("initialize", params, stage.pace.start), "version 9", -32001)
 
 
@@ -163,7 +164,7 @@ async def kinds_are_said_as_type(stage: AgentStage) -> None:
     await stage.did("tour")
     for heard in stage.heard:
         if heard.message.get("method") == "session/update":
-            words = fault(heard.message.get("params"), {"update": {"@type": shape.some}})
+            words = fault(heard.message.get("params"), {"update": {"@type": json_shape.some}})
             stage.require(not words, words, heard)
 
 
@@ -172,11 +173,11 @@ drawn(
     "agent.dialect.25",
     "tour",
     "tool_call",
-    {"tool_call_id": shape.some, "title": str, "kind": str, "status": str},
+    {"tool_call_id": json_shape.some, "title": str, "kind": str, "status": str},
 )
 drawn("agent.dialect.26", "plan", "plan", {"entries": [{"content": str, "priority": str, "status": STATUS}]})
 drawn("agent.dialect.30", "think", "agent_thought_chunk", {"text": str})
-drawn("agent.dialect.31", "tour", "tool_call_update", {"tool_call_id": shape.some, "status": str})
+drawn("agent.dialect.31", "tour", "tool_call_update", {"tool_call_id": json_shape.some, "status": str})
 
 
 @probe("agent.dialect.27")
@@ -192,8 +193,8 @@ async def cancels_are_answered(stage: AgentStage) -> None:
 async def questions_of_crow_are_whole(stage: AgentStage) -> None:
     """As an update."""
     _, question = await questioned(stage)
-    options = [{"id": shape.some, "title": str, "is_primary?": bool}]
-    drawing = {"update": {"tool_call_id": shape.some, "title": str, "permission_options": options}}
+    options = [{"id": json_shape.some, "title": str, "is_primary?": bool}]
+    drawing = {"update": {"tool_call_id": json_shape.some, "title": str, "permission_options": options}}
     words = fault(question.message.get("params"), drawing)
     stage.require(not words, words, question)
     stage.require(question.message["params"]["update"]["permission_options"], "there are no options", question)
@@ -206,7 +207,7 @@ async def faults_are_listed(stage: AgentStage) -> None:
     heard = await stage.asked("session/prompt", {})
     if heard is None or not isinstance(heard.message.get("error"), dict):
         stage.unsure("a prompt without params was not refused", heard)
-    words = fault(heard.message["error"].get("data"), {"errors": shape.many}, "data")
+    words = fault(heard.message["error"].get("data"), {"errors": json_shape.many}, "data")
     stage.require(not words, words, heard)
 
 
@@ -231,7 +232,7 @@ async def new_sessions_are_ok(stage: AgentStage) -> None:
     """And named again, perhaps."""
     await stage.initialized()
     heard = await stage.asked("session/new", {"session_id": "mine", "mode": "agent"})
-    words = fault(stage.granted(heard, "session/new"), {"status": shape.text("ok"), "session_id?": str})
+    words = fault(stage.granted(heard, "session/new"), {"status": json_shape.text("ok"), "session_id?": str})
     stage.require(not words, words, heard)
 
 
@@ -251,15 +252,15 @@ async def updates_are_framed(stage: AgentStage) -> None:
     await stage.did("tour")
     for heard in stage.heard:
         if heard.message.get("method") == "session/update":
-            words = fault(heard.message.get("params"), {"session_id": str, "type": shape.some, "data": dict})
+            words = fault(heard.message.get("params"), {"session_id": str, "type": json_shape.some, "data": dict})
             stage.require(not words, words, heard)
 
 
 drawn("agent.dialect.46", "plain", "agent_message_chunk", {"text": str})
-drawn("agent.dialect.47", "tour", "tool_call", {"id": shape.some, "name": shape.some, "arguments": dict})
+drawn("agent.dialect.47", "tour", "tool_call", {"id": json_shape.some, "name": json_shape.some, "arguments": dict})
 drawn("agent.dialect.48", "plan", "plan", {"steps": [{"id": int, "description": str, "status": STATUS}]})
 drawn("agent.dialect.57", "think", "agent_thought_chunk", {"text": str})
-drawn("agent.dialect.55", "tour", "tool_call_update", {"id": shape.some, "status?": str, "result?": dict})
+drawn("agent.dialect.55", "tour", "tool_call_update", {"id": json_shape.some, "status?": str, "result?": dict})
 
 
 @probe("agent.dialect.49")
@@ -277,7 +278,7 @@ async def turns_are_ok(stage: AgentStage) -> None:
     """The one result there is."""
     turn = await stage.did("plain")
     result = stage.granted(turn.answer, "a prompt")
-    words = fault(result, {"status": shape.text("ok")})
+    words = fault(result, {"status": json_shape.text("ok")})
     stage.require(not words, words, turn.answer)
 
 
@@ -285,7 +286,7 @@ async def turns_are_ok(stage: AgentStage) -> None:
 async def files_have_no_session(stage: AgentStage) -> None:
     """Just a path."""
     for heard in await asked(stage, "read", "fs/read_text_file"):
-        words = fault(heard.message.get("params"), {"path": shape.absolute})
+        words = fault(heard.message.get("params"), {"path": json_shape.absolute})
         stage.require(not words, words, heard)
 
 
@@ -293,7 +294,7 @@ async def files_have_no_session(stage: AgentStage) -> None:
 async def terminals_have_a_line(stage: AgentStage) -> None:
     """A shell reads it."""
     for heard in await asked(stage, "run", "terminal/create"):
-        words = fault(heard.message.get("params"), {"command": shape.some, "cwd?": shape.absolute})
+        words = fault(heard.message.get("params"), {"command": json_shape.some, "cwd?": json_shape.absolute})
         stage.require(not words, words, heard)
         stage.require("args" not in heard.message["params"], "the command line is cut into args", heard)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import REJECT, AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import REJECT, AgentStage
+from dragoman.conformance.harness.peer import Heard
+from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
 from dragoman.conformance.probes.agent_files import asked
@@ -13,10 +16,8 @@ from dragoman.conformance.probes.agent_permission import asked as questioned
 from dragoman.conformance.probes.agent_session import side_by_side
 from dragoman.conformance.probes.agent_toolcall import calls
 from dragoman.conformance.probes.agent_update import drawn, told
-from dragoman.conformance.shape import fault
-from dragoman.conformance.stage import Heard
 
-OPERATIONS = shape.text(
+OPERATIONS = json_shape.text(
     "file_read", "file_write", "file_delete", "terminal_execute", "network_access", "mcp_tool"
 )  # fmt: skip
 
@@ -35,7 +36,7 @@ MOVES: dict[str, tuple[str, ...]] = {
 @probe("agent.draft.01")
 async def the_draft_is_introduced(stage: AgentStage) -> None:
     """Capabilities are a tree."""
-    info = {"name": shape.some, "version": str}
+    info = {"name": json_shape.some, "version": str}
     words = fault(await stage.initialized(), {"protocolVersion": int, "agentInfo": info, "capabilities": dict})
     stage.require(not words, words, stage.introduction)
 
@@ -44,11 +45,11 @@ async def the_draft_is_introduced(stage: AgentStage) -> None:
 async def sessions_tell_their_age(stage: AgentStage) -> None:
     """As ISO 8601 writes it."""
     await stage.opened()
-    words = fault(stage.setup, {"sessionId": shape.some, "createdAt": shape.time})
+    words = fault(stage.setup, {"sessionId": json_shape.some, "createdAt": json_shape.time})
     stage.require(not words, words, stage.opened_by)
 
 
-async def _updates(stage: AgentStage, drawing: shape.Drawing) -> None:
+async def _updates(stage: AgentStage, drawing: json_shape.Drawing) -> None:
     await stage.did("tour")
     for heard in stage.heard:
         if heard.message.get("method") == "session/update":
@@ -59,23 +60,23 @@ async def _updates(stage: AgentStage, drawing: shape.Drawing) -> None:
 @probe("agent.draft.03")
 async def updates_are_framed(stage: AgentStage) -> None:
     """Type beside data."""
-    await _updates(stage, {"sessionId": shape.some, "type": shape.some, "data": dict})
+    await _updates(stage, {"sessionId": json_shape.some, "type": json_shape.some, "data": dict})
 
 
 @probe("agent.draft.04")
 async def times_are_times(stage: AgentStage) -> None:
     """Where they are told."""
-    await _updates(stage, {"timestamp?": shape.time})
+    await _updates(stage, {"timestamp?": json_shape.time})
 
 
-TEXT = {"content": str, "index?": shape.count, "final?": bool}
-STEPS = [{"id": shape.some, "description": str, "status": str}]
+TEXT = {"content": str, "index?": json_shape.count, "final?": bool}
+STEPS = [{"id": json_shape.some, "description": str, "status": str}]
 drawn("agent.draft.05", "plain", "agent_message_chunk", TEXT)
 drawn(
     "agent.draft.06",
     "tour",
     "tool_call",
-    {"id": shape.some, "tool": shape.some, "status?": shape.text(*MOVES), "requiresPermission?": bool},
+    {"id": json_shape.some, "tool": json_shape.some, "status?": json_shape.text(*MOVES), "requiresPermission?": bool},
 )
 drawn("agent.draft.20", "plan", "plan", {"steps": STEPS})
 drawn("agent.draft.21", "think", "agent_thought_chunk", {"content": str, "visible?": bool})
@@ -83,7 +84,7 @@ drawn(
     "agent.draft.23",
     "plain",
     "available_commands_update",
-    {"commands": [{"name": shape.some, "description": str}]},
+    {"commands": [{"name": json_shape.some, "description": str}]},
 )
 
 
@@ -140,7 +141,7 @@ async def open_calls_are_cancelled(stage: AgentStage) -> None:
 async def questions_are_whole(stage: AgentStage) -> None:
     """What is to be done, and to what."""
     _, question = await questioned(stage)
-    drawing = {"sessionId": shape.some, "operation": OPERATIONS, "resource": shape.some, "toolCallId?": str}
+    drawing = {"sessionId": json_shape.some, "operation": OPERATIONS, "resource": json_shape.some, "toolCallId?": str}
     words = fault(question.message.get("params"), drawing)
     stage.require(not words, words, question)
 
@@ -160,7 +161,7 @@ async def modes_before_and_after(stage: AgentStage) -> None:
     """Both are told."""
     mode, heard = await _mode(stage)
     result = stage.granted(heard, "session/set_mode")
-    words = fault(result, {"previousMode": shape.some, "currentMode": shape.some})
+    words = fault(result, {"previousMode": json_shape.some, "currentMode": json_shape.some})
     stage.require(not words, words, heard)
     stage.require(result["currentMode"] == mode, f"the mode is {result['currentMode']!r}, not {mode!r}", heard)
 
@@ -186,7 +187,7 @@ async def values_are_told(stage: AgentStage) -> None:
     heard = await stage.asked("session/set_config_option", params)
     if heard is None or "error" in heard.message:
         stage.unsure("the option could not be set", heard)
-    words = fault(heard.message["result"], {"key": shape.some, "currentValue": object})
+    words = fault(heard.message["result"], {"key": json_shape.some, "currentValue": object})
     stage.require(not words, words, heard)
 
 
@@ -195,7 +196,7 @@ async def logins_say_how_it_went(stage: AgentStage) -> None:
     """Failure is a result here, too."""
     await stage.initialized()
     heard = await stage.asked("authenticate", {"method": "api_key", "credentials": {"apiKey": "x"}})
-    words = fault(stage.granted(heard, "authenticate"), {"success": bool, "error?": str, "expiresAt?": shape.time})
+    words = fault(stage.granted(heard, "authenticate"), {"success": bool, "error?": str, "expiresAt?": json_shape.time})
     stage.require(not words, words, heard)
 
 
@@ -207,7 +208,7 @@ async def tokens_are_numbers(stage: AgentStage) -> None:
     usage = (turn.answer.message.get("result") or {}).get("usage")
     if usage is None:
         stage.skip("the agent does not tell what a turn cost")
-    words = fault(usage, {"inputTokens": shape.count, "outputTokens": shape.count}, "usage")
+    words = fault(usage, {"inputTokens": json_shape.count, "outputTokens": json_shape.count}, "usage")
     stage.require(not words, words, turn.answer)
 
 
@@ -218,8 +219,13 @@ async def loading_tells_what_was(stage: AgentStage) -> None:
     heard = await stage.asked("session/load", {"sessionId": stage.session}, stage.pace.turn)
     if heard is None or "error" in heard.message:
         stage.unsure("the session could not be loaded", heard)
-    drawing = {"sessionId": shape.some, "workingDirectory": shape.absolute, "mode": str, "configOptions": dict}
-    words = fault(heard.message["result"], {**drawing, "messageCount": shape.count})
+    drawing = {
+        "sessionId": json_shape.some,
+        "workingDirectory": json_shape.absolute,
+        "mode": str,
+        "configOptions": dict,
+    }
+    words = fault(heard.message["result"], {**drawing, "messageCount": json_shape.count})
     stage.require(not words, words, heard)
 
 
@@ -239,14 +245,14 @@ async def errors_suggest(stage: AgentStage) -> None:
     heard = await stage.asked("session/load", {"sessionId": "no-such-session"})
     if heard is None or not isinstance(heard.message.get("error"), dict):
         stage.unsure("loading an unknown session was not refused", heard)
-    words = fault(heard.message["error"].get("data"), {"suggestion": shape.some}, "data")
+    words = fault(heard.message["error"].get("data"), {"suggestion": json_shape.some}, "data")
     stage.require(not words, words, heard)
 
 
 @probe("agent.draft.19")
 async def files_are_asked_for_by_path(stage: AgentStage) -> None:
     """With lines counted from one, where any are said."""
-    drawing = {"path": shape.some, "startLine?": shape.line, "endLine?": shape.line, "encoding?": str}
+    drawing = {"path": json_shape.some, "startLine?": json_shape.line, "endLine?": json_shape.line, "encoding?": str}
     for heard in await asked(stage, "read", "fs/read_text_file"):
         words = fault(heard.message.get("params"), drawing)
         stage.require(not words, words, heard)
@@ -256,14 +262,14 @@ async def files_are_asked_for_by_path(stage: AgentStage) -> None:
 async def questions_say_why(stage: AgentStage) -> None:
     """People decide by it."""
     _, question = await questioned(stage)
-    words = fault(question.message.get("params"), {"reason": shape.some})
+    words = fault(question.message.get("params"), {"reason": json_shape.some})
     stage.require(not words, words, question)
 
 
 @probe("agent.draft.24")
 async def terminals_are_described(stage: AgentStage) -> None:
     """Unlike v1, where the environment is a list."""
-    drawing = {"command": shape.some, "args?": [str], "cwd?": str, "env?": dict, "timeout?": shape.count}
+    drawing = {"command": json_shape.some, "args?": [str], "cwd?": str, "env?": dict, "timeout?": json_shape.count}
     for heard in await asked(stage, "run", "terminal/create"):
         words = fault(heard.message.get("params"), drawing)
         stage.require(not words, words, heard)
@@ -283,7 +289,7 @@ async def leave_is_awaited(stage: AgentStage) -> None:
 async def sessions_may_be_several(stage: AgentStage) -> None:
     """An agent of one session says so when a second is asked for."""
     first = await stage.opened()
-    second = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "two"), stage.pace.start)
+    second = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, "two"), stage.pace.start)
     result = second.message.get("result") if second else None
     if not isinstance(result, dict):
         stage.skip("the agent serves one session at a time")

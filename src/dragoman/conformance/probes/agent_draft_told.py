@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.conformance import shape
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import Drawing, fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
 from dragoman.conformance.probes.agent_toolcall import calls
 from dragoman.conformance.probes.agent_update import drawn, told
-from dragoman.conformance.shape import Drawing, fault
-from dragoman.conformance.stage import Json
 
 TREE: Drawing = {
     "loadSession?": bool,
@@ -19,8 +19,12 @@ TREE: Drawing = {
 }
 HUNK = {"oldStart": int, "oldLines": int, "newStart": int, "newLines": int, "content": str}
 RAN = {"terminalId?": str, "command?": str, "exitCode?": int, "stdout?": str, "stderr?": str}
-OUTPUTS: dict[Json, Drawing] = {"text": {"text": str}, "diff": {"path": shape.some, "hunks": [HUNK]}, "terminal": RAN}
-PLACE = {"path": shape.some, "line?": int, "column?": int, "endLine?": int, "endColumn?": int}
+OUTPUTS: dict[Json, Drawing] = {
+    "text": {"text": str},
+    "diff": {"path": json_shape.some, "hunks": [HUNK]},
+    "terminal": RAN,
+}
+PLACE = {"path": json_shape.some, "line?": int, "column?": int, "endLine?": int, "endColumn?": int}
 
 
 @probe("agent.draft.29")
@@ -42,12 +46,14 @@ async def cancels_have_reasons(stage: AgentStage) -> None:
     stage.require(turn.answer, "a turn that was cancelled with a reason was not answered")
 
 
-drawn("agent.draft.32", "option", "config_option_update", {"key": shape.some, "currentValue": object, "source?": str})
+drawn(
+    "agent.draft.32", "option", "config_option_update", {"key": json_shape.some, "currentValue": object, "source?": str}
+)
 drawn(
     "agent.draft.33",
     "mode",
     "current_mode_update",
-    {"currentMode": shape.some, "previousMode?": str, "reason?": str},
+    {"currentMode": json_shape.some, "previousMode?": str, "reason?": str},
 )
 
 

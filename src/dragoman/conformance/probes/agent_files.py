@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import AgentStage, Spoken
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage, Spoken
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import Drawing, fault
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import Drawing, fault
-from dragoman.conformance.stage import Heard, Json
 
 READ, WRITE, CREATE, RELEASE = "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"
 READING: dict[str, Any] = {
@@ -34,13 +35,13 @@ async def _not_asked(stage: AgentStage, lent: Any, what: str, begins: str | tupl
 @probe("agent.files.01")
 async def files_are_lent(stage: AgentStage) -> None:
     """Reading and writing."""
-    await _not_asked(stage, spoken.NOTHING[stage.dialect], "a file", "fs/", "read", "write")
+    await _not_asked(stage, hello.NOTHING[stage.dialect], "a file", "fs/", "read", "write")
 
 
 @probe("agent.files.02")
 async def terminals_are_lent(stage: AgentStage) -> None:
     """A command is run."""
-    await _not_asked(stage, spoken.NOTHING[stage.dialect], "a terminal", "terminal/", "run")
+    await _not_asked(stage, hello.NOTHING[stage.dialect], "a terminal", "terminal/", "run")
 
 
 @probe("agent.files.03")
@@ -73,13 +74,13 @@ async def _drawn(stage: AgentStage, purpose: str, method: str, drawing: Drawing)
 @probe("agent.files.04")
 async def files_are_named(stage: AgentStage) -> None:
     """So that the client can check the folder of that session."""
-    await _drawn(stage, "read", READ, {"sessionId": shape.some, "path": shape.absolute})
+    await _drawn(stage, "read", READ, {"sessionId": json_shape.some, "path": json_shape.absolute})
 
 
 @probe("agent.files.05")
 async def lines_begin_with_one(stage: AgentStage) -> None:
     """Where a line is said at all."""
-    await _drawn(stage, "read", READ, {"line?": shape.line, "limit?": shape.count})
+    await _drawn(stage, "read", READ, {"line?": json_shape.line, "limit?": json_shape.count})
 
 
 @probe("agent.files.06")
@@ -107,13 +108,13 @@ async def missing_files_are_survived(stage: AgentStage) -> None:
 @probe("agent.files.08")
 async def terminals_are_described(stage: AgentStage) -> None:
     """As the table of the method has it."""
-    variable = {"name": shape.some, "value": str}
+    variable = {"name": json_shape.some, "value": str}
     drawing = {
-        "sessionId": shape.some,
-        "command": shape.some,
+        "sessionId": json_shape.some,
+        "command": json_shape.some,
         "args?": [str],
         "env?": [variable],
-        "cwd?": shape.absolute,
+        "cwd?": json_shape.absolute,
     }
     await _drawn(stage, "run", CREATE, drawing)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_files import asked, requests
-from dragoman.conformance.shape import fault
 
 CREATE = "elicitation/create"
 
@@ -14,7 +15,7 @@ CREATE = "elicitation/create"
 @probe("agent.files.15")
 async def forms_are_announced(stage: AgentStage) -> None:
     """A client that has no place for them."""
-    await stage.opened(capabilities=spoken.NOTHING[stage.dialect])
+    await stage.opened(capabilities=hello.NOTHING[stage.dialect])
     await stage.prompted(stage.words("form"))
     found = requests(stage, CREATE)
     stage.require(not found, "a form was shown to a client that announced none", *found)
@@ -23,7 +24,7 @@ async def forms_are_announced(stage: AgentStage) -> None:
 @probe("agent.files.16")
 async def forms_are_whole(stage: AgentStage) -> None:
     """A client draws the fields."""
-    drawing = {"message": str, "mode": shape.text("form", "url"), "requestedSchema": {"properties": dict}}
+    drawing = {"message": str, "mode": json_shape.text("form", "url"), "requestedSchema": {"properties": dict}}
     for heard in await asked(stage, "form", CREATE):
         words = fault(heard.message.get("params"), drawing)
         stage.require(not words, f"form: {words}", heard)
@@ -33,7 +34,9 @@ async def forms_are_whole(stage: AgentStage) -> None:
 async def links_are_whole(stage: AgentStage) -> None:
     """A client shows the whole URL."""
     for heard in await asked(stage, "link", CREATE):
-        words = fault(heard.message.get("params"), {"message": str, "elicitationId": shape.some, "url": shape.some})
+        words = fault(
+            heard.message.get("params"), {"message": str, "elicitationId": json_shape.some, "url": json_shape.some}
+        )
         stage.require(not words, f"link: {words}", heard)
 
 
@@ -50,7 +53,7 @@ async def declined_forms_are_survived(stage: AgentStage) -> None:
 @probe("agent.files.19")
 async def links_are_announced_apart(stage: AgentStage) -> None:
     """Each mode has its own switch."""
-    await stage.opened(capabilities={**spoken.NOTHING[stage.dialect], "elicitation": {"form": {}}})
+    await stage.opened(capabilities={**hello.NOTHING[stage.dialect], "elicitation": {"form": {}}})
     await stage.prompted(stage.words("link"))
     found = [heard for heard in requests(stage, CREATE) if heard.params.get("mode") == "url"]
     stage.require(not found, "a link was shown to a client that announced forms only", *found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
-from dragoman.conformance.stage import Heard
 
 MEGABYTE = 1_000_000
 DEEP = 20_000  # levels: more than any sound reader follows

@@ -6,12 +6,13 @@ import os
 import pathlib
 import sys
 
-from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_files import READ, WRITE, requests
-from dragoman.conformance.shape import fault
-from dragoman.conformance.stage import Heard, Json
 
 SECRET = "check-secret-5f3a"
 
@@ -42,7 +43,7 @@ def servers(stage: AgentStage) -> Json:
 async def servers_are_taken(stage: AgentStage) -> None:
     """Every agent can start one."""
     await stage.initialized()
-    params = {**spoken.new_session(stage.dialect, stage.cwd, "one"), "mcpServers": servers(stage)}
+    params = {**hello.new_session(stage.dialect, stage.cwd, "one"), "mcpServers": servers(stage)}
     stage.granted(await stage.asked("session/new", params, stage.pace.start), "a session with an MCP server")
 
 
@@ -61,7 +62,7 @@ async def servers_come_with_initialize(stage: AgentStage) -> None:
     script = pathlib.Path(stage.cwd, "check-server")
     script.write_text(f"#!{sys.executable}\n{SERVER}", encoding="utf-8")
     script.chmod(0o755)
-    params = spoken.initialize(stage.dialect, stage.cwd, spoken.ALL[stage.dialect])
+    params = hello.initialize(stage.dialect, stage.cwd, hello.ALL[stage.dialect])
     server = {"name": "check", "url": f"stdio://{script}", "credentials": {"key": SECRET}}
     heard = await stage.asked("initialize", {**params, "mcp_servers": [server]}, stage.pace.start)
     stage.granted(heard, "initialize with an MCP server")
@@ -124,7 +125,7 @@ async def sessions_are_loaded_by_id(stage: AgentStage) -> None:
     """The client's own, after a turn."""
     await stage.did("plain")
     heard = await stage.asked("session/load", {"session_id": stage.session}, stage.pace.turn)
-    words = fault(stage.granted(heard, "session/load"), {"status": shape.text("ok")})
+    words = fault(stage.granted(heard, "session/load"), {"status": json_shape.text("ok")})
     stage.require(not words, words, heard)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import absolute, fault, some
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
-from dragoman.conformance.shape import absolute, fault, some
-from dragoman.conformance.stage import Heard, Json
 from dragoman.engine.capability import offers
 
 WORDS = "the parrot is called Ptolemy"

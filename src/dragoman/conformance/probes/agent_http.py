@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from dragoman.conformance.http_line import JSON, SSE
+from dragoman.conformance.harness.http_client import JSON, SSE
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.harness.remote_agent import HttpStage
 from dragoman.conformance.probe import probe
-from dragoman.conformance.remote_stage import HttpStage
-from dragoman.conformance.stage import Json
 
 UNKNOWN = {"Acp-Connection-Id": "0123456789abcdef0123456789abcdef"}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.conformance.http_line import JSON, Answer
+from dragoman.conformance.harness.http_client import JSON, Answer
+from dragoman.conformance.harness.remote_agent import HttpStage
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_http import UNKNOWN
-from dragoman.conformance.remote_stage import HttpStage
 
 EVIL = "https://evil.example"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.conformance.agent_stage import Spoken
-from dragoman.conformance.http_line import Answer, Strand, parsed
+from dragoman.conformance.harness.agent import Spoken
+from dragoman.conformance.harness.http_client import Answer, Strand, parsed
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.harness.remote_agent import HttpStage
 from dragoman.conformance.probe import probe
-from dragoman.conformance.remote_stage import HttpStage
-from dragoman.conformance.stage import Json
 
 # --- which stream ---------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import fault, some
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import fault, some
-from dragoman.conformance.stage import Json
 from dragoman.engine.capability import offers
 
 VERSION = {"crow": "protocol_version"}
@@ -29,7 +29,7 @@ OPTIONAL: dict[str, tuple[str, dict[str, Any]]] = {
 @probe("agent.init.01")
 async def the_introduction_is_answered(stage: AgentStage) -> None:
     """With an object, whatever is in it."""
-    params = spoken.initialize(stage.dialect, stage.cwd, spoken.ALL[stage.dialect])
+    params = hello.initialize(stage.dialect, stage.cwd, hello.ALL[stage.dialect])
     result = stage.granted(await stage.asked("initialize", params, stage.pace.start), "initialize")
     stage.require(isinstance(result, dict), "initialize was not answered with an object", stage.heard[-1])
 
@@ -58,7 +58,7 @@ async def the_known_version_is_agreed_on(stage: AgentStage) -> None:
 @probe("agent.init.04")
 async def unheard_of_versions_are_not_agreed_to(stage: AgentStage) -> None:
     """An agent that echoes what it was asked for promises what it cannot keep."""
-    params = spoken.initialize(stage.dialect, stage.cwd, {}) | {"protocolVersion": UNHEARD_OF}
+    params = hello.initialize(stage.dialect, stage.cwd, {}) | {"protocolVersion": UNHEARD_OF}
     heard = await stage.asked("initialize", params, stage.pace.start)
     if heard is None:
         stage.unsure("an initialize of another version was not answered")
@@ -111,14 +111,14 @@ async def logins_can_be_named(stage: AgentStage) -> None:
 @probe("agent.init.11")
 async def sessions_before_the_introduction_are_a_wrong_state(stage: AgentStage) -> None:
     """With the number that the dialect has for it."""
-    heard = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "one"), stage.pace.start)
+    heard = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, "one"), stage.pace.start)
     stage.refused(heard, "session/new before initialize", stage.code("invalid_state"))
 
 
 @probe("agent.init.12")
 async def sessions_before_the_introduction_are_refused(stage: AgentStage) -> None:
     """With any error."""
-    heard = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "one"), stage.pace.start)
+    heard = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, "one"), stage.pace.start)
     stage.refused(heard, "session/new before initialize")
 
 
@@ -126,14 +126,14 @@ async def sessions_before_the_introduction_are_refused(stage: AgentStage) -> Non
 async def a_second_introduction_is_answered(stage: AgentStage) -> None:
     """Refused or taken, but not left without a word."""
     await stage.initialized()
-    params = spoken.initialize(stage.dialect, stage.cwd, {})
+    params = hello.initialize(stage.dialect, stage.cwd, {})
     stage.require(await stage.asked("initialize", params), "a second initialize was not answered")
 
 
 @probe("agent.init.14")
 async def unknown_capabilities_are_ignored(stage: AgentStage) -> None:
     """New ones are no new version."""
-    params = spoken.initialize(stage.dialect, stage.cwd, {**spoken.ALL[stage.dialect], "skillOfTheFuture": {"a": 1}})
+    params = hello.initialize(stage.dialect, stage.cwd, {**hello.ALL[stage.dialect], "skillOfTheFuture": {"a": 1}})
     heard = await stage.asked("initialize", params, stage.pace.start)
     stage.granted(heard, "initialize with a capability nobody knows")
 
@@ -178,7 +178,7 @@ async def a_refused_introduction_may_be_repeated(stage: AgentStage) -> None:
     first = await stage.asked("initialize", "hello", stage.pace.start)
     if first is not None and "error" not in first.message:
         stage.skip("the agent takes anything for an introduction")
-    params = spoken.initialize(stage.dialect, stage.cwd, spoken.ALL[stage.dialect])
+    params = hello.initialize(stage.dialect, stage.cwd, hello.ALL[stage.dialect])
     stage.granted(await stage.asked("initialize", params, stage.pace.start), "initialize after one that was refused")
 
 
@@ -186,5 +186,5 @@ async def a_refused_introduction_may_be_repeated(stage: AgentStage) -> None:
 async def null_capabilities_are_none(stage: AgentStage) -> None:
     """As some clients write what they have not got."""
     lent = {"fs": None, "terminal": None, "elicitation": None, "session": None}
-    heard = await stage.asked("initialize", spoken.initialize(stage.dialect, stage.cwd, lent), stage.pace.start)
+    heard = await stage.asked("initialize", hello.initialize(stage.dialect, stage.cwd, lent), stage.pace.start)
     stage.granted(heard, "initialize with null for capabilities")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import SAID, asked, running
-from dragoman.conformance.stage import Heard
 
 _NUMBER = re.compile(r"chunk (\d+)")
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"chunk (\d+)")
 async def sessions_are_named_first(stage: AgentStage) -> None:
     """A client cannot know whom an earlier update is about."""
     await stage.initialized()
-    answer = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "one"))
+    answer = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, "one"))
     if answer is None:
         stage.unsure("session/new was not answered")
     early = stage.updates()
@@ -119,7 +119,7 @@ async def modes_change_in_a_turn(stage: AgentStage) -> None:
 async def sessions_open_in_a_turn(stage: AgentStage) -> None:
     """Another window of the same editor."""
     turn = await running(stage)
-    heard = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, "two"))
+    heard = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, "two"))
     stage.granted(heard, "a session opened while a turn runs")
     stage.cancel(turn.session)
     await stage.ended(turn)

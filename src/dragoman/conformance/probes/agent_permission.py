@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 
-from dragoman.conformance import shape
-from dragoman.conformance.agent_stage import REJECT, AgentStage, Spoken
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness.agent import REJECT, AgentStage, Spoken
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_toolcall import statuses
-from dragoman.conformance.shape import fault
-from dragoman.conformance.stage import Heard, Json
 
 QUESTION = "session/request_permission"
 # What an agent does to a file or a machine through its client.
 DEEDS = ("fs/write_text_file", "terminal/create")
-KINDS = shape.text("allow_once", "allow_always", "reject_once", "reject_always")
+KINDS = json_shape.text("allow_once", "allow_always", "reject_once", "reject_always")
 
 
 async def asked(stage: AgentStage) -> tuple[Spoken, Heard]:
@@ -62,7 +62,7 @@ async def _is_no_leave(stage: AgentStage, what: str, result: Json) -> None:
 async def questions_are_whole(stage: AgentStage) -> None:
     """A client has to draw a dialogue from it."""
     _, question = await asked(stage)
-    drawing = {"sessionId": shape.some, "toolCall": {"toolCallId": shape.some}, "options": shape.many}
+    drawing = {"sessionId": json_shape.some, "toolCall": {"toolCallId": json_shape.some}, "options": json_shape.many}
     words = fault(question.message.get("params"), drawing)
     stage.require(not words, words, question)
 

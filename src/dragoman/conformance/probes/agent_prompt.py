@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from dragoman.agents import samples
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.agents.everything import samples
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import count, fault
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import count, fault
-from dragoman.conformance.stage import Json
 
 HUNDRED = 100
 
@@ -20,7 +20,7 @@ async def turns_end_with_a_reason(stage: AgentStage) -> None:
     await stage.opened()
     turn = await stage.ended(stage.begin(stage.words("plain")))
     stage.granted(turn.answer, "a prompt")
-    stage.require(turn.stop, f"the answer to a prompt has no {spoken.STOP[stage.dialect]}", turn.answer)
+    stage.require(turn.stop, f"the answer to a prompt has no {hello.STOP[stage.dialect]}", turn.answer)
 
 
 @probe("agent.prompt.02")
@@ -29,7 +29,7 @@ async def reasons_are_known(stage: AgentStage) -> None:
     turn = await stage.did("plain")
     if not turn.stop:
         stage.unsure("the turn ended without a reason", turn.answer)
-    known = spoken.STOPS[stage.dialect]
+    known = hello.STOPS[stage.dialect]
     stage.require(
         turn.stop in known, f"the stop reason {turn.stop!r} is none of {', '.join(sorted(known))}", turn.answer
     )
@@ -92,7 +92,7 @@ async def empty_prompts_are_answered(stage: AgentStage) -> None:
 async def prompts_need_content(stage: AgentStage) -> None:
     """The session is there, the prompt is not."""
     await stage.opened()
-    heard = await stage.asked("session/prompt", {spoken.SESSION[stage.dialect]: stage.session})
+    heard = await stage.asked("session/prompt", {hello.SESSION[stage.dialect]: stage.session})
     stage.refused(heard, "a prompt without content", -32602)
 
 
@@ -169,7 +169,7 @@ async def session_ids_are_texts(stage: AgentStage) -> None:
     """A number in its place."""
     await stage.opened()
     method, params = stage.spelled("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
-    heard = await stage.asked(method, {**params, spoken.SESSION[stage.dialect]: 17})
+    heard = await stage.asked(method, {**params, hello.SESSION[stage.dialect]: 17})
     stage.refused(heard, "a prompt whose session is a number")
 
 

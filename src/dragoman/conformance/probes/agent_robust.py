@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import asked, running
 
@@ -52,7 +52,7 @@ async def empty_ids_are_refused(stage: AgentStage) -> None:
     """Nobody has that session."""
     await stage.opened()
     method, params = stage.spelled("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
-    heard = await stage.asked(method, {**params, spoken.SESSION[stage.dialect]: ""}, stage.pace.turn)
+    heard = await stage.asked(method, {**params, hello.SESSION[stage.dialect]: ""}, stage.pace.turn)
     stage.refused(heard, "a prompt in the session whose id is empty")
 
 
@@ -94,7 +94,7 @@ async def senseless_notifications_are_passed_over(stage: AgentStage) -> None:
     await stage.opened()
     if stage.dialect == "crow":
         stage.skip("crow cancels by request")
-    stage.tell("session/cancel", {spoken.SESSION[stage.dialect]: {"not": "a session"}})
+    stage.tell("session/cancel", {hello.SESSION[stage.dialect]: {"not": "a session"}})
     found = [heard for heard in stage.unasked(await stage.silence()) if "result" in heard.message]
     stage.require(not found, "a notification that makes no sense was answered with a result", *found)
     await stage.alive("a notification that makes no sense")
@@ -105,7 +105,7 @@ async def sessions_come_by_the_dozen(stage: AgentStage) -> None:
     """All at once; the next answer is waited for as long as a start may take, for some open one after the other."""
     await stage.initialized()
     waiting = [
-        stage.call("session/new", spoken.new_session(stage.dialect, stage.cwd, f"session-{number}"))
+        stage.call("session/new", hello.new_session(stage.dialect, stage.cwd, f"session-{number}"))
         for number in range(DOZEN)
     ]
     while waiting:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import fault
-from dragoman.conformance.stage import Heard, Json
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
 
@@ -22,7 +22,7 @@ REFUSED: dict[str, Json] = {
 
 
 def _new(stage: AgentStage, session: str = "one") -> Json:
-    return spoken.new_session(stage.dialect, stage.cwd, session)
+    return hello.new_session(stage.dialect, stage.cwd, session)
 
 
 async def _comes_back(stage: AgentStage, id: Json) -> None:
@@ -86,7 +86,7 @@ async def answers_have_one_outcome(stage: AgentStage) -> None:
 @probe("agent.rpc.06")
 async def errors_have_code_and_message(stage: AgentStage) -> None:
     """Every error of a talk in which there is much to refuse: agents do not make all of them in one place."""
-    params = spoken.initialize(stage.dialect, stage.cwd, spoken.ALL[stage.dialect])
+    params = hello.initialize(stage.dialect, stage.cwd, hello.ALL[stage.dialect])
     await stage.asked("initialize", params, stage.pace.start)
     for method, params in REFUSED.items():
         await stage.asked(method, params)

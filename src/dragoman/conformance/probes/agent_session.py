@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.conformance import spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import fault, some
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import fault, some
-from dragoman.conformance.stage import Json
 
 CWD = {"draft": "workingDirectory"}
 
@@ -15,7 +15,7 @@ CWD = {"draft": "workingDirectory"}
 async def sessions_have_ids(stage: AgentStage) -> None:
     """The id is all a client has."""
     await stage.initialized()
-    heard = await stage.asked("session/new", spoken.new_session(stage.dialect, stage.cwd, ""))
+    heard = await stage.asked("session/new", hello.new_session(stage.dialect, stage.cwd, ""))
     words = fault(stage.granted(heard, "session/new"), {"sessionId": some})
     stage.require(not words, words, heard)
 
@@ -31,7 +31,7 @@ async def ids_differ(stage: AgentStage) -> None:
 async def relative_folders_are_refused(stage: AgentStage) -> None:
     """Relative to what, nobody knows."""
     await stage.initialized()
-    params = spoken.new_session(stage.dialect, "some/folder", "one")
+    params = hello.new_session(stage.dialect, "some/folder", "one")
     stage.refused(await stage.asked("session/new", params), "a session in a relative folder")
 
 
@@ -39,7 +39,7 @@ async def relative_folders_are_refused(stage: AgentStage) -> None:
 async def a_folder_is_needed(stage: AgentStage) -> None:
     """It is the one thing a session cannot do without."""
     await stage.initialized()
-    params = spoken.new_session(stage.dialect, stage.cwd, "one")
+    params = hello.new_session(stage.dialect, stage.cwd, "one")
     del params[CWD.get(stage.dialect, "cwd")]
     stage.refused(await stage.asked("session/new", params), "a session without a folder", -32602)
 
@@ -206,7 +206,7 @@ async def switches_can_be_set(stage: AgentStage) -> None:
 @probe("agent.session.15")
 async def switches_are_announced(stage: AgentStage) -> None:
     """Older clients know choices only."""
-    await stage.opened(capabilities=spoken.NOTHING[stage.dialect])
+    await stage.opened(capabilities=hello.NOTHING[stage.dialect])
     options = stage.setup.get("configOptions") or []
     switches = [option.get("id") for option in options if isinstance(option, dict) and option.get("type") == "boolean"]
     stage.require(not switches, f"a client that did not announce it was shown the switches {switches}")

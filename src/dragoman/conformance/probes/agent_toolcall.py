@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dragoman.conformance import shape
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import Drawing, fault
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_update import told
-from dragoman.conformance.shape import Drawing, fault
-from dragoman.conformance.stage import Heard, Json
 
-KINDS = shape.text(
+KINDS = json_shape.text(
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
 )  # fmt: skip
-STATUSES = shape.text("pending", "in_progress", "completed", "failed")
+STATUSES = json_shape.text("pending", "in_progress", "completed", "failed")
 FINISHED = ("completed", "failed")
 
 
@@ -41,7 +41,7 @@ async def _drawn(stage: AgentStage, drawing: Drawing, *purposes: str, kind: str 
 @probe("agent.toolcall.01")
 async def calls_have_id_and_title(stage: AgentStage) -> None:
     """The id for the client, the title for people."""
-    await _drawn(stage, {"toolCallId": shape.some, "title": str}, "read", "write", kind="tool_call")
+    await _drawn(stage, {"toolCallId": json_shape.some, "title": str}, "read", "write", kind="tool_call")
 
 
 @probe("agent.toolcall.02")
@@ -105,19 +105,19 @@ async def finished_is_finished(stage: AgentStage) -> None:
             stage.require(not changed, f"the tool call {call!r} was {before} and is {after} again", first, heard)
 
 
-ENTRY_TYPES = shape.text("content", "diff", "terminal")
+ENTRY_TYPES = json_shape.text("content", "diff", "terminal")
 
 
 @probe("agent.toolcall.08")
 async def contents_are_wrapped(stage: AgentStage) -> None:
     """A bare block is silently dropped by official readers (reference 1.9)."""
-    await _drawn(stage, {"content?": [{"type": ENTRY_TYPES, "content?": shape.block}]}, "read", "write")
+    await _drawn(stage, {"content?": [{"type": ENTRY_TYPES, "content?": json_shape.block}]}, "read", "write")
 
 
 @probe("agent.toolcall.09")
 async def locations_are_absolute(stage: AgentStage) -> None:
     """An editor opens them."""
-    await _drawn(stage, {"locations?": [{"path": shape.absolute}]}, "read", "write")
+    await _drawn(stage, {"locations?": [{"path": json_shape.absolute}]}, "read", "write")
 
 
 @probe("agent.toolcall.10")
@@ -127,7 +127,7 @@ async def diffs_are_whole(stage: AgentStage) -> None:
     if not found:
         stage.unsure("the agent showed no diff")
     for heard, entry in found:
-        words = fault(entry, {"path": shape.absolute, "newText": str, "oldText?": str})
+        words = fault(entry, {"path": json_shape.absolute, "newText": str, "oldText?": str})
         stage.require(not words, f"diff: {words}", heard)
 
 
@@ -159,7 +159,7 @@ async def running_calls_do_not_wait_again(stage: AgentStage) -> None:
 @probe("agent.toolcall.13")
 async def lines_are_numbers(stage: AgentStage) -> None:
     """Or absent, or null."""
-    await _drawn(stage, {"locations?": [{"line?": shape.count}]}, "read")
+    await _drawn(stage, {"locations?": [{"line?": json_shape.count}]}, "read")
 
 
 @probe("agent.toolcall.14")

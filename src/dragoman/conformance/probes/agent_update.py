@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dragoman.conformance import shape, spoken
-from dragoman.conformance.agent_stage import AgentStage
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentStage
+from dragoman.conformance.harness.peer import Heard, Json
+from dragoman.conformance.json_shape import Drawing, fault
 from dragoman.conformance.probe import probe
-from dragoman.conformance.shape import Drawing, fault
-from dragoman.conformance.stage import Heard, Json
 
 KINDS = frozenset(
     {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"}
@@ -20,8 +21,8 @@ KINDS = frozenset(
 _WORD = re.compile(r"[^\s/]+")
 ENTRY = {
     "content": str,
-    "priority": shape.text("high", "medium", "low"),
-    "status": shape.text("pending", "in_progress", "completed"),
+    "priority": json_shape.text("high", "medium", "low"),
+    "status": json_shape.text("pending", "in_progress", "completed"),
 }
 
 
@@ -60,30 +61,30 @@ def drawn(id: str, purpose: str, kind: str, drawing: Drawing, **members: Any) ->
     probe(id)(looks_right)
 
 
-drawn("agent.update.04", "plain", "agent_message_chunk", {"content": shape.block})
-drawn("agent.update.05", "think", "agent_thought_chunk", {"content": shape.block})
+drawn("agent.update.04", "plain", "agent_message_chunk", {"content": json_shape.block})
+drawn("agent.update.05", "think", "agent_thought_chunk", {"content": json_shape.block})
 drawn("agent.update.06", "plain", "agent_message_chunk", {"messageId?": str})
 drawn("agent.update.07", "plan", "plan", {"entries": [ENTRY]})
 drawn(
     "agent.update.08",
     "plain",
     "available_commands_update",
-    {"availableCommands": [{"name": shape.some, "description": str, "input?": dict}]},
+    {"availableCommands": [{"name": json_shape.some, "description": str, "input?": dict}]},
 )
-drawn("agent.update.12", "usage", "usage_update", {"used": shape.count, "size": shape.count})
+drawn("agent.update.12", "usage", "usage_update", {"used": json_shape.count, "size": json_shape.count})
 drawn("agent.update.13", "title", "session_info_update", {"title?": str, "updatedAt?": str})
-drawn("agent.update.22", "notice", "notice", {"severity": str, "title": shape.some, "description?": str})
-drawn("agent.update.23", "compact", "compaction_update", {"compactionId": shape.some, "status": str})
+drawn("agent.update.22", "notice", "notice", {"severity": str, "title": json_shape.some, "description?": str})
+drawn("agent.update.23", "compact", "compaction_update", {"compactionId": json_shape.some, "status": str})
 
-PICTURE = {"content": {"data": shape.base64, "mimeType": re.compile("image/.+").fullmatch}}
-SOUND = {"content": {"data": shape.base64, "mimeType": re.compile("audio/.+").fullmatch}}
+PICTURE = {"content": {"data": json_shape.base64, "mimeType": re.compile("image/.+").fullmatch}}
+SOUND = {"content": {"data": json_shape.base64, "mimeType": re.compile("audio/.+").fullmatch}}
 drawn("agent.update.16", "image", "agent_message_chunk", PICTURE, type="image")
 drawn("agent.update.17", "audio", "agent_message_chunk", SOUND, type="audio")
 drawn(
     "agent.update.19",
     "resource",
     "agent_message_chunk",
-    {"content": shape.BLOCKS["resource_link"]},
+    {"content": json_shape.BLOCKS["resource_link"]},
     type="resource_link",
 )
 
@@ -95,7 +96,7 @@ async def sessions_are_named(stage: AgentStage) -> None:
     for heard in stage.heard:
         if heard.method == "session/update":
             params = heard.message.get("params")
-            found = params.get(spoken.UPDATED[stage.dialect]) if isinstance(params, dict) else None
+            found = params.get(hello.UPDATED[stage.dialect]) if isinstance(params, dict) else None
             stage.require(found == stage.session, f"an update names the session {found!r}, which was not opened", heard)
 
 
@@ -105,7 +106,7 @@ async def updates_say_their_kind(stage: AgentStage) -> None:
     await stage.did("plain")
     for heard in stage.heard:
         if heard.method == "session/update":
-            words = fault(heard.message.get("params"), {"update": {"sessionUpdate": shape.some}})
+            words = fault(heard.message.get("params"), {"update": {"sessionUpdate": json_shape.some}})
             stage.require(not words, words, heard)
 
 
@@ -150,7 +151,7 @@ async def all_options_are_told(stage: AgentStage) -> None:
 
 
 async def _unannounced(stage: AgentStage, purpose: str, *kinds: str) -> None:
-    await stage.opened(capabilities=spoken.NOTHING[stage.dialect])
+    await stage.opened(capabilities=hello.NOTHING[stage.dialect])
     await stage.prompted(stage.words(purpose))
     await stage.silence()
     found = [heard for heard in stage.updates() if heard.kind in kinds]
@@ -174,7 +175,7 @@ async def resources_are_whole(stage: AgentStage) -> None:
     """Text or bytes, not both and not neither."""
     for heard in await seen(stage, "resource", "agent_message_chunk", type="resource"):
         held = told(heard)["content"].get("resource")
-        words = fault(held, {"uri": shape.some}, "resource")
+        words = fault(held, {"uri": json_shape.some}, "resource")
         stage.require(not words, words, heard)
         both = ("text" in held) + ("blob" in held)
         stage.require(both == 1, f"a resource has {'both text and bytes' if both else 'neither text nor bytes'}", heard)

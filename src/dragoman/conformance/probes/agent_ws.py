@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 
-from dragoman.conformance.http_line import HttpLine, parsed
+from dragoman.conformance.harness.http_client import HttpLine, parsed
+from dragoman.conformance.harness.remote_agent import WsStage
 from dragoman.conformance.probe import probe
-from dragoman.conformance.remote_stage import WsStage
 from dragoman.errors import ConnectionFailed
 
 EVIL = "https://evil.example"

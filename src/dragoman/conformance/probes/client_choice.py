@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dragoman.conformance.client_offer import MODES, OLDER, OPTION, VALUES, offer_choices, offer_sessions
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.client_offer import MODES, OLDER, OPTION, VALUES, offer_choices, offer_sessions
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 FRESH = "check-fresh-session"
 CURSOR = "page 2, ä/+=="

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.client_files import outside
-from dragoman.conformance.stage import Heard, Json
 
 CHOICES = [{"id": "approve", "title": "Approve", "is_primary": True}, {"id": "deny", "title": "Deny"}]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 LINES = "one\ntwo\nthree\nfour\n"
 FOREVER = "sleep 300"

@@ -7,11 +7,11 @@ import os
 import shutil
 import time
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.client_draft import FOREVER, asked, terminal
 from dragoman.conformance.probes.client_files import on_disk, outside
-from dragoman.conformance.stage import Heard, Json
 
 BYTES = b"\x00\xff\x10check"
 LINES = "one\ntwo\nthree\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 LINES = "line one\nline two\nline three\nline four\n"
 LETTERS = "Grüße, 世界, 🙂\r\nsecond\tline\r\nno end"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
 from dragoman.conformance.probe import probe
 
 LONG = 100_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dragoman.conformance.client_remote import RemoteClientStage
-from dragoman.conformance.client_wire import Seen
+from dragoman.conformance.harness.http_recorder import Seen
+from dragoman.conformance.harness.remote_client import RemoteClientStage
 from dragoman.conformance.probe import probe
 
 COOKIE = "check-affinity=server-7"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.conformance.client_stage import INTRODUCTION, ClientStage
+from dragoman.conformance.harness.client import INTRODUCTION, ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 # Longer than an impatient client waits, shorter than anybody at a terminal notices. Seconds.
 SLOW = 1.2

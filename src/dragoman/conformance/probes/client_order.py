@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from dragoman.conformance.client_grounds import Ending
-from dragoman.conformance.client_stage import SESSION, ClientStage
+from dragoman.conformance.harness.client import SESSION, ClientStage
+from dragoman.conformance.harness.client_environment import Ending
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 # More than fits any buffer of a reader that takes them one by one, and still a blink.
 FLOOD = 3000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 OPTIONS = [
     {"optionId": "allow-1", "name": "Allow", "kind": "allow_once"},

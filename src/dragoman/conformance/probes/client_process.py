@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.client_grounds import Ending
-from dragoman.conformance.client_stage import INTRODUCTION, ClientStage
+from dragoman.conformance.harness.client import INTRODUCTION, ClientStage
+from dragoman.conformance.harness.client_environment import Ending
 from dragoman.conformance.probe import probe
 
 COMPLAINT = b"warning: this agent says a lot about itself on stderr\n"

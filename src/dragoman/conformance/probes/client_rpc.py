@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 ODD = "0f8fad5b-d9cb-469f-a165-70867728950e"
 

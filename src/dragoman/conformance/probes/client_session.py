@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dragoman.conformance.client_stage import SESSION, ClientStage
+from dragoman.conformance.harness.client import SESSION, ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 
 async def opening(stage: ClientStage) -> tuple[Heard, Json]:

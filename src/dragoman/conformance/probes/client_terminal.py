@@ -6,9 +6,9 @@ import asyncio
 import os
 import time
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
-from dragoman.conformance.stage import Heard, Json
 
 # Longer than any probe waits for an answer, so that an answer in time is one that did not wait for the end.
 FOREVER = "sleep 300"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.probe import Probe, probe
-from dragoman.conformance.stage import Json
 
 # The number of the requirement: what the answer is, and its result in v1.
 ENDS: dict[str, tuple[str, Json]] = {

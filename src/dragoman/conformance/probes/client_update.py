@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.conformance.client_stage import ClientStage
+from dragoman.conformance.harness.client import ClientStage
+from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.probe import Probe, probe
-from dragoman.conformance.stage import Json
 
 TEXT = {"type": "text", "text": ""}
 ENTRY = {"content": "Tidy up", "status": "pending"}

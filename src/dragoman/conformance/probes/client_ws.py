@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dragoman.conformance.client_remote import RemoteClientStage
+from dragoman.conformance.harness.remote_client import RemoteClientStage
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.client_http import MANY, shown
 

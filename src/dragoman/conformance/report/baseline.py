@@ -7,7 +7,7 @@ a run that was ended, is no baseline.
 
 from __future__ import annotations
 
-from dragoman.conformance.report.facts import Report, Row, read
+from dragoman.conformance.report.model import Report, Row, read
 from dragoman.conformance.verdict import Outcome
 from dragoman.errors import ConfigFault
 

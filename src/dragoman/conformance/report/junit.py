@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as Xml
 
-from dragoman.conformance.report.facts import Report, Row, shown, titles
+from dragoman.conformance.report.model import Report, Row, shown, titles
 from dragoman.conformance.verdict import Outcome
 
 # So many frames stand in a failure; the JSON and the page have them all.

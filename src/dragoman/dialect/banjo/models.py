@@ -5,7 +5,7 @@ A vocabulary result in, a banjo result out. The reading is v1's (v1/extras.py), 
 
 from __future__ import annotations
 
-from dragoman.dialect.shape import ABSENT, Json, Lowered, Object, side_of
+from dragoman.dialect.reshape import ABSENT, Json, Lowered, Object, side_of
 
 
 def lower_models(result: Object) -> Object:

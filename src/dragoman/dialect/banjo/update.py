@@ -5,8 +5,8 @@ Vocabulary params in, banjo params out. The reading is v1's (v1/extras.py).
 
 from __future__ import annotations
 
-from dragoman.dialect.shape import INFERRED, Json, Lowered, Object, side_of
-from dragoman.dialect.v1 import spelling as v1
+from dragoman.dialect.reshape import INFERRED, Json, Lowered, Object, side_of
+from dragoman.dialect.v1 import codec as v1
 
 
 def lower_update(params: Object) -> Object:

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from dragoman.dialect.chunk import Form
-from dragoman.dialect.crow.names import TEXTS
+from dragoman.dialect.crow.tables import TEXTS
+from dragoman.dialect.text_chunk import Form
 
 
 class _Update(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "@type"}):

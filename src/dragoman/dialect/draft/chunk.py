@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from dragoman.dialect.chunk import Form
-from dragoman.dialect.draft.names import CHUNKS
+from dragoman.dialect.draft.tables import CHUNKS
+from dragoman.dialect.text_chunk import Form
 
 
 class _Data(msgspec.Struct, forbid_unknown_fields=True):

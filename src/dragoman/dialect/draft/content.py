@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from dragoman.dialect.guesses import last_segment, placeholder
+from dragoman.dialect.mapping import Row
 from dragoman.dialect.plain import opened
-from dragoman.dialect.row import Row
-from dragoman.dialect.shape import ABSENT, Lifted, Object
-from dragoman.dialect.words import last_segment, placeholder
+from dragoman.dialect.reshape import ABSENT, Lifted, Object
 
 TEXT: Final = Row(unsaid=("annotations",))
 LINK: Final = Row(inferred={"name": ""}, unsaid=("name", "description", "size", "annotations"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.draft.names import (
+from dragoman.dialect.draft.tables import (
     DECISIONS,
     FILE_OPERATIONS,
     KINDS,
@@ -19,7 +19,7 @@ from dragoman.dialect.draft.names import (
     RESOURCE_SOURCES,
 )
 from dragoman.dialect.plain import opened
-from dragoman.dialect.shape import ABSENT, Json, Lifted, Object
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
 
 _ASKED: Final = ("operation", "resource", "reason")
 _ANSWERED: Final = ("granted", "remember", "scope")

@@ -10,13 +10,13 @@ import json
 from typing import Final
 from urllib.parse import quote
 
+from dragoman.dialect.blocks import lift_server, lower_server
 from dragoman.dialect.draft.content import lift_block, lower_block
-from dragoman.dialect.draft.mcp import lift_server, lower_server
-from dragoman.dialect.draft.names import STOP_REASONS
+from dragoman.dialect.draft.tables import STOP_REASONS
+from dragoman.dialect.guesses import last_segment
+from dragoman.dialect.mapping import Row, each, one
 from dragoman.dialect.plain import opened
-from dragoman.dialect.row import Row, each, one
-from dragoman.dialect.shape import ABSENT, Json, Lifted, Object, side_of
-from dragoman.dialect.words import last_segment
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, side_of
 from dragoman.errors import Kind, ProtocolError
 
 AUTHENTICATE: Final = Row(names={"method": "methodId"}, side=("credentials",), defaults={"credentials": {}})

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.draft.names import CHUNK_SIDE, CHUNKS, CHUNKS_BACK, DIALECT
-from dragoman.dialect.draft.output import lift_error, lift_output, lower_outputs
+from dragoman.dialect.draft.tables import CHUNK_SIDE, CHUNKS, CHUNKS_BACK, DIALECT
+from dragoman.dialect.draft.tool_output import lift_error, lift_output, lower_outputs
+from dragoman.dialect.guesses import guess_kind, placeholder
+from dragoman.dialect.mapping import Pair, Row, Turn, each, one
 from dragoman.dialect.plain import cleared, opened, plain
-from dragoman.dialect.row import Pair, Row, Turn, each, one
-from dragoman.dialect.shape import ABSENT, SIDE, Lifted, Object
-from dragoman.dialect.v1.names import UPDATES
-from dragoman.dialect.words import guess_kind, placeholder
+from dragoman.dialect.reshape import ABSENT, SIDE, Lifted, Object
+from dragoman.dialect.v1.tables import UPDATES
 from dragoman.errors import Unsayable
 
 _PLAIN: Final = (int, bool)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.draft.mcp import lift_pairs, lower_pairs
-from dragoman.dialect.draft.names import NO_EXIT_CODE, SIGNALS
-from dragoman.dialect.row import Pair, Row
-from dragoman.dialect.shape import Json, Object
+from dragoman.dialect.blocks import lift_pairs, lower_pairs
+from dragoman.dialect.draft.tables import NO_EXIT_CODE, SIGNALS
+from dragoman.dialect.mapping import Pair, Row
+from dragoman.dialect.reshape import Json, Object
 
 _NO_SESSION: Final = {"sessionId": ""}
 

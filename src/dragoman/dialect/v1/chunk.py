@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from dragoman.dialect.chunk import Form
-from dragoman.dialect.shape import Object
-from dragoman.dialect.v1.names import CHUNKS
+from dragoman.dialect.reshape import Object
+from dragoman.dialect.text_chunk import Form
+from dragoman.dialect.v1.tables import CHUNKS
 
 
 class _Text(msgspec.Struct, forbid_unknown_fields=True):

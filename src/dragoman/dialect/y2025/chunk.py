@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from dragoman.dialect.chunk import Form
-from dragoman.dialect.v1.names import CHUNKS
+from dragoman.dialect.text_chunk import Form
+from dragoman.dialect.v1.tables import CHUNKS
 
 
 class _Data(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.dialect.shape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.words import last_segment, mime_of, placeholder, short_of
-from dragoman.dialect.y2025.names import LINK_UNSAID
+from dragoman.dialect.guesses import last_segment, mime_of, placeholder, short_of
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
+from dragoman.dialect.y2025.tables import LINK_UNSAID
 
 
 def lift_block(block: Json) -> Json:

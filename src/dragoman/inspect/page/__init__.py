@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from dragoman.inspect.event import Event, ToolCall, Turn
-from dragoman.inspect.recording import Header
+from dragoman.inspect.format import Header
 
 _WAYS = {"c2a": 0, "a2c": 1, "err": 2}
 

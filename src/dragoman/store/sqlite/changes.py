@@ -12,9 +12,9 @@ import msgspec
 
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, EntryKind, Report, Retention, Summary
-from dragoman.store.sqlite import index, reading
-from dragoman.store.sqlite.faults import Damage
-from dragoman.store.sqlite.log import make, row_of, save
+from dragoman.store.sqlite import reading, search_index
+from dragoman.store.sqlite.append import make, row_of, save
+from dragoman.store.sqlite.errors import Damage
 from dragoman.store.sqlite.reading import Kept
 from dragoman.store.sqlite.schema import SPAN
 from dragoman.store.summary import Head, expired, outlived, taken
@@ -121,7 +121,7 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
 def _clear(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (number * SPAN, (number + 1) * SPAN - 1))
     connection.execute("DELETE FROM progress WHERE number = ?", (number,))
-    index.forget(connection, number)
+    search_index.forget(connection, number)
 
 
 # --- damage ---------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def repair(connection: sqlite3.Connection, session_id: str) -> Report:
         raise Damage("what is written cannot be read")  # the order of the file itself is damaged
     if found.lost or last != kept.head.entries:
         save(connection, kept.number, folded(session_id, lines))
-        index.forget(connection, kept.number)
+        search_index.forget(connection, kept.number)
         connection.execute("UPDATE sessions SET scanned = 0, indexed = 0 WHERE number = ?", (kept.number,))
     return report(session_id, last, found.lost)
 

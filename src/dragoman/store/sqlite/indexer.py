@@ -17,9 +17,9 @@ from functools import partial
 from queue import SimpleQueue
 
 from dragoman.errors import ProtocolError
-from dragoman.store.sqlite import index
-from dragoman.store.sqlite.faults import fault
-from dragoman.store.sqlite.index import Stretch
+from dragoman.store.sqlite import search_index
+from dragoman.store.sqlite.errors import fault
+from dragoman.store.sqlite.search_index import Stretch
 from dragoman.store.sqlite.writer import Work, closed
 
 # How a transaction is handed to the writer.
@@ -94,11 +94,11 @@ class Indexer:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            waiting = deque(index.behind(self._connection) if session_ids is None else session_ids)
+            waiting = deque(search_index.behind(self._connection) if session_ids is None else session_ids)
             while waiting and not self._closed:
                 found = self._read(self._connection, waiting)
                 if found and not self._closed:
-                    missed = self._hand(partial(index.write, stretches=found)).result()
+                    missed = self._hand(partial(search_index.write, stretches=found)).result()
                     tries.update(missed)
                     waiting += [session_id for session_id in missed if tries[session_id] < TRIES]
         except ProtocolError:
@@ -113,7 +113,7 @@ class Indexer:
     def _read(self, connection: sqlite3.Connection, waiting: deque[str]) -> list[Stretch]:
         connection.execute("BEGIN")
         try:
-            return index.gather(connection, waiting, lambda: not self._closed)
+            return search_index.gather(connection, waiting, lambda: not self._closed)
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # it only reads

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from dragoman.store.sqlite.faults import FAILURES, corrupted, is_damage
+from dragoman.store.sqlite.errors import FAILURES, corrupted, is_damage
 from dragoman.store.sqlite.schema import SPAN
 from dragoman.store.summary import Head, expired, missing
 

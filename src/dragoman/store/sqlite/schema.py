@@ -15,7 +15,7 @@ from contextlib import closing
 from urllib.parse import quote
 
 from dragoman.errors import StoreFault
-from dragoman.store.sqlite.faults import FAILURES, fault, is_busy
+from dragoman.store.sqlite.errors import FAILURES, fault, is_busy
 
 # Says that a file is one of ours ("Drag").
 APPLICATION = 0x44726167

@@ -20,11 +20,11 @@ from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
 from dragoman.store.credentials import Vault
-from dragoman.store.query import terms
-from dragoman.store.sqlite import changes, index, reading
-from dragoman.store.sqlite.faults import FAILURES, corrupted, fault, is_damage
+from dragoman.store.search_query import terms
+from dragoman.store.sqlite import changes, reading, search_index
+from dragoman.store.sqlite.append import Append
+from dragoman.store.sqlite.errors import FAILURES, corrupted, fault, is_damage
 from dragoman.store.sqlite.indexer import Indexer
-from dragoman.store.sqlite.log import Append
 from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, connect_to_read, hold, prepare
 from dragoman.store.sqlite.writer import Writer, closed
 from dragoman.store.summary import expired, found, given_name
@@ -152,13 +152,13 @@ class SqliteStore:
         terms(query)
         try:
             await self._indexer.catch_up()
-            return await self._read(lambda connection: index.search(connection, query, limit, session_id))
+            return await self._read(lambda connection: search_index.search(connection, query, limit, session_id))
         except ProtocolError as error:
             if getattr(error, "why", "") != "damaged":
                 raise
-        await self._write(index.renew)
+        await self._write(search_index.renew)
         await self._indexer.catch_up()
-        return await self._read(lambda connection: index.search(connection, query, limit, session_id))
+        return await self._read(lambda connection: search_index.search(connection, query, limit, session_id))
 
     # --- damage -----------------------------------------------------------------------------------------------
 

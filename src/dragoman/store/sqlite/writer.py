@@ -18,9 +18,9 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.sqlite.faults import FAILURES, fault
-from dragoman.store.sqlite.log import Append, Log
-from dragoman.store.sqlite.place import Place
+from dragoman.store.sqlite.append import Append, Log
+from dragoman.store.sqlite.errors import FAILURES, fault
+from dragoman.store.sqlite.file_check import Place
 
 # A commit takes no more entries than this (but never parts of an append), so that who waits for the first of them does
 # not wait for thousands; the cost of a commit is shared by enough of them.

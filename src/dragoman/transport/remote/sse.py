@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dragoman.errors import Overloaded
-from dragoman.transport.remote.names import AFTER
+from dragoman.transport.remote.headers import AFTER
 from dragoman.wire.frames import MAX_FRAME
 
 # One chunk of a body for up to this many bytes of frames: a write call takes about as much.

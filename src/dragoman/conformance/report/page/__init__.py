@@ -11,7 +11,7 @@ from base64 import b64encode
 from html import escape
 from importlib.resources import files
 
-from dragoman.conformance.report.facts import Report, Row, shown, titles
+from dragoman.conformance.report.model import Report, Row, shown, titles
 from dragoman.conformance.verdict import Evidence, Outcome
 
 # What the page shows of one requirement that passed: enough to believe it. Failures are shown whole.

@@ -1,0 +1,253 @@
+"""What the everything agent does, one function a slash command: each takes the turn and the text behind the command.
+
+Written with the public API only. Above is the table of commands (everything). A fault of the world (no such file, leave
+refused) is told to the user as the command's answer; only `/error` makes the prompt itself fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dragoman import Kind, ProtocolError, Tool, Turn
+from dragoman.agents.everything import samples
+from dragoman.agents.everything.arguments import Misuse, located, numbers, one, short, some, split
+from dragoman.schema.content import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+)
+from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus
+
+# Characters that only a shell understands: a line with one of them is given to a shell, others are run as they are.
+_FOR_A_SHELL = frozenset("|&;<>()$`\\*?[]{}#~=!\n")
+
+_STEPS = (
+    ("Look around", PlanEntryPriority.HIGH),
+    ("Do the work", PlanEntryPriority.MEDIUM),
+    ("Tell about it", PlanEntryPriority.LOW),
+)
+
+
+# --- saying ---------------------------------------------------------------------------------------------------
+
+
+async def echo(turn: Turn, text: str) -> None:
+    """Say TEXT back, exactly."""
+    await turn.say(text)
+
+
+async def think(turn: Turn, text: str) -> None:
+    """Think TEXT aloud, then answer."""
+    await turn.think(text)
+    await turn.say("I thought about it.")
+
+
+async def stream(turn: Turn, text: str) -> None:
+    """N chunks, all different."""
+    count, size = numbers(text, 1, 2)
+    for number in range(int(count)):
+        await turn.say(samples.chunk(number, int(size or 0)))
+
+
+async def slow(turn: Turn, text: str) -> None:
+    """Take SECONDS; a cancel ends it at once."""
+    (seconds,) = numbers(text, 1, 1)
+    async with turn.tool(f"Wait {seconds:g} seconds", kind="other") as call:
+        await call.start()
+        await asyncio.sleep(seconds)
+    await turn.say(f"I waited {seconds:g} seconds.")
+
+
+async def image(turn: Turn, _: str) -> None:
+    """A PNG in a message."""
+    await turn.say("A picture of 16 by 16 pixels:")
+    await turn.say(ImageContent(data=samples.base64(samples.picture()), mime_type="image/png"))
+
+
+async def audio(turn: Turn, _: str) -> None:
+    """A WAV in a message."""
+    await turn.say("A quarter of a second of sound:")
+    await turn.say(AudioContent(data=samples.base64(samples.sound()), mime_type="audio/wav"))
+
+
+async def resource(turn: Turn, _: str) -> None:
+    """A text, some bytes and a link in messages."""
+    blob = samples.base64(samples.picture())
+    await turn.say("A text, some bytes, and a link:")
+    await turn.say(
+        EmbeddedResource(
+            resource=ResourceContents(uri="everything:///note.md", mime_type="text/markdown", text=samples.DOCUMENT)
+        )
+    )
+    await turn.say(
+        EmbeddedResource(resource=ResourceContents(uri="everything:///dot.png", mime_type="image/png", blob=blob))
+    )
+    await turn.say(ResourceLink(name="the working directory", uri=f"file://{turn.session.cwd}"))
+
+
+# --- planning and doing ---------------------------------------------------------------------------------------
+
+
+async def plan(turn: Turn, _: str) -> None:
+    """A plan of three entries, walked through."""
+    for done in range(len(_STEPS)):
+        await _show_plan(turn, done)
+        await turn.say(f"{_STEPS[done][0]}: done.\n")
+    await _show_plan(turn, len(_STEPS))
+
+
+async def _show_plan(turn: Turn, done: int) -> None:
+    """The plan while step `done` is being worked on; all before it are completed."""
+    statuses = [PlanEntryStatus.COMPLETED] * done + [PlanEntryStatus.IN_PROGRESS]
+    statuses += [PlanEntryStatus.PENDING] * len(_STEPS)
+    await turn.plan(
+        *(
+            PlanEntry(content=content, priority=priority, status=status)
+            for (content, priority), status in zip(_STEPS, statuses, strict=False)
+        )
+    )
+
+
+async def tour(turn: Turn, _: str) -> None:
+    """A bit of everything that needs no leave: thought, plan, tool call, message."""
+    await turn.think("Somebody wants to see what an agent can say. A thought comes first, so this is one.")
+    await _show_plan(turn, 0)
+    where = turn.session.cwd
+    async with turn.tool("Look around", kind="search", input={"path": where}, paths=[where]) as call:
+        await call.text(f"The session's folder is {where}\n")
+    await _show_plan(turn, 1)
+    await turn.say("This is a **message**; it came in several pieces, ")
+    await turn.say("after a thought, a plan and a tool call.\n\n")
+    await _show_plan(turn, 2)
+    await turn.say("Try `/write note.txt hello`: it asks you first. `/help` lists the rest.\n")
+    await _show_plan(turn, 3)
+
+
+async def read(turn: Turn, text: str) -> None:
+    """Read a text file through the client, or alone where it lends none."""
+    path = located(turn, one(text))
+    async with turn.tool(f"Read {short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
+        content = await turn.files.read(path)
+        await call.text(content)
+    lines = len(content.splitlines())
+    await turn.say(f"`{short(turn, path)}` has {lines} line{'' if lines == 1 else 's'}.")
+
+
+async def write(turn: Turn, text: str) -> None:
+    """Write a text file, after asking."""
+    name, _, content = text.lstrip().partition(" ")
+    path = located(turn, one(name))
+    async with _asking(turn, f"Write {short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+        await _change(turn, call, path, await _current(turn, path), content)
+
+
+async def edit(turn: Turn, text: str) -> None:
+    """Replace OLD by NEW in a text file, after asking."""
+    words = split(text)
+    if len(words) != 3:
+        raise Misuse
+    path, old, new = located(turn, words[0]), words[1], words[2]
+    async with _asking(turn, f"Edit {short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+        before = await turn.files.read(path)
+        if old not in before:
+            raise ProtocolError(Kind.INVALID_PARAMS, f"{short(turn, path)} does not contain {old!r}")
+        await _change(turn, call, path, before, before.replace(old, new, 1))
+
+
+async def _change(turn: Turn, call: Tool, path: str, before: str | None, after: str) -> None:
+    """Ask for leave, showing what will change; write; say how it went."""
+    await call.preview(path, before, after)
+    if not await _leave(turn, call):
+        await turn.say(f"I left `{short(turn, path)}` as it is.")
+        return
+    await turn.files.write(path, after)
+    await call.finish()
+    await turn.say(f"{'Changed' if before is not None else 'Created'} `{short(turn, path)}`.")
+
+
+async def _current(turn: Turn, path: str) -> str | None:
+    """What the file holds now; None when there is none (or it cannot be read: writing will tell)."""
+    try:
+        return await turn.files.read(path)
+    except ProtocolError:
+        return None
+
+
+async def run(turn: Turn, text: str) -> None:
+    """Run a command in a terminal, after asking."""
+    text = some(text.strip())
+    words = ["/bin/sh", "-c", text] if _FOR_A_SHELL.intersection(text) else split(text)
+    async with _asking(turn, f"Run {text}", kind="execute", input={"command": text}) as call:
+        if not await _leave(turn, call):
+            await turn.say("I did not run it.")
+            return
+        async with await turn.terminals.create(words[0], words[1:], cwd=turn.session.cwd) as terminal:
+            if turn.terminals.lent:
+                await call.terminal(terminal.id)
+            await terminal.wait()
+            ended = await terminal.output()
+        if not turn.terminals.lent:
+            await call.text(ended.output)
+        how = f"was ended by {ended.signal}" if ended.signal else f"ended with exit code {ended.exit_code}"
+        await call.finish("completed" if ended.exit_code == 0 else "failed", {"exitCode": ended.exit_code})
+    await turn.say(f"`{text}` {how}.")
+
+
+async def ask(turn: Turn, _: str) -> None:
+    """Ask for leave to do nothing, and say what was answered."""
+    answer = await turn.ask("May I? Nothing will happen either way", kind="other")
+    if answer.cancelled:
+        await turn.say("The question was closed without an answer.")
+    else:
+        await turn.say(f"You chose `{answer.option_id}`, which {'allows' if answer else 'refuses'} it.")
+
+
+def _asking(turn: Turn, title: str, **members: Any) -> Tool:
+    """A tool call that says from the start whether leave will be asked for."""
+    return turn.tool(title, requires_permission=turn.session.mode != "code", **members)
+
+
+async def _leave(turn: Turn, call: Tool) -> bool:
+    """In the mode `ask` leave is asked for; in the mode `code` it is taken for granted."""
+    return turn.session.mode == "code" or bool(await call.ask())
+
+
+# --- the session ----------------------------------------------------------------------------------------------
+
+
+async def title(turn: Turn, text: str) -> None:
+    """Give the session a title."""
+    turn.session.set_title(some(text))
+    await turn.say("This session has a title now.")
+
+
+async def usage(turn: Turn, _: str) -> None:
+    """Tell how full the context is, and what the turn cost."""
+    await turn.usage(input=10, output=5, used=1500, size=8000, cost=0.25)
+    await turn.say("15 tokens in this turn, 1500 of 8000 in the context.")
+
+
+async def mode(turn: Turn, text: str) -> None:
+    """Change the mode of the session."""
+    turn.session.set_mode(one(text))
+    await turn.say(f"The mode is `{turn.session.mode}` now.")
+
+
+async def option(turn: Turn, text: str) -> None:
+    """Change a config option of the session."""
+    words = split(text)
+    if len(words) != 2:
+        raise Misuse
+    name, value = words
+    switches = {option.id for option in turn.session.options if option.form == "boolean"}
+    turn.session.set_option(name, _switch(value) if name in switches else value)
+    await turn.say(f"The option `{name}` is `{value}` now.")
+
+
+def _switch(value: str) -> bool:
+    if value not in ("true", "false"):
+        raise Misuse
+    return value == "true"

@@ -1,0 +1,1 @@
+"""`dragoman chat`: the line editor, its commands, and updates that arrive while the user types."""

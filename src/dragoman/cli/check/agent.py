@@ -1,0 +1,132 @@
+"""`dragoman check agent`: start an agent once for every requirement, or visit it, and say which it keeps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from dragoman.cli import exit_codes
+from dragoman.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from dragoman.cli.check.options import Cut
+    from dragoman.conformance.harness.targets import Subject
+
+EPILOG = """\
+Every requirement is tried with a fresh process in an empty folder; nothing the agent does ends the check. What an agent
+did not do (no tool call came, say) is inconclusive, never a failure. Agents with a model are asked in plain words to
+read, write and run something; --script FILE gives the words that make yours do it:
+
+  [prompts]
+  read = "Read the file {file}."
+  slow = "Run: sleep 60"
+
+An agent that is served already is checked at its address: http:// and https:// over Streamable HTTP, ws:// and wss://
+over WebSocket, each with the requirements of that transport (agent.http, agent.ws) and all others. Every probe is a
+connection of its own to the same server.
+
+"""
+
+EXAMPLES = """
+
+examples:
+  dragoman check agent -- my-agent --acp
+  dragoman check agent --level must --junit check.xml --html check.html -- my-agent --acp
+  dragoman check agent http://127.0.0.1:8000/acp
+  dragoman check agent --only agent.ws --token-file ~/.office-token wss://office.example:7437/acp
+  dragoman check agent --dialect draft --only agent.draft -- my-agent"""
+
+
+def main(name: str, arguments: list[str]) -> int:
+    """Read the arguments, then check."""
+    from dragoman.cli.check.options import EXITS, add_options, chosen, listed
+
+    parser = Parser(
+        f"check {name}",
+        "[OPTIONS] URL | -- CMD ARG...",
+        "Check whether an agent keeps the protocol: one that a command starts, or one at an address.",
+        EPILOG + EXITS + EXAMPLES,
+    )
+    add_options(parser)
+    parser.add_argument("--script", metavar="FILE", help="what to prompt the agent with (TOML)")
+    parser.add_argument("--token-file", metavar="FILE", help="where the token for an address is")
+    parser.add_argument("--ca", metavar="FILE", help="certificate authorities to trust at an address")
+    parser.add_argument("url", nargs="?", default="", metavar="URL", help="the address of an agent")
+    options, command = parser.read(arguments)
+    if options.only and not command and not options.url and _is_url(options.only[-1]):
+        options.url = options.only.pop()  # --only takes all words up to the next option
+    if options.url and not _is_url(options.url):
+        parser.error(f"{options.url!r} is no address (http://, https://, ws://, wss://); a command comes after --")
+    if options.url and command:
+        parser.error("check an address or a command, not both")
+    way = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
+    found = chosen(parser, options, "agent", "" if options.dialect == "auto" else options.dialect, way)
+    if options.list:
+        return listed(found, options)
+    if not command and not options.url:
+        parser.error("name the agent to check after --, as in: -- my-agent --acp; or give its address")
+
+    from dragoman.cli.check.options import checked, until_cut
+    from dragoman.cli.ui.terminal import Sheet
+    from dragoman.conformance.harness.agent_look import look
+    from dragoman.conformance.harness.targets import CommandAgent
+    from dragoman.conformance.prompts import read
+    from dragoman.conformance.report.baseline import known
+    from dragoman.errors import ConfigFault, StartFailed
+    from dragoman.transport.remote.address import shown
+
+    async def work(cut: Cut) -> int:
+        before = known(options.baseline, "agent") if options.baseline else None
+        script = read(options.script) if options.script else None
+        token = _token(options.token_file)
+
+        def agent(dialect: str) -> Subject:
+            if not options.url:
+                return CommandAgent(command, dialect, script=script)
+            from dragoman.conformance.harness.remote_agent import AddressAgent
+
+            return AddressAgent(options.url, dialect, script=script, token=token, tls=options.ca)
+
+        aside = Sheet(sys.stderr, os.environ)
+        try:
+            seen = await look(agent, "" if options.dialect == "auto" else options.dialect, aside.footer)
+        finally:
+            aside.unfoot()
+        meant = chosen(parser, options, "agent", seen.dialect, way)
+        peer = [shown(options.url)] if options.url else command
+        code = await checked(agent(seen.dialect), meant, options, peer, "agent", cut, before)
+        if code == exit_codes.OK and not seen.is_introduced:
+            return _failed(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
+        return code
+
+    try:
+        return until_cut(work, "agent")
+    except StartFailed as error:
+        return _failed(f"the agent cannot be checked: {error}", exit_codes.DIED)
+    except ConfigFault as error:
+        return _failed("; ".join(error.faults), exit_codes.USAGE)
+
+
+def _is_url(word: str) -> bool:
+    return word.startswith(("http://", "https://", "ws://", "wss://"))
+
+
+def _token(path: str | None) -> str:
+    """The token in a file; raises ConfigFault."""
+    from dragoman.errors import ConfigFault
+
+    if path is None:
+        return ""
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigFault([f"cannot read the token in {path}: {getattr(error, 'strerror', None) or error}"]) from None
+
+
+def _failed(why: str, code: int) -> int:
+    from dragoman.cli.ui.terminal import visible
+
+    print(f"dragoman check agent: {visible(why)}", file=sys.stderr)
+    return code

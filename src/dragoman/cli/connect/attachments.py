@@ -1,0 +1,102 @@
+"""Files that go along with a prompt: as an image, a sound, a text, or a link, whatever the agent takes.
+
+Takes paths, gives content blocks. In a prompt, `@path` names a file; on the command line --file and --image do.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from dragoman import Kind, ProtocolError
+from dragoman.config.private_files import open_regular
+from dragoman.schema.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+)
+from dragoman.schema.initialize import AgentCapabilities, PromptCapabilities
+
+# A text that is longer goes as a link, for the agent to read as much of it as it wants. Bytes.
+WHOLE = 256 * 1024
+
+# Larger than any picture a model looks at; what is larger is a mistake. Bytes.
+LARGEST = 20 * 1024 * 1024
+
+_MENTION = re.compile(r"""(?:(?<=\s)|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]+))""")
+_ENDINGS = ".,;:!?)]}'"
+
+
+def prompt(text: str, cwd: str, capabilities: AgentCapabilities) -> list[ContentBlock]:
+    """What is typed, and the files that it mentions."""
+    return [TextContent(text=text), *(attached(path, capabilities) for path in mentioned(text, cwd))]
+
+
+def mentioned(text: str, cwd: str) -> list[str]:
+    """The files that `@path` names in a text, each once; what is not there is no file but words."""
+    found: list[str] = []
+    for match in _MENTION.finditer(text):
+        name = match["quoted"] or match["bare"]
+        for candidate in (name, name.rstrip(_ENDINGS)):
+            path = os.path.normpath(os.path.join(cwd, os.path.expanduser(candidate)))
+            if candidate and os.path.exists(path):
+                found.append(path)
+                break
+    return list(dict.fromkeys(found))
+
+
+def attached(path: str, capabilities: AgentCapabilities, *, as_image: bool = False) -> ContentBlock:
+    """A file as the best that the agent takes; `as_image`: as a picture, or an error."""
+    takes: PromptCapabilities = capabilities.prompt_capabilities or PromptCapabilities()
+    kind = mimetypes.guess_type(path)[0] or ""
+    if as_image:
+        if not kind.startswith("image/"):
+            raise _refused(f"{path} is no image as its name says")
+        if not takes.image:
+            raise _refused("this agent takes no images; attach it with --file, as a link")
+    if kind.startswith("image/") and takes.image:
+        return ImageContent(data=_encoded(path), mime_type=kind, uri=Path(path).as_uri())
+    if kind.startswith("audio/") and takes.audio:
+        return AudioContent(data=_encoded(path), mime_type=kind)
+    text = _text(path) if takes.embedded_context else None
+    if text is not None:
+        return EmbeddedResource(
+            resource=ResourceContents(uri=Path(path).as_uri(), mime_type=kind or "text/plain", text=text)
+        )
+    more: dict[str, Any] = {"mime_type": kind} if kind else {}
+    if os.path.isfile(path):
+        more["size"] = os.path.getsize(path)
+    return ResourceLink(name=os.path.basename(path) or path, uri=Path(path).as_uri(), **more)
+
+
+def _encoded(path: str) -> str:
+    try:
+        with open_regular(path) as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise _refused(f"{path}: {error.strerror or error}") from None
+    if len(data) > LARGEST:
+        raise _refused(f"{path} is larger than {LARGEST // 1024 // 1024} MiB")
+    return b64encode(data).decode("ascii")
+
+
+def _text(path: str) -> str | None:
+    """What a text file holds; None for what is too long, no text or no file."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(WHOLE + 1)
+        return data.decode("utf-8") if len(data) <= WHOLE and b"\0" not in data else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _refused(what: str) -> ProtocolError:
+    return ProtocolError(Kind.CAPABILITY_UNSUPPORTED, what)

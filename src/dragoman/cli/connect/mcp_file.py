@@ -1,0 +1,90 @@
+"""MCP servers from a file, in the form that editors and agents share:
+
+    {"mcpServers": {"files": {"command": "mcp-files", "args": ["."], "env": {"KEY": "${KEY}"}},
+                    "web": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "..."}}}}
+
+`${NAME}` in a value is a variable of the environment, so that secrets need not stand in the file. Takes a path, gives
+the vocabulary's servers; every fault names the key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.config.private_files import read
+from dragoman.errors import ConfigFault
+from dragoman.schema.base import UNSET
+from dragoman.schema.mcp import McpForm, McpServer, NameValue
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_MEMBERS = ("type", "command", "args", "env", "url", "headers")
+_FORMS = (McpForm.STDIO, McpForm.HTTP, McpForm.SSE)
+
+
+def load(path: str, environ: Mapping[str, str] = os.environ) -> list[McpServer]:
+    """The servers of a file; raises ConfigFault with all that is wrong."""
+    try:
+        data = read(path)
+    except OSError as error:
+        raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
+    if data is None:
+        raise ConfigFault([f"{path}: there is no such file"])
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigFault([f"{path}: this is no JSON: {error}"]) from None
+    listed = document.get("mcpServers") if isinstance(document, dict) else None
+    if not isinstance(listed, dict):
+        raise ConfigFault([f"{path}: mcpServers: must be there, with an entry for each server"])
+    faults: list[str] = []
+    servers = [_server(name, entry, environ, faults) for name, entry in listed.items()]
+    if faults:
+        raise ConfigFault([f"{path}: mcpServers.{fault}" for fault in faults])
+    return [server for server in servers if server is not None]
+
+
+def _server(name: str, entry: Any, environ: Mapping[str, str], faults: list[str]) -> McpServer | None:
+    before = len(faults)
+    if not isinstance(entry, dict):
+        faults.append(f"{name}: must be an object")
+        return None
+    for key in entry.keys() - set(_MEMBERS):
+        faults.append(f"{name}.{key}: a server has no such member; it has {', '.join(_MEMBERS)}")
+    form = entry.get("type", McpForm.HTTP if "url" in entry else McpForm.STDIO)
+    if form not in _FORMS:
+        faults.append(f"{name}.type: there are {', '.join(_FORMS)}")
+    wanted = "command" if form == McpForm.STDIO else "url"
+    if not isinstance(entry.get(wanted), str) or not entry[wanted]:
+        faults.append(f"{name}.{wanted}: must be a text that is not empty")
+    args = entry.get("args", [])
+    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+        faults.append(f"{name}.args: must be a list of texts")
+        args = []
+    pairs: dict[str, list[NameValue]] = {}
+    for key in ("env", "headers"):
+        values = entry.get(key, {})
+        if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
+            faults.append(f"{name}.{key}: must be an object of texts")
+            values = {}
+        pairs[key] = [
+            NameValue(name=each, value=_filled(value, f"{name}.{key}.{each}", environ, faults))
+            for each, value in values.items()
+        ]
+    if len(faults) > before:
+        return None
+    if form == McpForm.STDIO:
+        words = [_filled(each, f"{name}.args", environ, faults) for each in args]
+        return McpServer(name=name, command=entry["command"], args=words, env=pairs["env"])
+    url = _filled(entry["url"], f"{name}.url", environ, faults)
+    return McpServer(name=name, type=form, url=url, headers=pairs["headers"], command=UNSET)
+
+
+def _filled(value: str, place: str, environ: Mapping[str, str], faults: list[str]) -> str:
+    for name in _VARIABLE.findall(value):
+        if name not in environ:
+            faults.append(f"{place}: there is no variable {name} in the environment")
+    return _VARIABLE.sub(lambda found: environ.get(found[1], ""), value)

@@ -1,0 +1,1 @@
+"""What commands print and ask: styles, Markdown, diffs, permission prompts, forms."""

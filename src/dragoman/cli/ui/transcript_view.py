@@ -1,0 +1,132 @@
+"""A kept session told again on a sheet: who said what, which tools were used, and how turns ended out of the ordinary.
+
+Takes lines of a log, writes a sheet. What only a running conversation has (live status, questions) is not here. Above
+is `dragoman sessions show`; chat shows the end of a session that goes on with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dragoman.cli.sessions.open_store import ago, counted
+from dragoman.cli.ui.markdown import Markdown
+from dragoman.cli.ui.terminal import Sheet, single
+from dragoman.cli.ui.turn_view import describe, headline
+from dragoman.schema.content import EmbeddedResource
+from dragoman.session.message import Message
+from dragoman.session.toolcall import ToolCall
+from dragoman.store.contract import Entry, EntryKind, Store, Summary
+from dragoman.store.replay import minutes
+
+# Entries at the end of a session in which its last turn is looked for: more than anybody reads again.
+RECALLED = 2000
+
+
+class Telling:
+    """Tells sessions on one sheet."""
+
+    def __init__(self, sheet: Sheet, *, thoughts: bool = False) -> None:
+        self._sheet = sheet
+        self._thoughts = thoughts
+
+    def tell(self, summary: Summary, lines: list[bytes]) -> None:
+        """A whole one, with what it is before it."""
+        self._sheet.line(single(summary.name or summary.title or summary.session_id), "bold")
+        told = {
+            "id": summary.session_id,
+            "agent": summary.agent,
+            "folder": summary.cwd,
+            "last": f"{ago(summary.updated_at)}, {counted(summary.turns, 'turn')}",
+            "forked from": summary.forked_from,
+            "who was there": ", ".join(_people(lines)),
+        }
+        for name, value in told.items():
+            if value:
+                self._sheet.line(f"{name}: {single(value)}", "dim")
+        self.said(lines)
+
+    def said(self, lines: list[bytes]) -> None:
+        """What was said and done; ends out of the ordinary stand where they were."""
+        part: list[bytes] = []
+        for line in lines:
+            entry = msgspec.json.decode(line, type=Entry)
+            note = _end(entry)
+            if note:
+                self._tell(part)
+                part = []
+                self._sheet.gap()
+                self._sheet.line(single(note), "yellow")
+            else:
+                part.append(line)
+        self._tell(part)
+
+    def _tell(self, lines: list[bytes]) -> None:
+        was_call = False
+        for each in minutes(lines):
+            if isinstance(each, ToolCall):
+                if not was_call:
+                    self._sheet.gap()
+                shown = headline(each)
+                self._sheet.line(single(shown.text), shown.style)
+            elif isinstance(each, Message) and (each.role != "thought" or self._thoughts):
+                self._message(each)
+            else:
+                continue
+            was_call = isinstance(each, ToolCall)
+
+    def _message(self, message: Message) -> None:
+        text = "".join(map(_text, message.content)).strip()
+        if not text:
+            return
+        self._sheet.gap()
+        if message.role == "user":
+            self._sheet.line("\n".join(f"> {line}" for line in text.split("\n")), "cyan")
+        elif self._sheet.has_ink:
+            flowing = Markdown(
+                self._sheet.pieces, lambda: self._sheet.width, "dim" if message.role == "thought" else ""
+            )
+            flowing.feed(text)
+            flowing.settle()
+            self._sheet.fresh()
+        else:
+            self._sheet.line(text)
+
+
+async def last_turn(store: Store, summary: Summary) -> list[bytes]:
+    """The lines of the last turn of a session; of a long one, the end of it."""
+    after = max(0, summary.entries - RECALLED)
+    lines = await store.lines(summary.session_id, after=after, limit=summary.entries - after, intact=True)
+    for place in range(len(lines) - 1, -1, -1):
+        if msgspec.json.decode(lines[place], type=Entry).kind == EntryKind.TURN_STARTED:
+            return lines[place:]
+    return lines
+
+
+def _people(lines: list[bytes]) -> list[str]:
+    """Everybody who was in a session of a host while something was said, in the order they came."""
+    entries = (msgspec.json.decode(line, type=Entry) for line in lines if b'"member"' in line)
+    came = [each for one in entries if one.kind == EntryKind.MEMBER for each in one.body.get("came", ())]
+    return list(dict.fromkeys(f"{each['user']} ({each['role']})" for each in came))
+
+
+def _text(block: Any) -> str:
+    """A block in words; what was sent along is named, not spread out."""
+    if isinstance(block, EmbeddedResource):
+        return f"[{single(block.resource.uri)}]\n"
+    return describe(block)
+
+
+def _end(entry: Entry) -> str:
+    """How a turn ended, where that is worth a line."""
+    body = entry.body if isinstance(entry.body, dict) else {}
+    if entry.kind == EntryKind.AGENT_EXITED:
+        return f"the agent died: {body.get('message', '')}"
+    if entry.kind == EntryKind.LOST:
+        return f"entry {entry.seq} is lost"
+    if entry.kind == EntryKind.TURN_ENDED and isinstance(body.get("error"), dict):
+        return f"the turn failed: {body['error'].get('message', '')}"
+    if entry.kind == EntryKind.TURN_ENDED and body.get("stopReason") not in (None, "end_turn"):
+        return f"the turn ended: {str(body['stopReason']).replace('_', ' ')}"
+    return ""

@@ -1,0 +1,1 @@
+"""Peers under test: started, driven frame by frame, and their evidence kept."""

@@ -1,0 +1,195 @@
+"""A WebSocket by hand, as a line of frames: one message a text frame, binary ones counted (reference 3.2).
+
+Takes an address and headers, gives what the server said at the upgrade and every frame. Above are the stages of remote
+agents; the websockets library carries the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.conformance.harness.http_client import REACH, Answer, told
+from dragoman.conformance.verdict import Skipped
+from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
+from dragoman.transport.inlet import Inlet
+from dragoman.transport.remote.address import Remote, parse, trust
+from dragoman.wire.frames import Frame
+
+# A socket that was told goodbye has said it back by then, or never does. Seconds.
+FAREWELL = 3.0
+
+
+class WsLine:
+    """One socket."""
+
+    def __init__(
+        self, url: str, *, token: str = "", tls: str | bool | None = None, note: Callable[[str, str], Any] | None = None
+    ) -> None:
+        self.address = parse(url, Remote(token=token, tls=tls, upgrade=True))
+        self.peer = self.address.shown
+        self.note = note or (lambda *_: None)
+        self.answer = Answer(0, {})
+        self.binaries = 0
+        self.texts: list[str] = []
+        self._tls = tls
+        self._socket: Any = None
+        self._inlet = Inlet()
+        self._queue: list[str | bytes | list[str]] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._ended: ConnectionFailed | None = None
+
+    @property
+    def connection(self) -> str:
+        """What the server calls it."""
+        return self.answer.headers.get("acp-connection-id", "")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server let us in, and has not closed since."""
+        return self.answer.status == 101 and self._ended is None
+
+    async def dial(self, headers: Mapping[str, str] | None = None) -> Answer:
+        """Upgrade; gives the answer, whatever it is. Raises TransportClosed where nobody answers."""
+        try:
+            from websockets.asyncio.client import connect
+            from websockets.exceptions import InvalidHandshake, InvalidStatus
+        except ModuleNotFoundError as error:
+            raise StartFailed(f"{error.name} is not installed; run: pip install 'dragoman[host]'") from None
+        said = {**dict(self.address.headers), **(headers or {})}
+        url = self.address.url
+        if "Host" in said:  # another name for the same place
+            url = url.replace(self.address.netloc, said.pop("Host"), 1)
+        options: dict[str, Any] = {"proxy": None} if self.address.is_loopback else {}
+        if self.address.is_secure:
+            options["ssl"] = trust(self._tls, self.peer)
+            options["server_hostname"] = self.address.host  # whatever name the request says
+        self.note("out", "\n".join(["GET (upgrade to WebSocket)", *(f"{k}: {v}" for k, v in (headers or {}).items())]))
+        try:
+            self._socket = await connect(
+                url,
+                host=self.address.host,
+                port=self.address.port,
+                additional_headers={name: value for name, value in said.items() if value},
+                user_agent_header=None,
+                compression=None,
+                max_size=None,
+                ping_interval=None,
+                open_timeout=REACH,
+                close_timeout=FAREWELL,
+                **options,
+            )
+        except InvalidStatus as error:
+            response = error.response
+            found = {name.lower(): value for name, value in response.headers.raw_items()}
+            self.answer = Answer(response.status_code, found, bytes(response.body or b""))
+            self._end(TransportClosed(f"the upgrade was answered with {response.status_code}"))
+        except (InvalidHandshake, OSError, TimeoutError, EOFError) as error:
+            raise TransportClosed(f"{self.peer} cannot be reached: {error or type(error).__name__}") from None
+        else:
+            raw = self._socket.response.headers.raw_items()
+            self.answer = Answer(101, {name.lower(): value for name, value in raw})
+            self._reading = asyncio.ensure_future(self._read())
+        self.note("in", told(self.answer))
+        return self.answer
+
+    async def _read(self) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            while True:
+                data = await self._socket.recv()
+                if isinstance(data, str):
+                    self.texts.append(data)
+                    self._inlet.deliver([data.encode("utf-8", "surrogatepass")])
+                else:
+                    self.binaries += 1
+                    self.note("in", f"a binary frame of {len(data)} bytes")
+        except ConnectionClosed as closed:
+            said = f"{closed.rcvd.code} {closed.rcvd.reason}" if closed.rcvd else "without a word"
+            self._end(TransportClosed(f"the server closed the socket: {said}"))
+
+    def _end(self, error: ConnectionFailed) -> None:
+        self._ended = self._ended or error
+        self._inlet.end(error)
+
+    # --- a line of frames -----------------------------------------------------------------------------------------
+
+    async def receive(self) -> list[Frame]:
+        """The text frames that came."""
+        return await self._inlet.receive()
+
+    def send(self, data: bytes) -> None:
+        """One text frame."""
+        self.put(data.decode("utf-8", "replace"))
+
+    def put(self, data: str | bytes | list[str]) -> None:
+        """A text frame, a binary one, or a message in pieces."""
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+        self._queue.append(data)
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send_all())
+
+    async def _send_all(self) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            while self._queue:
+                await self._socket.send(self._queue.pop(0))
+        except ConnectionClosed:
+            pass  # the reader says so
+        finally:
+            self._sending = None
+
+    def pour(self, data: bytes) -> None:
+        """There are no lines here."""
+        raise Skipped("it is about lines on a pipe, which a WebSocket has not")
+
+    async def drain(self) -> None:
+        """Wait until all was sent."""
+        if self._sending is not None:
+            await asyncio.wait([self._sending])
+
+    async def ping(self, seconds: float) -> bool:
+        """Whether the server answers a ping in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await (await self._socket.ping())
+        except (TimeoutError, Exception):
+            return False
+        return True
+
+    async def hang_up(self) -> None:
+        """Say goodbye, and wait for the same."""
+        await self.drain()
+        if self._socket is not None:
+            await self._socket.close()
+
+    @property
+    def farewell(self) -> int | None:
+        """The code with which the server said goodbye; None when it did not."""
+        found = self._socket.protocol.close_rcvd if self._socket is not None else None
+        return None if found is None else int(found.code)
+
+    def cut(self) -> None:
+        """Let the socket go without a word."""
+        if self._socket is not None:
+            self._socket.transport.abort()
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        if self._sending is not None:
+            self._sending.cancel()
+        if self._socket is not None:
+            try:
+                async with asyncio.timeout(FAREWELL):
+                    await self._socket.close()
+            except TimeoutError:
+                self.cut()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        self._end(TransportClosed("the checker let go"))

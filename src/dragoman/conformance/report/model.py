@@ -1,0 +1,141 @@
+"""A report as values: who was checked, each requirement with what became of it, and the counts.
+
+Takes verdicts, gives Structs that are written as JSON and read again as a baseline; text, JUnit and the page are drawn
+from them. `shown` makes text of a peer harmless wherever it is written.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dragoman.conformance.requirement import chapters, requirements
+from dragoman.conformance.verdict import Evidence, Outcome, Verdict
+from dragoman.errors import ConfigFault
+from dragoman.policy.redaction import Redaction, in_command
+
+FORMAT = 1
+
+# Characters that act or hide: controls but tab and newline, marks that turn the direction of writing, surrogates.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One requirement and what became of it."""
+
+    id: str
+    level: str
+    sentence: str
+    source: str
+    outcome: Outcome
+    why: str
+    seconds: float
+    evidence: list[Evidence] = []
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a MUST failed."""
+        return self.outcome is Outcome.FAIL and self.level == "MUST"
+
+    @property
+    def chapter(self) -> str:
+        """The part of the id that the chapter's requirements share."""
+        return self.id.rpartition(".")[0]
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """A whole check."""
+
+    format: int
+    side: str
+    peer: list[str]
+    dialect: str
+    began: str
+    seconds: float
+    rows: list[Row]
+    complete: bool = True
+    """Whether the check came to its end; one that was ended early knows nothing of the rest."""
+
+    def counts(self) -> dict[str, int]:
+        """How many requirements had which outcome."""
+        return {outcome: sum(row.outcome is outcome for row in self.rows) for outcome in Outcome}
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether anything passed or failed."""
+        return any(row.outcome in (Outcome.PASS, Outcome.FAIL) for row in self.rows)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether any MUST failed."""
+        return any(row.is_broken for row in self.rows)
+
+
+def report(
+    side: str,
+    peer: Sequence[str],
+    dialect: str,
+    verdicts: Iterable[Verdict],
+    seconds: float,
+    *,
+    secrets: Iterable[str] = (),
+    complete: bool = True,
+) -> Report:
+    """The report of these verdicts, without secrets: these, those of the command line, and what looks like one."""
+    rules = Redaction([*secrets, *in_command(peer)])
+    table = requirements()
+    rows = []
+    for verdict in verdicts:
+        known = table[verdict.requirement]
+        rows.append(
+            Row(
+                id=known.id,
+                level=known.level.value,
+                sentence=known.sentence,
+                source=known.source,
+                outcome=verdict.outcome,
+                why=rules.text(verdict.why),
+                seconds=verdict.seconds,
+                evidence=[msgspec.structs.replace(each, text=rules.text(each.text)) for each in verdict.evidence],
+            )
+        )
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
+    return Report(
+        format=FORMAT,
+        side=side,
+        peer=rules.command(peer),
+        dialect=dialect,
+        began=began,
+        seconds=round(seconds, 1),
+        rows=rows,
+        complete=complete,
+    )
+
+
+def titles() -> dict[str, str]:
+    """The title of each chapter by the name its requirements share."""
+    return {chapter.name: chapter.title for chapter in chapters()}
+
+
+def encoded(made: Report) -> bytes:
+    """The report as JSON, indented for people and for diffs."""
+    return msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
+
+
+def read(path: str) -> Report:
+    """A report that was written before."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Report)
+    except OSError as error:
+        raise ConfigFault([f"{path}: {error.strerror}"]) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigFault([f"{path} is no report of `dragoman check --json`: {error}"]) from None
+
+
+def shown(text: str) -> str:
+    """Text of a peer with every character that could act or hide made into one that can be seen."""
+    return _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)

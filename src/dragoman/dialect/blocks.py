@@ -1,0 +1,83 @@
+"""MCP servers: how to reach one stands under `transport`, in v1 beside its name; maps against lists of pairs.
+
+Takes and gives one JSON object, or the value of one member. What is no server of either shape stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.dialect.plain import opened
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
+
+# Members of a transport that stand beside the name in v1, and those of them that v1 wants even when empty.
+_FLAT: Final = {"command": "command", "args": "args", "env": "env", "url": "url", "headers": "headers"}
+_NEEDED: Final = {"stdio": ("args", "env"), "http": ("headers",), "sse": ("headers",)}
+_PAIRED: Final = ("env", "headers")
+_ACP: Final = {"mcpServerName": "serverId"}
+_SIDE: Final = ("cwd", "timeout", "agentUrl")
+
+
+def lift_pairs(value: Json) -> Json:
+    """`{K: V}` -> `[{name: K, value: V}]`."""
+    return [{"name": name, "value": item} for name, item in value.items()] if type(value) is dict else value
+
+
+def lower_pairs(value: Json) -> Json:
+    """`[{name: K, value: V}]` -> `{K: V}`; of two with one name the later counts, as in an environment."""
+    if type(value) is not list:
+        return value
+    out: Object = {}
+    for pair in value:
+        name = pair.get("name") if type(pair) is dict else None
+        if type(name) is not str or "value" not in pair:
+            return value
+        out[name] = pair["value"]
+    return out
+
+
+def lift_server(server: Object) -> Object:
+    """A server of the draft in v1's form."""
+    transport = server.get("transport")
+    if type(transport) is not dict:
+        return server
+    lifted, way = Lifted(server), Lifted(transport)
+    lifted.take("transport")
+    form = way.take("type", "stdio")
+    if form != "stdio":
+        lifted.put("type", form)
+    way.move(_ACP if form == "acp" else _FLAT)
+    for name in _PAIRED:
+        if name in way.out:
+            way.out[name] = lift_pairs(way.out[name])
+    lifted.out.update(way.out)
+    for name in _NEEDED.get(form, ()) if type(form) is str else ():
+        if name not in lifted.out:
+            lifted.infer(name, [])
+    way.keep(_SIDE)
+    lifted.side.update(way.side)
+    if way.meta is not ABSENT:
+        way.left["_meta"] = way.meta
+    if way.left:
+        lifted.side["transport"] = way.left
+    return lifted.done()
+
+
+def lower_server(server: Object) -> Object:
+    """A server of v1 in the draft's form."""
+    if "transport" in server:
+        return server
+    lowered = opened(server, ("args", *_PAIRED))
+    form = lowered.take("type", "stdio")
+    way: Object = {"type": form}
+    for wire, name in (_ACP if form == "acp" else _FLAT).items():
+        value = lowered.take(name)
+        if value is not ABSENT:
+            way[wire] = lower_pairs(value) if name in _PAIRED else value
+    for name in _SIDE:
+        value = lowered.recall(name)
+        if value is not ABSENT:
+            way[name] = value
+    rest = lowered.recall("transport", None)
+    lowered.put("transport", {**rest, **way} if type(rest) is dict else way)
+    return lowered.done()

@@ -1,0 +1,91 @@
+"""The tables of crow: what its members are called in the vocabulary, its kinds of updates, its error numbers.
+
+Each rename table reads wire name -> vocabulary name; UNSAID tables list v1 members that it has no place for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.dialect.v1.tables import STANDARD_CODES
+from dragoman.errors import Kind
+
+DIALECT: Final = "crow"
+
+CODES: Final[dict[str, int]] = {
+    **STANDARD_CODES,
+    Kind.AUTH_REQUIRED: -32000,
+    Kind.SESSION_NOT_FOUND: -32602,
+    Kind.RESOURCE_NOT_FOUND: -32602,
+    Kind.PERMISSION_DENIED: -32603,
+    Kind.ACCESS_DENIED: -32602,
+    Kind.INVALID_STATE: -32600,
+    Kind.CAPABILITY_UNSUPPORTED: -32601,
+    Kind.UNSUPPORTED_VERSION: -32602,
+    Kind.CANCELLED: -32603,
+    Kind.RATE_LIMITED: -32603,
+    Kind.TIMEOUT: -32603,
+    Kind.SESSION_EXPIRED: -32602,
+    Kind.SESSION_CORRUPTED: -32602,
+    Kind.TOO_LARGE: -32600,
+    Kind.CONNECTION_LOST: -32603,
+}
+
+# --- initialize
+INITIALIZE: Final = {
+    "protocol_version": "protocolVersion",
+    "client_capabilities": "clientCapabilities",
+    "client_info": "clientInfo",
+}
+INITIALIZED: Final = {
+    "protocol_version": "protocolVersion",
+    "agent_capabilities": "agentCapabilities",
+    "agent_info": "agentInfo",
+}
+FILES: Final = {"read_text_file": "readTextFile", "write_text_file": "writeTextFile"}
+CLIENT_UNSAID: Final = (
+    "session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings",
+)  # fmt: skip
+AGENT: Final = {
+    "load_session": "loadSession",
+    "prompt_capabilities": "promptCapabilities",
+    "mcp_capabilities": "mcpCapabilities",
+}
+AGENT_UNSAID: Final = ("sessionCapabilities", "auth", "providers", "nes", "positionEncoding")
+PROMPT: Final = {"image": "image", "resource": "embeddedContext"}
+PROMPT_UNSAID: Final = ("audio",)
+MCP_UNSAID: Final = ("acp",)
+
+# --- sessions
+SESSION: Final = {"session_id": "sessionId"}
+SETUP_UNSAID: Final = ("additionalDirectories", "systemPrompt")
+SETUP_RESULT_UNSAID: Final = ("modes", "configOptions")
+
+# Ends of a turn that crow has a word for; any other is said as the nearest (reference 5.14-6).
+STOP_REASONS: Final = frozenset({"end_turn", "cancelled", "error"})
+NEAREST_STOP: Final = {"auth_required": "error"}
+
+# --- updates: `@type` -> `sessionUpdate`
+TEXTS: Final = {
+    "agent_message_text": "agent_message_chunk",
+    "agent_thought_text": "agent_thought_chunk",
+    "user_message_text": "user_message_chunk",  # ours: a replay has to show the user's turns (5.14-15)
+}
+KINDS: Final = {
+    **TEXTS,
+    "tool_call_start": "tool_call",
+    "tool_call_update": "tool_call_update",
+    "plan_update": "plan",
+}
+SPELLED: Final = {name: kind for kind, name in KINDS.items()}
+
+TOOL: Final = {"tool_call_id": "toolCallId"}
+TOOL_UNSAID: Final = ("name", "content", "locations", "rawInput", "rawOutput")
+OPTION: Final = {"id": "optionId", "title": "name"}
+RESPONSE: Final = {**SESSION, **TOOL, "option_id": "optionId"}
+
+# Methods that seed 002 does not mention, said as in v1.
+AS_V1: Final = (
+    "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/wait_for_exit",
+    "terminal/kill", "terminal/release",
+)  # fmt: skip

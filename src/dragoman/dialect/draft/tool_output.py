@@ -1,0 +1,178 @@
+"""What a tool call brought: the draft has one output and an error text, v1 a list of contents.
+
+Takes and gives JSON. Two texts become hunks with three lines of context; hunks become the lines they show,
+which is all that a patch knows of two texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import Final, NamedTuple
+
+from dragoman.dialect.draft.content import lower_block
+from dragoman.dialect.guesses import placeholder
+from dragoman.dialect.mapping import Row
+from dragoman.dialect.plain import opened
+from dragoman.dialect.reshape import ABSENT, Json, Object, side_of, with_side
+
+CONTEXT: Final = 3
+# Comparing grows with the product of the two sizes; beyond this the changed middle is one block.
+MOST_LINES: Final = 10_000
+
+TERMINAL: Final = Row(side=("command", "exitCode", "stdout", "stderr"))
+_NO_NEWLINE: Final = "\n\\ No newline at end of file"
+
+Opcode = tuple[str, int, int, int, int]
+
+
+class Said(NamedTuple):
+    """What the draft can say of a list of contents, and the entries it cannot."""
+
+    output: Json
+    error: Json
+    rest: list[Json]
+
+
+def text_entry(text: str) -> Object:
+    """A content entry that is a text."""
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def lift_output(output: Json, failed: bool) -> Object | None:
+    """The entry for an output; None for a shape that nobody knows."""
+    if type(output) is not dict:
+        return None
+    kind = output.get("type")
+    if kind == "text":
+        entry: Object = {"type": "content", "content": output}
+        # A failed call whose content is all text lowers to an error; this one was an output.
+        return with_side(entry, error=False) if failed else entry
+    if kind == "diff" and type(output.get("hunks")) is list:
+        row = Row(side=("hunks",)).read(output)
+        row.put("oldText", _side_text(output["hunks"], "-"))
+        row.put("newText", _side_text(output["hunks"], "+"))
+        return row.done()
+    return TERMINAL.lift(output) if kind == "terminal" else None
+
+
+def lift_error(error: str) -> Object:
+    """The entry for an error text."""
+    return with_side(text_entry(error), error=True)
+
+
+def lower_outputs(entries: list[Json], failed: bool) -> Said:
+    """The one output and the one error of a list of contents."""
+    errors = [_text(entry) for entry in entries if side_of(entry).get("error") is True]
+    others = [entry for entry in entries if side_of(entry).get("error") is not True]
+    error: Json = "\n".join(errors) if errors else ABSENT
+    texts = [entry for entry in others if _is_text(entry)]
+    unmarked = not any("error" in side_of(entry) for entry in entries)
+    if failed and unmarked and texts and len(texts) == len(entries):
+        return Said(ABSENT, "\n".join(map(_text, texts)), [])
+    if not others:
+        return Said(ABSENT, error, [])
+    first = others[0]
+    if _is_text(first):
+        one = lower_block(first["content"]) if len(texts) == 1 else None
+        said = one or {"type": "text", "text": "\n".join(map(_text, texts))}
+        return Said(said, error, [entry for entry in others if not _is_text(entry)])
+    kind = first.get("type") if type(first) is dict else None
+    if kind == "diff":
+        return Said(_lower_diff(first), error, others[1:])
+    if kind == "terminal":
+        return Said(TERMINAL.lower(first), error, others[1:])
+    if kind == "content" and type(first.get("content")) is dict:
+        return Said({"type": "text", "text": placeholder(first["content"])}, error, others)
+    return Said(ABSENT, error, others)
+
+
+def _is_text(entry: Json) -> bool:
+    block = entry.get("content") if type(entry) is dict and entry.get("type") == "content" else None
+    return type(block) is dict and block.get("type") == "text" and type(block.get("text")) is str
+
+
+def _text(entry: Json) -> str:
+    return str(entry["content"]["text"]) if _is_text(entry) else ""
+
+
+def _lower_diff(entry: Object) -> Object:
+    lowered = opened(entry)
+    old, new, told = lowered.take("oldText"), lowered.take("newText"), lowered.recall("hunks")
+    if told is ABSENT:
+        told = hunks(old if type(old) is str else "", new if type(new) is str else "")
+    lowered.put("hunks", told)
+    return lowered.done()
+
+
+def _side_text(pieces: list[Json], mark: str) -> str:
+    """The lines of one side: its own and the common ones. A line without a mark counts as common."""
+    other = "+" if mark == "-" else "-"
+    lines: list[str] = []
+    for piece in pieces:
+        content = piece.get("content") if type(piece) is dict else None
+        for line in content.split("\n") if type(content) is str else ():
+            if line.startswith(("@@", "\\", other)):
+                continue
+            lines.append(line[1:] if line.startswith((mark, " ")) else line)
+    return "\n".join(lines)
+
+
+def hunks(old: str, new: str) -> list[Object]:
+    """The hunks that turn one text into the other."""
+    a, b = _lines(old, new), _lines(new, old)
+    return [_hunk(group, a, b) for group in _groups(a, b)]
+
+
+def _lines(text: str, other: str) -> list[str]:
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    elif other.endswith("\n"):
+        # The texts differ in their last newline, which only this mark can show.
+        lines[-1] += _NO_NEWLINE
+    return lines
+
+
+def _groups(a: list[str], b: list[str]) -> Iterable[list[Opcode]]:
+    if a == b:
+        return ()
+    if len(a) + len(b) <= MOST_LINES:
+        return SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
+    head, short = 0, min(len(a), len(b))
+    while head < short and a[head] == b[head]:
+        head += 1
+    tail = 0
+    while tail < short - head and a[-1 - tail] == b[-1 - tail]:
+        tail += 1
+    before, after = min(head, CONTEXT), min(tail, CONTEXT)
+    end_a, end_b = len(a) - tail, len(b) - tail
+    return (
+        [
+            ("equal", head - before, head, head - before, head),
+            ("replace", head, end_a, head, end_b),
+            ("equal", end_a, end_a + after, end_b, end_b + after),
+        ],
+    )
+
+
+def _hunk(group: list[Opcode], a: list[str], b: list[str]) -> Object:
+    old_from, old_to, new_from, new_to = group[0][1], group[-1][2], group[0][3], group[-1][4]
+    lines: list[str] = []
+    for tag, a_from, a_to, b_from, b_to in group:
+        if tag == "equal":
+            lines += [f" {line}" for line in a[a_from:a_to]]
+            continue
+        lines += [f"-{line}" for line in a[a_from:a_to]]
+        lines += [f"+{line}" for line in b[b_from:b_to]]
+    old_lines, new_lines = old_to - old_from, new_to - new_from
+    # As in every patch: a side without lines is named by the line before it.
+    old_start, new_start = old_from + bool(old_lines), new_from + bool(new_lines)
+    header = f"@@ -{old_start},{old_lines} +{new_start},{new_lines} @@"
+    return {
+        "oldStart": old_start,
+        "oldLines": old_lines,
+        "newStart": new_start,
+        "newLines": new_lines,
+        "content": "\n".join([header, *lines]),
+    }

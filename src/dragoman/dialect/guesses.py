@@ -1,0 +1,104 @@
+"""Words that several dialects have to guess or put in place of what they cannot say.
+
+Tables from words to meanings (tool kinds, permission options), MIME short names, and the text that stands in
+for content a dialect has no block for. Pure; knows no dialect.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from dragoman.dialect.reshape import ABSENT, Lifted, Lowered
+
+# First match wins; the words are looked for in the tool's name (reference 5.14-11).
+KIND_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("delete", ("delete", "remove", "unlink")),
+    ("move", ("move", "rename")),
+    ("edit", ("write", "edit", "patch", "replace", "create_file", "create_directory")),
+    ("search", ("search", "grep", "find", "glob")),
+    ("read", ("read", "view", "cat", "list", "open")),
+    ("execute", ("terminal", "execute", "exec", "shell", "bash", "run", "command")),
+    ("fetch", ("fetch", "http", "url", "browse", "download", "web")),
+    ("switch_mode", ("switch_mode", "set_mode")),
+    ("think", ("think", "reason", "plan")),
+)
+
+ALLOW_WORDS = frozenset({"approve", "approved", "allow", "allowed", "accept", "yes"})
+REJECT_WORDS = frozenset({"reject", "rejected", "deny", "denied", "refuse", "no", "cancel"})
+ALWAYS_WORDS = frozenset({"always"})
+
+SUBTYPES = {"jpg": "jpeg", "mp3": "mpeg", "svg": "svg+xml"}
+FORMATS = {subtype: short for short, subtype in SUBTYPES.items() if short != "jpg"}
+
+
+def guess_kind(tool: str) -> str:
+    """The tool kind that a tool's name suggests, `other` when it suggests none."""
+    name = tool.lower()
+    for kind, words in KIND_WORDS:
+        if any(word in name for word in words):
+            return kind
+    return "other"
+
+
+def guess_option(identity: str, title: str) -> str:
+    """The permission option kind that an id and a title suggest; an unknown one is never an allow (5.17)."""
+    text = f"{identity} {title}".lower()
+    words = set("".join(c if c.isalnum() else " " for c in text).split())
+    if words & REJECT_WORDS or not words & ALLOW_WORDS:
+        return "reject_always" if words & ALWAYS_WORDS and words & REJECT_WORDS else "reject_once"
+    return "allow_always" if words & ALWAYS_WORDS else "allow_once"
+
+
+def mime_of(family: str, short: str) -> str:
+    """`png` -> `image/png`; a full MIME type stays as it is."""
+    return short if "/" in short else f"{family}/{SUBTYPES.get(short.lower(), short)}"
+
+
+def short_of(mime: str) -> str:
+    """`image/png` -> `png`."""
+    subtype = mime.partition("/")[2] or mime
+    return FORMATS.get(subtype, subtype)
+
+
+def last_segment(uri: str) -> str:
+    """A name for a resource: the last segment of its URI."""
+    path = uri.split("?")[0].split("#")[0].rstrip("/")
+    return unquote(path.rsplit("/", 1)[-1]) or uri
+
+
+def placeholder(block: dict[str, Any]) -> str:
+    """Text that stands for a content block in a dialect that can only say text."""
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "resource_link":
+            return f"[link {block.get('name') or block.get('uri', '')}: {block.get('uri', '')}]"
+        case "resource":
+            inner = block.get("resource")
+            inner = inner if isinstance(inner, dict) else {}
+            text = inner.get("text")
+            return str(text) if isinstance(text, str) else f"[resource {inner.get('uri', '')}]"
+        case "image" | "audio" as family:
+            return f"[{family} {block.get('mimeType', '')}]"
+        case other:
+            return f"[{other}]"
+
+
+def lift_text(lifted: Lifted) -> None:
+    """A message that is a plain text on the wire, as v1's block."""
+    text = lifted.take("text")
+    if text is not ABSENT:
+        lifted.put("content", {"type": "text", "text": text})
+
+
+def lower_text(low: Lowered) -> None:
+    """v1's block as a plain text; any other block is described, and stands beside its description."""
+    block = low.take("content")
+    if not isinstance(block, dict):
+        low.put("content", block)
+        return
+    is_text = block.get("type") == "text" and "text" in block
+    low.put("text", block["text"] if is_text else placeholder(block))
+    if block != {"type": "text", "text": low.out["text"]}:
+        low.side["content"] = block

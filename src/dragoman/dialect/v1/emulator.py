@@ -1,0 +1,15 @@
+"""The ledger of official v1: none for clients. Agents may still have models, which only costs those that do."""
+
+from __future__ import annotations
+
+from dragoman.dialect.emulator import Ledger, Settings
+from dragoman.schema.side import Side
+
+
+def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+    """v1 is the vocabulary; only models, gone from it yet in use (peers.md 20), have to be remembered."""
+    if peer is Side.CLIENT:
+        return None
+    from dragoman.dialect.banjo.emulator import AgentLedger
+
+    return AgentLedger(peer, settings)

@@ -1,0 +1,154 @@
+"""What banjo and some real peers say beyond official v1, read into the vocabulary (seed 003, peers.md 20).
+
+Models become a config option, `session/set_model` becomes setting that option, plan entries without a priority
+get one. Wire objects in, vocabulary objects out; an object that says nothing extra is given back as it is.
+Writing these extras is banjo's alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, with_side
+
+MODEL: Final = "model"
+
+
+def lift_initialize(params: Object) -> Object:
+    """A version said as a string (`"1"`, or another protocol's date) means the first one (reference 5.15, rule 6)."""
+    version = params.get("protocolVersion")
+    if not isinstance(version, str):
+        return params
+    number = int(version) if version.isascii() and version.isdigit() and len(version) < 6 else 1
+    return with_side({**params, "protocolVersion": number}, version=version)
+
+
+def lift_authenticate(params: Object) -> Object:
+    """authenticate without a method: banjo's params mean nothing."""
+    if "methodId" in params:
+        return params
+    lifted = Lifted(params)
+    lifted.infer("methodId", "")
+    return lifted.done()
+
+
+def lift_new(params: Object) -> Object:
+    """session/new without MCP servers means none."""
+    return params if "mcpServers" in params else _inferring(params, "mcpServers")
+
+
+def lift_options(result: Object) -> Object:
+    """What session/set_model answers, `{}`, where session/set_config_option answers with all options."""
+    return result if "configOptions" in result else _inferring(result, "configOptions")
+
+
+def _inferring(obj: Object, name: str) -> Object:
+    lifted = Lifted(obj)
+    lifted.infer(name, [])
+    return lifted.done()
+
+
+def lift_set_mode(params: Object) -> Object:
+    """session/set_mode with the older `mode` for `modeId`."""
+    if "modeId" in params or "mode" not in params:
+        return params
+    lifted = Lifted(params)
+    lifted.move({"mode": "modeId"})
+    lifted.side["legacy"] = True
+    return lifted.done()
+
+
+def lift_set_model(params: Object) -> Object:
+    """session/set_model: setting the option that stands for the models."""
+    lifted = Lifted(params)
+    lifted.put("configId", MODEL)
+    lifted.move({"modelId": "value"})
+    lifted.side["form"] = "set_model"
+    return lifted.done()
+
+
+def lift_update(params: Object) -> Object:
+    """session/update: banjo's plans and its current_model_update."""
+    update = params.get("update")
+    if type(update) is not dict:
+        return params
+    kind = update.get("sessionUpdate")
+    if kind == "plan":
+        return _lift_plan(params, update)
+    if kind == "current_model_update":
+        lifted = Lifted(update)
+        lifted.put("sessionUpdate", "config_option_update")
+        lifted.infer("configOptions", [])
+        lifted.keep(("currentModelId",))
+        return {**params, "update": lifted.done()}
+    return params
+
+
+def _lift_plan(params: Object, update: Object) -> Object:
+    entries = update.get("entries")
+    if not isinstance(entries, list):
+        return params
+    lifted = [_lift_entry(entry) for entry in entries]
+    if all(new is old for new, old in zip(lifted, entries, strict=True)):
+        return params
+    return {**params, "update": {**update, "entries": lifted}}
+
+
+def _lift_entry(entry: Json) -> Json:
+    if not isinstance(entry, dict) or ("priority" in entry and "id" not in entry):
+        return entry
+    lifted = Lifted(entry)
+    if "priority" not in entry:
+        lifted.infer("priority", "medium")
+    lifted.keep(("id",))
+    return lifted.done()
+
+
+def lift_models(result: Object) -> Object:
+    """A session's `models` as one more config option, unless its options already have one for the model."""
+    models = result.get("models")
+    if not isinstance(models, dict):
+        return result
+    lifted = Lifted(result)
+    options = lifted.left.get("configOptions")
+    if options is not None and (not isinstance(options, list) or any(map(_is_about_models, options))):
+        lifted.keep(("models",))
+        return lifted.done()
+    lifted.take("models")
+    if options is None:
+        lifted.take("configOptions")
+        lifted.infer("configOptions", [_option(models)])
+    else:
+        lifted.put("configOptions", [*options, _option(models)])
+    return lifted.done()
+
+
+def _is_about_models(option: Json) -> bool:
+    return isinstance(option, dict) and (option.get("category") == MODEL or option.get("id") == MODEL)
+
+
+def _option(models: Object) -> Object:
+    lifted = Lifted(models)
+    listed, current = lifted.take("availableModels"), lifted.take("currentModelId")
+    lifted.out = {"id": MODEL, "name": "Model", "category": MODEL, "type": "select"}
+    lifted.put("currentValue", current)
+    lifted.side["form"] = "models"
+    key = _key(listed)
+    if key != "id":
+        lifted.side["modelKey"] = key
+    lifted.put("options", [_choice(model, key) for model in listed] if isinstance(listed, list) else listed)
+    return lifted.done()
+
+
+def _key(models: Json) -> str:
+    """Which member names a model: `id` says seed 003, `modelId` say the peers that still have models."""
+    first = models[0] if isinstance(models, list) and models else None
+    return "modelId" if isinstance(first, dict) and "id" not in first and "modelId" in first else "id"
+
+
+def _choice(model: Json, key: str) -> Json:
+    if not isinstance(model, dict):
+        return model
+    lifted = Lifted(model)
+    lifted.put("value", lifted.take(key, ABSENT))
+    return lifted.done()

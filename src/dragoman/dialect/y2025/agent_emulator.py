@@ -1,0 +1,234 @@
+"""What must be remembered of a 2025.1 agent, so that clients see an agent like any other (reference 5.14).
+
+We choose its session ids, it has one folder and one list of MCP servers, its modes are fixed when a session is made,
+its file and terminal calls name no session, its turns no reason why they ended. Kept: for each session its folders,
+mode and open turn; who created which terminal.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.dialect.emulator import Flow, FlowMaker, Ledger, Pass, Report, Settings
+from dragoman.dialect.reshape import ABSENT
+from dragoman.dialect.side_data import changed, inferred, known, member, noted, side, unsaid
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import to_json
+from dragoman.schema.config import SessionMode, SessionModeState, SetModeResult
+from dragoman.schema.initialize import InitializeResult
+from dragoman.schema.prompt import StopReason
+from dragoman.schema.side import Side
+
+# What a workspace can tell of files and terminals to those who ask (the draft), and nobody asks for here.
+_UNASKED = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid", "killed", "timedOut")
+
+# Said once for all sessions; what differs for one of them was refused or reported.
+_AT_INITIALIZE = ("cwd", "mcpServers")
+
+
+class Session(msgspec.Struct):
+    """One session of the agent."""
+
+    roots: list[str]
+    mode: str | None = None
+    in_turn: bool = False
+    is_cancelled: bool = False
+
+
+class AgentLedger(Ledger):
+    """A 2025.1 agent at the other end."""
+
+    def __init__(self, peer: Side, settings: Settings) -> None:
+        super().__init__(peer, settings)
+        self._cwd = posixpath.normpath(settings.cwd)
+        self._servers: Any = []
+        self._modes: list[str] = []
+        self._sessions: dict[str, Session] = {}
+        self._terminals: dict[str, str] = {}
+
+    # --- the introduction -------------------------------------------------------------------------------------
+
+    def _initialize(self, params: Any) -> Flow:
+        """Folder and servers are said here, once for all sessions (5.14-3)."""
+        beside = side(params)
+        folder, servers = beside.get("workingDirectory"), beside.get("mcpServers")
+        folder = folder if isinstance(folder, str) and folder else self.settings.cwd
+        self._cwd = posixpath.normpath(folder)
+        self._servers = servers if isinstance(servers, list) else []
+        return (yield Pass(noted(params, workingDirectory=folder, mcpServers=self._servers)))
+
+    def introduced(self, result: InitializeResult) -> None:
+        """The modes it has, by name."""
+        said = side(result.agent_capabilities).get("modes")
+        self._modes = [mode for mode in said if isinstance(mode, str)] if isinstance(said, list) else []
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    def _new(self, params: Any) -> Flow:
+        self._refuse_other_folder(params.cwd)
+        yield from self._note_servers(params.mcp_servers)
+        chosen, mode = self.settings.new_id(), self._wanted_mode(params)
+        self._sessions[chosen] = self._session(params, mode)
+        if mode is None and isinstance(wanted := side(params).get("initialMode"), str):
+            yield Report(f"initialMode {wanted!r} is lost: the agent offers {', '.join(self._modes) or 'none'}")
+        params = noted(unsaid(params, *_AT_INITIALIZE), sessionId=chosen, initialMode=ABSENT)
+        try:
+            result = yield Pass(noted(params, mode=mode) if mode else params)
+        except ProtocolError:
+            del self._sessions[chosen]
+            raise
+        # An agent that answers with an id of its own will use that one.
+        session = member(result, "session_id") or chosen
+        self._sessions[session] = self._sessions.pop(chosen)
+        result = changed(known(result, "sessionId"), session_id=session)
+        return changed(result, modes=self._mode_state(mode)) if self._modes else result
+
+    def _load(self, params: Any) -> Flow:
+        self._refuse_other_folder(params.cwd)
+        yield from self._note_servers(params.mcp_servers)
+        is_new = params.session_id not in self._sessions
+        if is_new:
+            self._sessions[params.session_id] = self._session(params, None)
+        try:
+            return (yield Pass(unsaid(params, *_AT_INITIALIZE)))
+        except ProtocolError:
+            if is_new:
+                del self._sessions[params.session_id]
+            raise
+
+    def _refuse_other_folder(self, folder: str) -> None:
+        if folder and posixpath.normpath(folder) != self._cwd:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS,
+                f"a 2025.1 agent has one working directory, {self._cwd}; start another agent for {folder}",
+                {"cwd": folder, "workingDirectory": self._cwd},
+            )
+
+    def _note_servers(self, servers: Any) -> Flow:
+        lost = [server.name for server in servers or () if to_json(server) not in self._servers]
+        if lost:
+            yield Report(f"MCP servers lost ({', '.join(lost)}): a 2025.1 agent takes them at initialize only")
+
+    def _session(self, params: Any, mode: str | None) -> Session:
+        folders = [posixpath.normpath(folder) for folder in params.additional_directories or ()]
+        return Session([self._cwd, *folders], mode or (self._modes[0] if self._modes else None))
+
+    def _wanted_mode(self, params: Any) -> str | None:
+        """What a 2025.1 client said; or what a draft client said, where the agent has such a mode."""
+        said, initial = side(params).get("mode"), side(params).get("initialMode")
+        if isinstance(said, str):
+            return said
+        return initial if initial in self._modes else None
+
+    def _mode_state(self, mode: str | None) -> SessionModeState:
+        modes = [SessionMode(id=each, name=each) for each in self._modes]
+        return SessionModeState(current_mode_id=mode or self._modes[0], available_modes=modes)
+
+    def _set_mode(self, params: Any) -> Flow:
+        yield from ()  # a flow without effects
+        session = self._sessions.get(params.session_id)
+        if session is not None and session.mode == params.mode_id:
+            return SetModeResult()
+        raise ProtocolError(
+            Kind.CAPABILITY_UNSUPPORTED,
+            f"2025.1 fixes the mode at session/new; open a new session for mode {params.mode_id!r}",
+            {"method": "session/set_mode"},
+        )
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    def _prompt(self, params: Any) -> Flow:
+        session = self._sessions.setdefault(params.session_id, Session([self._cwd]))
+        session.in_turn, session.is_cancelled = True, False
+        # The latest turn stands last: of several that may be meant it is the likeliest.
+        self._sessions[params.session_id] = self._sessions.pop(params.session_id)
+        try:
+            result = yield Pass(params)
+        finally:
+            session.in_turn = False
+        if session.is_cancelled and "stopReason" in inferred(result):
+            return changed(known(result, "stopReason"), stop_reason=StopReason.CANCELLED)
+        return result
+
+    def _cancel(self, params: Any) -> Flow:
+        session = self._sessions.get(params.session_id)
+        if session is not None and session.in_turn:
+            session.is_cancelled = True
+        yield Pass(params)
+
+    # --- files and terminals ----------------------------------------------------------------------------------
+
+    def _file(self, params: Any) -> Flow:
+        return _bare((yield Pass(self._placed(params, params.path))))
+
+    def _create(self, params: Any) -> Flow:
+        params = self._placed(params, params.cwd or self._cwd)
+        result = yield Pass(params)
+        terminal = member(result, "terminal_id")
+        if isinstance(terminal, str):
+            self._terminals[terminal] = params.session_id
+        return _bare(result)
+
+    def _terminal(self, params: Any) -> Flow:
+        return _bare((yield Pass(self._placed(params, UNSET))))
+
+    def _release(self, params: Any) -> Flow:
+        result = yield Pass(self._placed(params, UNSET))
+        self._terminals.pop(params.terminal_id, None)
+        return result
+
+    def _placed(self, params: Any, path: Any) -> Any:
+        """The call with the session it must belong to (5.14-4)."""
+        if params.session_id:
+            return params
+        session = self._terminals.get(member(params, "terminal_id")) or self._likeliest(path)
+        return changed(params, session_id=session)
+
+    def _likeliest(self, path: Any) -> str:
+        open_turns = [id for id, session in self._sessions.items() if session.in_turn]
+        candidates = open_turns or list(self._sessions)
+        if len(candidates) == 1:
+            return candidates[0]
+        if isinstance(path, str):
+            # Whichever has the path in its folders: each of them would be allowed it.
+            for id in reversed(candidates):
+                if any(self._is_within(path, root) for root in self._sessions[id].roots):
+                    return id
+        raise ProtocolError(
+            Kind.ACCESS_DENIED,
+            f"a 2025.1 agent names no session in its calls, and {len(candidates)} sessions could be meant"
+            + (f"; none has {path} in its folders" if isinstance(path, str) else ""),
+            {"sessions": candidates},
+        )
+
+    def _is_within(self, path: str, root: str) -> bool:
+        whole = posixpath.normpath(posixpath.join(self._cwd, path))
+        return whole == root or whole.startswith(root.rstrip("/") + "/")
+
+    incoming: ClassVar[Mapping[str, FlowMaker]] = {
+        "fs/read_text_file": _file,
+        "fs/write_text_file": _file,
+        "terminal/create": _create,
+        "terminal/output": _terminal,
+        "terminal/wait_for_exit": _terminal,
+        "terminal/kill": _terminal,
+        "terminal/release": _release,
+    }
+    outgoing: ClassVar[Mapping[str, FlowMaker]] = {
+        "initialize": _initialize,
+        "session/new": _new,
+        "session/load": _load,
+        "session/set_mode": _set_mode,
+        "session/prompt": _prompt,
+        "session/cancel": _cancel,
+    }
+
+
+def _bare(result: Any) -> Any:
+    """A result without what nobody asked for: these have exact shapes (seed 000, "Message Format")."""
+    return noted(result, **dict.fromkeys(_UNASKED, ABSENT)) if side(result) else result

@@ -1,0 +1,61 @@
+"""The tables of 2025.1: what its members are called in the vocabulary, and its error numbers.
+
+Each rename table reads wire name -> vocabulary name; UNSAID tables list v1 members that it has no place for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.dialect.v1.tables import STANDARD_CODES
+from dragoman.errors import Kind
+
+DIALECT: Final = "2025.1"
+
+CODES: Final[dict[str, int]] = {
+    **STANDARD_CODES,
+    Kind.AUTH_REQUIRED: -32000,
+    Kind.SESSION_NOT_FOUND: -32001,
+    Kind.RESOURCE_NOT_FOUND: -32001,
+    Kind.PERMISSION_DENIED: -32002,
+    Kind.ACCESS_DENIED: -32002,
+    Kind.INVALID_STATE: -32003,
+    Kind.CAPABILITY_UNSUPPORTED: -32004,
+    Kind.UNSUPPORTED_VERSION: -32602,
+    Kind.CANCELLED: -32603,
+    Kind.RATE_LIMITED: -32603,
+    Kind.TIMEOUT: -32603,
+    Kind.SESSION_EXPIRED: -32001,
+    Kind.SESSION_CORRUPTED: -32001,
+    Kind.TOO_LARGE: -32600,
+    Kind.CONNECTION_LOST: -32603,
+}
+
+VERSION: Final = "2025.1"
+
+# --- initialize
+CLIENT_SIDE: Final = {
+    "embedded_context": "embeddedContext",
+    "audio": "audio",
+    "image": "image",
+    "experimental": "experimental",
+}
+CLIENT_UNSAID: Final = (
+    "session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings",
+)  # fmt: skip
+AGENT_SIDE: Final = {"streaming": "streaming", "audio": "audio", "tools": "tools", "supported_modes": "modes"}
+AGENT_UNSAID: Final = (
+    "loadSession", "mcpCapabilities", "sessionCapabilities", "auth", "providers", "nes", "positionEncoding",
+)  # fmt: skip
+
+# --- sessions, files, terminals
+SESSION: Final = {"session_id": "sessionId"}
+TERMINAL: Final = {"terminal_id": "terminalId"}
+EXIT: Final = {"exit_code": "exitCode", "signal": "signal"}
+SETUP_INFERRED: Final = {"cwd": "", "mcpServers": []}
+SETUP_UNSAID: Final = ("cwd", "mcpServers", "additionalDirectories", "systemPrompt")
+SETUP_RESULT_UNSAID: Final = ("modes", "configOptions")
+
+# --- updates
+TOOL_UNSAID: Final = ("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput")
+LINK_UNSAID: Final = ("name", "title", "description", "size", "annotations")

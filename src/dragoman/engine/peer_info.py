@@ -1,0 +1,77 @@
+"""Who we talk to: what the peer said it can do, and so what may be said to it.
+
+Learns from the initialize that passes on a connection, in either direction, and tells the dialect's ledger. A gate is a
+path of the table's row; what the peer did not offer is refused here and never sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.dialect.emulator import Ledger
+from dragoman.engine.capability import offers
+from dragoman.engine.decode import read
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.methods import METHODS, Method
+from dragoman.schema.side import Side
+
+_INITIALIZE = METHODS[Side.AGENT, "initialize"]
+
+
+class Acquaintance:
+    """The peer of one connection, as far as it introduced itself."""
+
+    def __init__(self, we: Side) -> None:
+        self._we = we
+        self._gates: dict[str, bool] = {}
+        self._unannounced: frozenset[str] = frozenset()
+        self.capabilities: Any = None
+        self.is_made = False  # once it is, nobody changes what was offered
+
+    def met(self, params: Any, ledger: Ledger | None) -> None:
+        """The client's initialize passed: remember what it offers."""
+        try:
+            params = read(_INITIALIZE.params, params)
+        except ProtocolError:
+            return
+        if self._we is Side.AGENT:
+            self._remember(params.client_capabilities)
+        if ledger is not None:
+            ledger.met(params)
+
+    def introduced(self, result: Any, ledger: Ledger | None) -> None:
+        """The agent's answer to initialize passed: remember what it offers."""
+        try:
+            result = read(_INITIALIZE.result, result)
+        except ProtocolError:
+            return
+        self.is_made = True
+        if self._we is Side.CLIENT:
+            self._remember(result.agent_capabilities)
+        if ledger is not None:
+            self._unannounced = ledger.unannounced
+            ledger.introduced(result)
+
+    def _remember(self, capabilities: Any) -> None:
+        self.capabilities = capabilities
+        self._gates.clear()
+
+    def offers(self, gate: str) -> bool:
+        """Whether what this gate leads to may be said to the peer."""
+        known = self._gates.get(gate)
+        if known is None:
+            # A capability of ours opens what we say (the draft's pushed output): only the peer's can be missing.
+            ours = gate.startswith(f"{self._we.value}.")
+            known = self._gates[gate] = ours or gate in self._unannounced or offers(gate, self.capabilities)
+        return known
+
+    def refusal(self, row: Method | None) -> ProtocolError | None:
+        """Why a method may not be said to the peer; None when it may."""
+        if row is None or not row.gate or self.offers(row.gate):
+            return None
+        what = row.gate.partition(".")[2]
+        return ProtocolError(
+            Kind.CAPABILITY_UNSUPPORTED,
+            f"{row.name} needs {what}, which the peer does not offer",
+            {"method": row.name, "capability": what},
+        )

@@ -1,0 +1,1 @@
+"""Who may use a host: tokens, OpenID Connect, the local owner, and roles in sessions."""

@@ -1,0 +1,212 @@
+"""What a host keeps beside its sessions, in one SQLite file: who is what in which session, and the tokens.
+
+Takes and gives values; `Register` is the Directory that lasts, tokens.py reads and writes its other table. Several
+processes may use the file at once, so that `dragoman tokens` works while a host runs. Only its owner can read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from dragoman.errors import StoreFault
+from dragoman.host.auth.roles import ADMIN, RANK
+from dragoman.store.sqlite.errors import FAILURES, fault
+
+# Says that a file is one of these ("Door").
+APPLICATION = 0x446F6F72
+
+# The version of the tables; a newer file is refused, not guessed at.
+VERSION = 1
+
+# How long to wait for another process that is writing: a change takes milliseconds. Seconds.
+BUSY_PATIENCE = 5.0
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS members (
+  session TEXT NOT NULL,
+  user    TEXT NOT NULL,
+  role    TEXT NOT NULL,
+  PRIMARY KEY (session, user)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS members_by_user ON members (user);
+CREATE TABLE IF NOT EXISTS tokens (
+  id      TEXT PRIMARY KEY,
+  digest  BLOB NOT NULL,
+  user    TEXT NOT NULL,
+  role    TEXT NOT NULL,
+  label   TEXT NOT NULL,
+  session TEXT,
+  maker   TEXT NOT NULL,
+  created REAL NOT NULL,
+  expires REAL,
+  used    REAL,
+  revoked REAL
+) WITHOUT ROWID;
+"""
+
+T = TypeVar("T")
+
+
+class Register:
+    """The file of one host. `owner` may see, as admin, whatever nobody else opened."""
+
+    def __init__(self, path: str, owner: str = "") -> None:
+        self.path = path
+        self.owner = owner
+        self._writer = _opened(path)
+        self._reader = _connected(path)  # its own, so that a read never waits for the disk behind a write
+        self._writing = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; idempotent."""
+        with self._writing:
+            self._reader.close()
+            self._writer.close()
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Read; a reader of this file never waits for a writer."""
+        return self._guarded(lambda: self._reader.execute(query, values).fetchall())
+
+    def change(self, statement: str, *values: Any) -> int:
+        """Write one change and have it on the disk; how many rows it was."""
+        with self._writing:
+            return self._guarded(lambda: self._writer.execute(statement, values).rowcount)
+
+    def _guarded(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except (*FAILURES, OSError) as error:
+            raise fault(error, self.path) from error
+
+    # --- the directory ----------------------------------------------------------------------------------------
+
+    async def role_of(self, user: str, session: str) -> str | None:
+        """What a user is in a session; None: they may not know that it is there."""
+        found = await self.members_of(session)
+        if not found:
+            return ADMIN if user and user == self.owner else None
+        return found.get(user)
+
+    async def created(self, session: str, user: str) -> None:
+        """A user opened a session: they are its admin. A session that has one keeps it."""
+        await self._write(
+            "INSERT INTO members SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM members WHERE session = ?1)",
+            session,
+            user,
+            ADMIN,
+        )
+
+    async def sessions_of(self, user: str) -> Mapping[str, str]:
+        """The sessions that a user may see, each with their role in it."""
+        return dict(self.rows("SELECT session, role FROM members WHERE user = ?", user))
+
+    async def members_of(self, session: str) -> Mapping[str, str]:
+        """Who may see a session, each with their role."""
+        return dict(self.rows("SELECT user, role FROM members WHERE session = ?", session))
+
+    async def set_role(self, session: str, user: str, role: str | None) -> None:
+        """Make a user something in a session; None takes them out."""
+        if role is None:
+            await self._write("DELETE FROM members WHERE session = ? AND user = ?", session, user)
+            return
+        if role not in RANK:
+            raise ValueError(f"{role!r} is no role; there are {', '.join(RANK)}")
+        if self.owner and not await self.members_of(session):
+            await self.created(session, self.owner)  # what was the owner's alone stays the owner's
+        await self._write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", session, user, role)
+
+    async def remove(self, session: str) -> None:
+        """A session was deleted: nobody is anything in it, and links to it lead nowhere."""
+        await self._write("DELETE FROM members WHERE session = ?", session)
+        await self._write("DELETE FROM tokens WHERE session = ?", session)
+
+    async def _write(self, statement: str, *values: Any) -> None:
+        # In a thread: a commit waits for the disk, and the loop serves everybody.
+        await asyncio.to_thread(self.change, statement, *values)
+
+
+@contextmanager
+def claimed(path: str) -> Iterator[None]:
+    """Be the one host of a file of sessions: two would write into the same logs. StoreFault when another one is.
+
+    The lock is the system's: it ends with the process, however that ends, and agents do not inherit it.
+    """
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        fd = os.open(f"{path}.serving", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise fault(error, path) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.read(fd, 32).decode("ascii", "replace").strip() or "that is just starting"
+            raise StoreFault(
+                "locked",
+                f"another host serves the sessions in {path} already (process {who}); use that one, or --store",
+            ) from None
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise fault(error, path) from error
+        yield
+    finally:
+        os.close(fd)  # which lets go of the lock
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(fd).st_mode & 0o077:
+                os.fchmod(fd, 0o600)
+        finally:
+            os.close(fd)
+        connection = _connected(path)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except (*FAILURES, OSError) as error:
+        raise fault(error, path) from error
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.path.abspath(path))}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    if not is_empty and application not in (0, APPLICATION):
+        raise StoreFault("unusable", f"{path} is a database of another program; choose another folder")
+    if version > VERSION:
+        raise StoreFault("newer", f"{path} was written by a newer Dragoman; update this one")
+    if version == VERSION:
+        return
+    # In one piece, for another process may be making the same file.
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+    )

@@ -1,0 +1,1 @@
+"""The HTTP side of a host: its ASGI app, JSON API, status page and metrics."""

@@ -1,0 +1,1 @@
+"""One agent process for several rooms."""

@@ -1,0 +1,1 @@
+"""A room: one live session with its members, its agent process, its queue and its log."""

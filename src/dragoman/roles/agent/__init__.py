@@ -1,0 +1,1 @@
+"""Agent: serve clients, open sessions, run turns."""

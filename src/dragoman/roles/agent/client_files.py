@@ -1,0 +1,219 @@
+"""Files as an agent uses them: the client's, call by call as far as it lends them, the agent's own otherwise.
+
+The agent's own are confined to the session's folders exactly as a client would confine them. Text, bytes, listings,
+folders, watches, several files at once. Above are turns; below are the connection and the workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from dragoman.dialect.side_data import noted
+from dragoman.engine.connection import Connection
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.fs import (
+    CreateDirectoryParams,
+    FileToWrite,
+    ListDirectoryParams,
+    ReadBinaryFileParams,
+    ReadTextFileParams,
+    WriteBinaryFileParams,
+    WriteFilesParams,
+    WriteTextFileParams,
+)
+
+if TYPE_CHECKING:  # loaded when used: an agent that never lists or watches starts without them
+    from dragoman.roles.agent.lent_watch import LentWatch
+    from dragoman.workspace.files import Files
+    from dragoman.workspace.listing import Entry, Listing
+
+# What a client offers beyond text is named here, in every dialect (reference 5.17).
+BEYOND = "client._meta.dragoman.fs."
+
+# What official v1 takes for granted.
+UTF_8 = "utf-8"
+
+
+class LentFiles:
+    """The files in the session's folders."""
+
+    def __init__(self, connection: Connection, session_id: str, roots: Sequence[str]) -> None:
+        self._connection = connection
+        self._session = session_id
+        self._roots = list(roots)
+        self._own: Files | None = None
+
+    @property
+    def lent(self) -> bool:
+        """Whether text is read and written through the client."""
+        return self._connection.offers("client.fs.readTextFile") and self._connection.offers("client.fs.writeTextFile")
+
+    async def read(self, path: str, *, line: int | None = None, limit: int | None = None, encoding: str = UTF_8) -> str:
+        """The text of a file, or `limit` lines from `line` (1-based) on."""
+        if not self._connection.offers("client.fs.readTextFile"):
+            return await asyncio.to_thread(self._files().read_text, path, line, limit, encoding)
+        is_plain = encoding == UTF_8
+        if not is_plain and not self._says("encoding"):
+            from dragoman.workspace.text import decode, page_of
+
+            return page_of(decode(await self.read_bytes(path), path, encoding), line, limit).text
+        params = ReadTextFileParams(
+            session_id=self._session,
+            path=path,
+            line=UNSET if line is None else line,
+            limit=UNSET if limit is None else limit,
+        )
+        params = params if is_plain else noted(params, encoding=encoding)
+        result = await self._connection.request("fs/read_text_file", params)
+        return str(result.content)
+
+    async def write(
+        self,
+        path: str,
+        text: str,
+        *,
+        encoding: str = UTF_8,
+        create_directories: bool = False,
+        overwrite: bool = True,
+    ) -> None:
+        """Make the file hold exactly this text; it is created when missing.
+
+        An encoding, missing folders, and that a file which is there stays as it is, not every client can be told; where
+        it takes bytes, those say it, and elsewhere it is refused.
+        """
+        options: Any = {"create_directories": create_directories, "overwrite": overwrite}
+        if not self._connection.offers("client.fs.writeTextFile"):
+            await asyncio.to_thread(self._files().write_text, path, text, encoding, **options)
+            return
+        wanted: dict[str, Any] = {} if encoding == UTF_8 else {"encoding": encoding}
+        wanted |= {"createDirectories": True} if create_directories else {}
+        wanted |= {} if overwrite else {"overwrite": False}
+        if wanted and not self._says(*wanted):
+            from dragoman.workspace.text import encode
+
+            await self.write_bytes(path, encode(text, path, encoding), **options)
+            return
+        params = WriteTextFileParams(session_id=self._session, path=path, content=text)
+        await self._connection.request("fs/write_text_file", noted(params, **wanted) if wanted else params)
+
+    def _says(self, *wanted: str) -> bool:
+        """Whether the client is told these with text; else its bytes must do, and where it has none nothing can."""
+        speech = self._connection.speech
+        if speech is not None and speech.dialect.name == "draft":
+            return True
+        if not self._connection.offers(BEYOND + "binary"):
+            what = ", ".join(wanted)
+            message = f"this client cannot be told {what}: it speaks no dialect with words for it, and lends no bytes"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"capability": "fs.binary"})
+        return False
+
+    async def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file from `offset` on: `length` of them, or all; large files come in several pieces."""
+        found = bytearray()
+        while True:
+            wanted = None if length is None else length - len(found)
+            data, is_more = await self._read_piece(path, offset + len(found), wanted)
+            found += data
+            if not is_more or not data or (length is not None and len(found) >= length):
+                return bytes(found)
+
+    async def _read_piece(self, path: str, offset: int, length: int | None) -> tuple[bytes, bool]:
+        if not self._connection.offers(BEYOND + "binary"):
+            data, _, is_more = await asyncio.to_thread(self._files().read_bytes, path, offset, length)
+            return data, is_more
+        params = ReadBinaryFileParams(
+            session_id=self._session, path=path, offset=offset or UNSET, length=UNSET if length is None else length
+        )
+        result = await self._connection.request("fs/read_binary_file", params)
+        try:
+            return base64.b64decode(result.data, validate=True), result.truncated is True
+        except (binascii.Error, ValueError):
+            raise ProtocolError(Kind.INTERNAL_ERROR, f"the client sent {path} as something that is no base64") from None
+
+    async def write_bytes(
+        self, path: str, data: bytes, *, create_directories: bool = False, overwrite: bool = True
+    ) -> bool:
+        """Make the file hold exactly these bytes; whether it is new."""
+        if not self._connection.offers(BEYOND + "binary"):
+            written = await asyncio.to_thread(
+                self._files().write_bytes, path, data, create_directories=create_directories, overwrite=overwrite
+            )
+            return written.created
+        params = WriteBinaryFileParams(
+            session_id=self._session,
+            path=path,
+            data=base64.b64encode(data).decode("ascii"),
+            create_directories=create_directories or UNSET,
+            overwrite=UNSET if overwrite else False,
+        )
+        result = await self._connection.request("fs/write_binary_file", params)
+        return bool(result.created)
+
+    async def list(self, path: str, *, recursive: bool = False, limit: int | None = None) -> Listing:
+        """What lies in a folder, and with `recursive` below it."""
+        if not self._connection.offers(BEYOND + "list"):
+            return await asyncio.to_thread(self._files().list, path, recursive, limit)
+        params = ListDirectoryParams(
+            session_id=self._session,
+            path=path,
+            recursive=recursive or UNSET,
+            limit=UNSET if limit is None else limit,
+        )
+        result = await self._connection.request("fs/list_directory", params)
+        from dragoman.workspace.listing import Listing
+
+        return Listing([_entry(entry) for entry in result.entries], result.truncated is True)
+
+    async def make_directory(self, path: str, *, parents: bool = False) -> bool:
+        """Make a folder, and those before it with `parents`; False when it was there."""
+        if not self._connection.offers(BEYOND + "createDirectory"):
+            return await asyncio.to_thread(self._files().make_directory, path, parents=parents)
+        params = CreateDirectoryParams(session_id=self._session, path=path, parents=parents or UNSET)
+        result = await self._connection.request("fs/create_directory", params)
+        return bool(result.created)
+
+    async def write_many(self, files: Mapping[str, str | bytes], *, create_directories: bool = False) -> int:
+        """Write all these files or none; gives the number of bytes."""
+        if not self._connection.offers(BEYOND + "atomic"):
+            own, wanted = self._files(), list(files.items())
+            return await asyncio.to_thread(own.write_many, wanted, create_directories=create_directories)
+        params = WriteFilesParams(
+            session_id=self._session,
+            files=[_file(path, content) for path, content in files.items()],
+            create_directories=create_directories or UNSET,
+        )
+        result = await self._connection.request("fs/write_files", params)
+        return int(result.bytes_written)
+
+    def watch(self, path: str, *, recursive: bool = False) -> LentWatch:
+        """Watch a folder or file: `async with turn.files.watch(path) as watch: async for changes in watch: ...`."""
+        from dragoman.roles.agent.lent_watch import LentWatch
+
+        own = None if self._connection.offers(BEYOND + "watch") else self._files()
+        return LentWatch(self._connection, self._session, path, recursive, own)
+
+    def _files(self) -> Files:
+        if self._own is None:
+            from dragoman.workspace.files import Files
+
+            self._own = Files(self._roots)
+        return self._own
+
+
+def _entry(entry: Any) -> Entry:
+    from dragoman.workspace.listing import Entry
+
+    size = entry.size if isinstance(entry.size, int) else None
+    return Entry(entry.name, entry.type, size, entry.modified_at if isinstance(entry.modified_at, str) else "")
+
+
+def _file(path: str, content: str | bytes) -> FileToWrite:
+    if isinstance(content, str):
+        return FileToWrite(path=path, content=content)
+    return FileToWrite(path=path, data=base64.b64encode(content).decode("ascii"))

@@ -1,0 +1,149 @@
+"""How an agent introduces itself: initialize, answered from what the author declared and what the client can take.
+
+Takes the client's introduction, checks what the agent cannot do without, gives names, capabilities and ways to
+authenticate. Above is the reception; what is offered here is what the reception serves afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from dragoman.engine.capability import missing
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent.session import OFFICIAL
+from dragoman.schema.auth import AuthForm, AuthMethod
+from dragoman.schema.base import Marker
+from dragoman.schema.initialize import (
+    AgentAuthCapabilities,
+    AgentCapabilities,
+    Implementation,
+    InitializeParams,
+    InitializeResult,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionCapabilities,
+    SystemPromptCapabilities,
+    SystemPromptModeCapabilities,
+)
+from dragoman.schema.session import SystemPromptMode
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.agent import Agent
+    from dragoman.roles.agent.served_client import Reception
+
+
+def introduce(reception: Reception, params: InitializeParams) -> InitializeResult:
+    """Answer initialize."""
+    agent, spoken = reception.agent, reception.spoken
+    _check_version(spoken, params.protocol_version)
+    _check_required(agent, params)
+    reception.lifecycle.initialized = True
+    reception.offered = agent.capabilities or offered(agent, spoken)
+    is_official = spoken in OFFICIAL
+    side: dict[str, Any] = {}
+    if agent.instructions:
+        side["instructions"] = agent.instructions
+    if agent.requires:
+        side["requiredClientCapabilities"] = agent.requires
+    methods = _methods(reception)
+    return InitializeResult(
+        protocol_version=1,
+        agent_capabilities=reception.offered,
+        auth_methods=methods if methods or is_official else UNSET,
+        agent_info=Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
+        meta={"dragoman": side} if side and not is_official else UNSET,
+    )
+
+
+def _methods(reception: Reception) -> list[AuthMethod]:
+    """The ways to authenticate; one in a terminal only for clients that can open one (reference 1.4)."""
+    takes_terminal = reception.connection.offers("client.auth.terminal")
+    return [method for method in reception.agent.auth_methods if method.form != AuthForm.TERMINAL or takes_terminal]
+
+
+def offered(agent: Agent, spoken: str) -> AgentCapabilities:
+    """What follows from how the agent was declared; dialects that name more here are told that, too."""
+    is_official = spoken in OFFICIAL
+    side: dict[str, Any] = {"modes": [mode.id for mode in agent.modes]}
+    if spoken == "2025.1":
+        side |= {"streaming": agent.streaming, "audio": agent.audio}
+        if agent.tools is not None:
+            side["tools"] = agent.tools
+    return AgentCapabilities(
+        load_session=True,
+        prompt_capabilities=PromptCapabilities(
+            image=agent.image,
+            audio=agent.audio,
+            embedded_context=agent.embedded_context,
+            meta=_prompt_words(agent, spoken),
+        ),
+        mcp_capabilities=McpCapabilities(http=False, sse=False),
+        session_capabilities=_session_capabilities(agent, is_official),
+        auth=_auth_capabilities(agent),
+        providers=Marker() if agent.providers else UNSET,
+        meta=UNSET if is_official else {"dragoman": side},
+    )
+
+
+def _prompt_words(agent: Agent, spoken: str) -> Any:
+    """What some dialects say of prompts that goes without saying elsewhere: text in crow, streaming in the draft."""
+    if spoken == "crow":
+        return {"dragoman": {"text": True}}
+    if spoken == "draft" and not agent.streaming:
+        return {"dragoman": {"streaming": False, "cancellation": True, "attachments": True}}
+    return UNSET
+
+
+def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilities:
+    side = {
+        "modes": [mode.id for mode in agent.modes],
+        "configOptions": [option.id for option in agent.options],
+        "persistence": True,
+    }
+    unstable = Marker() if agent.unstable else UNSET
+    return SessionCapabilities(
+        list=Marker(),
+        resume=Marker(),
+        close=Marker(),
+        delete=Marker(),
+        fork=Marker(),
+        additional_directories=Marker(),
+        archive=unstable,
+        status=unstable,
+        title=unstable,
+        system_prompt=_system_prompt(agent, is_official),
+        meta=UNSET if is_official else {"dragoman": side},
+    )
+
+
+def _system_prompt(agent: Agent, is_official: bool) -> Any:
+    """Unstable in official v1: told there only when the author declared it."""
+    if agent.system_prompt == SystemPromptMode.OVERRIDE:
+        return SystemPromptCapabilities(mode=SystemPromptModeCapabilities(override=Marker()))
+    return SystemPromptCapabilities() if agent.system_prompt or not is_official else UNSET
+
+
+def _auth_capabilities(agent: Agent) -> Any:
+    logs_out = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.extensions
+    if not logs_out and not agent.unstable:
+        return UNSET
+    return AgentAuthCapabilities(logout=Marker() if logs_out else UNSET, status=Marker() if agent.unstable else UNSET)
+
+
+def _check_version(spoken: str, version: int) -> None:
+    """Banjo refuses other versions (seed 003 note 5); everybody else is answered with ours."""
+    if spoken == "banjo" and version != 1:
+        raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
+
+
+def _check_required(agent: Agent, params: InitializeParams) -> None:
+    """The draft: a missing required capability fails initialize, naming what is missing (section 10.3)."""
+    lacking = missing(agent.requires, params.client_capabilities)
+    if lacking:
+        raise ProtocolError(
+            Kind.CAPABILITY_UNSUPPORTED,
+            f"this agent needs the client capabilities {', '.join(lacking)}",
+            {"missing": lacking, "requiredClientCapabilities": agent.requires},
+        )

@@ -1,0 +1,143 @@
+"""Config options as an agent's author declares them, and what setting one means.
+
+`Option` makes every kind: a choice (flat or grouped), a switch, models, a free value (the draft's). `changed` is the
+one rule for new values. Takes and gives the vocabulary's SessionConfigOption; above are sessions and authors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.dialect.session_table import free_option
+from dragoman.dialect.side_data import noted, side
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.config import ConfigCategory, ConfigChoice, ConfigType, SessionConfigOption
+
+Choice = str | tuple[str, str] | ConfigChoice  # a value; a value and its name; all of it
+Choices = Sequence[Choice] | Mapping[str, Sequence[Choice]]  # a mapping groups choices by the name of their group
+
+
+class Option:
+    """Makers of config options: `Option.select("route", ["auto", "codex"])`."""
+
+    @staticmethod
+    def select(
+        id: str,
+        choices: Choices,
+        current: str | None = None,
+        *,
+        name: str = "",
+        description: str = "",
+        category: str = "",
+    ) -> SessionConfigOption:
+        """A choice of one value; the first is the default. A mapping gives groups of values."""
+        made = _made(choices)
+        option = SessionConfigOption(
+            id=id,
+            name=name or _named(id),
+            type=ConfigType.SELECT,
+            current_value="",
+            description=description or UNSET,
+            category=category or UNSET,
+            options=made,
+        )
+        if not option.values:
+            raise ValueError(f"option {id!r} has no value to choose")
+        option.current_value = option.values[0].value if current is None else current
+        return changed(option, option.current_value)
+
+    @staticmethod
+    def switch(id: str, current: bool = False, *, name: str = "", description: str = "") -> SessionConfigOption:
+        """On or off. Official clients that did not ask for switches are shown a choice of two."""
+        return SessionConfigOption(
+            id=id,
+            name=name or _named(id),
+            type=ConfigType.BOOLEAN,
+            current_value=current,
+            description=description or UNSET,
+        )
+
+    @staticmethod
+    def models(choices: Choices, current: str | None = None, *, description: str = "") -> SessionConfigOption:
+        """Which model answers: an option of category model, which banjo's clients see as `models`."""
+        return Option.select("model", choices, current, description=description, category=ConfigCategory.MODEL)
+
+    @staticmethod
+    def auto_resume(current: str = "on") -> SessionConfigOption:
+        """Whether a new session goes on where the last one in its folder ended (seed 003); the library does that."""
+        return Option.select(
+            "auto_resume", ["on", "off"], current, description="Go on where the last session of this folder ended"
+        )
+
+    @staticmethod
+    def free(id: str, current: Any, *, name: str = "", description: str = "") -> SessionConfigOption:
+        """Any JSON value, as the draft has it; elsewhere a choice that shows the one value it has."""
+        option = noted(free_option(id, current), value=current)
+        return msgspec.structs.replace(option, name=name or _named(id), description=description or UNSET)  # type: ignore[no-any-return]
+
+
+def _named(id: str) -> str:
+    return id.replace("_", " ").capitalize()
+
+
+def _made(choices: Choices) -> list[ConfigChoice]:
+    if isinstance(choices, Mapping):
+        return [ConfigChoice(group=group, name=group, options=_made(inner)) for group, inner in choices.items()]
+    return [_choice(choice) for choice in choices]
+
+
+def _choice(choice: Choice) -> ConfigChoice:
+    if isinstance(choice, ConfigChoice):
+        return choice
+    value, name = (choice, choice) if isinstance(choice, str) else choice
+    return ConfigChoice(value=value, name=name)
+
+
+def value_of(option: SessionConfigOption) -> Any:
+    """What an option is set to."""
+    return side(option).get("value", option.current_value)
+
+
+def changed(option: SessionConfigOption, value: Any, *, in_words: bool = False) -> SessionConfigOption:
+    """The option with another value; one it does not take is refused. `in_words`: switches are said as words."""
+    if "value" in side(option):
+        return _freely(option, value)
+    if option.form == "boolean":
+        if in_words and value in ("true", "false"):
+            value = value == "true"
+        if not isinstance(value, bool):
+            raise ProtocolError(Kind.INVALID_PARAMS, f"option {option.id!r} takes true or false")
+    else:
+        choices = [choice.value for choice in option.values]
+        if value not in choices:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, f"option {option.id!r} has no value {value!r}; there are: {choices}"
+            )
+    return msgspec.structs.replace(option, current_value=value)
+
+
+def _freely(option: SessionConfigOption, value: Any) -> SessionConfigOption:
+    """A free option takes anything; where values are only texts, a text may be JSON if the value before was more."""
+    if isinstance(value, str) and not isinstance(value_of(option), str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    free = noted(free_option(option.id, value), value=value)
+    return msgspec.structs.replace(  # type: ignore[no-any-return]
+        free, name=option.name, category=option.category, description=option.description
+    )
+
+
+def as_choice(option: SessionConfigOption) -> SessionConfigOption:
+    """A switch as a choice of two, for clients that know no switches; any other option as it is."""
+    if option.form != ConfigType.BOOLEAN:
+        return option
+    choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]
+    value = "true" if option.current_value is True else "false"
+    return msgspec.structs.replace(option, type=ConfigType.SELECT, current_value=value, options=choices)

@@ -1,0 +1,189 @@
+"""A tool call as an agent author writes it: an async context manager that walks the states by itself.
+
+Entering announces the call and starts it, leaving completes it; an exception marks it failed, a cancelled turn marks it
+cancelled, a refused permission marks it denied. Illegal moves are refused by session/toolcall; while leave is asked,
+only the answer moves the call on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from dragoman.dialect.reshape import SIDE
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.content import TextContent
+from dragoman.schema.permission import PermissionOption
+from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation, ToolCallUpdate
+from dragoman.schema.toolcall import ToolCallStatus as Status
+from dragoman.schema.update import ToolCallProgress, ToolCallStart
+from dragoman.session.toolcall import FINAL, move
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.turn import Answer, Turn
+
+
+class Tool:
+    """One tool call of a turn."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        id: str,
+        title: str,
+        *,
+        kind: str = "other",
+        name: str | None = None,
+        input: Any = UNSET,
+        paths: Sequence[str | ToolCallLocation] = (),
+        requires_permission: bool = False,
+    ) -> None:
+        self.turn = turn
+        self.id = id
+        self.title = title
+        self.kind = kind
+        self.name = name
+        self.input = input
+        self.locations = [ToolCallLocation(path=p) if isinstance(p, str) else p for p in paths]
+        self.requires_permission = requires_permission
+        self.status: str = Status.PENDING
+        self._content: list[Any] = []
+
+    async def __aenter__(self) -> Tool:
+        if self.status != Status.PENDING or self.id in self.turn.open_tools:
+            raise ProtocolError(
+                Kind.INVALID_STATE, f"the tool call {self.id} was announced before; make another with turn.tool"
+            )
+        start = ToolCallStart(
+            tool_call_id=self.id,
+            title=self.title,
+            name=self.name or UNSET,
+            kind=self.kind,
+            status=Status.PENDING,
+            locations=self.locations or UNSET,
+            raw_input=self.input,
+            meta={SIDE: {"requiresPermission": True}} if self.requires_permission else UNSET,
+        )
+        self.turn.open_tools[self.id] = self
+        await self.turn.update(start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self.status == Status.AWAITING_PERMISSION:
+            self.close_cancelled()  # whoever asks in a task of its own did not wait for the answer
+        elif error is None:
+            await self.finish()
+        elif isinstance(error, asyncio.CancelledError):
+            self.close_cancelled()
+        elif isinstance(error, ProtocolError) and error.kind == Kind.PERMISSION_DENIED:
+            await self.finish(Status.DENIED if self.status == Status.AWAITING_PERMISSION else Status.FAILED)
+        else:
+            await self.fail(str(error) or type(error).__name__)
+
+    async def start(self) -> None:
+        """The work begins (also done by the first output); not while leave for it is being asked."""
+        if self.status != Status.IN_PROGRESS:
+            self._check_leave(Status.IN_PROGRESS)
+            await self._move(Status.IN_PROGRESS)
+
+    async def text(self, text: str) -> None:
+        """Add text to the result."""
+        await self.show(ToolCallBlock(content=TextContent(text=text)))
+
+    async def diff(self, path: str, old: str | None, new: str) -> None:
+        """Add a change of a file to the result; `old` is None for a new file."""
+        await self.show(Diff(path=path, old_text=old, new_text=new))
+
+    async def preview(self, path: str, old: str | None, new: str) -> None:
+        """Show a change before asking leave for it; the work has not begun."""
+        self._content.append(Diff(path=path, old_text=old, new_text=new))
+        await self._send(content=list(self._content))
+
+    async def terminal(self, terminal_id: str) -> None:
+        """Show a client's terminal in the result."""
+        await self.show(TerminalEmbed(terminal_id=terminal_id))
+
+    async def show(self, *content: Any) -> None:
+        """Add content of any kind to the result."""
+        if self.status == Status.PENDING:
+            self.status = move(self.status, Status.IN_PROGRESS)
+        self._content.extend(content)
+        await self._send(status=self.status, content=list(self._content))
+
+    async def ask(self, reason: str | None = None, options: Sequence[PermissionOption] | None = None) -> Answer:
+        """Ask the user for leave; falsy when refused. A refused call becomes denied."""
+        await self._move(Status.AWAITING_PERMISSION)
+        answer = await self.turn.ask(reason or self.title, options=options, tool=self.question(reason))
+        if self.status in FINAL:
+            return answer  # it was given up meanwhile
+        if answer:
+            await self._move(Status.IN_PROGRESS)
+        else:
+            await self._move(Status.CANCELLED if answer.cancelled else Status.DENIED)
+        return answer
+
+    async def fail(self, why: str) -> None:
+        """The work failed; what failed before there was leave for it is denied."""
+        if self.status in FINAL:
+            return
+        has_begun = self.status != Status.AWAITING_PERMISSION
+        if has_begun:
+            await self.start()
+        self._content.append(ToolCallBlock(content=TextContent(text=why)))
+        await self._move(Status.FAILED if has_begun else Status.DENIED, content=list(self._content))
+
+    async def finish(self, status: str = Status.COMPLETED, output: Any = UNSET) -> None:
+        """The work is done; not while leave for it is being asked."""
+        if self.status in FINAL:
+            return
+        self._check_leave(status)
+        if status in (Status.COMPLETED, Status.FAILED):
+            await self.start()
+        await self._move(status, raw_output=output)
+
+    def close_cancelled(self) -> None:
+        """The turn was cancelled: say so at once, without waiting for anybody."""
+        if self.status not in FINAL:
+            self.status = Status.CANCELLED
+            self.turn.open_tools.pop(self.id, None)
+            self.turn.session.push(ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
+
+    def question(self, reason: str | None = None) -> ToolCallUpdate:
+        """The call as a permission question shows it; only some dialects have a word for the reason."""
+        return ToolCallUpdate(
+            tool_call_id=self.id,
+            title=self.title,
+            name=self.name or UNSET,
+            kind=self.kind,
+            status=Status.PENDING,
+            locations=self.locations or UNSET,
+            raw_input=self.input,
+            content=list(self._content) or UNSET,
+            meta={SIDE: {"reason": reason}} if reason and reason != self.title else UNSET,
+        )
+
+    def _check_leave(self, status: str) -> None:
+        """Only the answer to an open question is leave, whatever another task believes."""
+        if self.status == Status.AWAITING_PERMISSION and status in (
+            Status.IN_PROGRESS,
+            Status.COMPLETED,
+            Status.FAILED,
+        ):
+            raise ProtocolError(
+                Kind.INVALID_STATE, f"the tool call {self.id} awaits permission; it cannot become {status} without"
+            )
+
+    async def _move(self, status: str, **members: Any) -> None:
+        self.status = move(self.status, status)
+        if status in FINAL:
+            self.turn.open_tools.pop(self.id, None)
+        await self._send(status=status, **members)
+
+    async def _send(self, **members: Any) -> None:
+        await self.turn.update(ToolCallProgress(tool_call_id=self.id, **members))

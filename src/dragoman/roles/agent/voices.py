@@ -1,0 +1,64 @@
+"""One agent with several voices: which of them answer a prompt, and in which order (seed 003's options).
+
+`route` names a voice, or "duet": all of them, one after the other, `primary_agent` first. `auto_resume` decides whether
+a new session goes on where the last one in its folder ended. Takes voices and settings, gives names; the Agent asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragoman.roles.agent.options import Option
+from dragoman.schema.prompt import StopReason
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.session import Session
+    from dragoman.roles.agent.turn import Turn
+    from dragoman.schema.config import SessionConfigOption
+
+ROUTE, PRIMARY, AUTO_RESUME = "route", "primary_agent", "auto_resume"
+
+# The route that lets everybody answer.
+DUET = "duet"
+
+Voice = Callable[["Turn"], Awaitable[str | None]]
+
+
+def with_voices(options: Sequence[SessionConfigOption], voices: Sequence[str]) -> list[SessionConfigOption]:
+    """The options of an agent with these voices; a single one leaves nothing to choose."""
+    others = [option for option in options if option.id not in (ROUTE, PRIMARY)]
+    if len(voices) < 2:
+        return others
+    return [
+        *others,
+        Option.select(ROUTE, [*voices, DUET], description="Who answers: one of them, or all in turn"),
+        Option.select(PRIMARY, list(voices), description="Who answers first when all do"),
+    ]
+
+
+def chosen(session: Session, voices: Iterable[str]) -> list[str]:
+    """Who answers the next prompt of a session, in order."""
+    known = list(voices)
+    route = session.option(ROUTE)
+    if route in known:
+        return [route]
+    if route != DUET:
+        return known[:1]
+    first = session.option(PRIMARY)
+    return [first, *(name for name in known if name != first)] if first in known else known
+
+
+async def answer(voices: Mapping[str, Voice], turn: Turn) -> str | None:
+    """Let those answer who are chosen; a turn that one of them ends early (a refusal say) is over."""
+    for name in chosen(turn.session, voices):
+        reason = await voices[name](turn)
+        if reason is not None and reason != StopReason.END_TURN:
+            return reason
+    return None
+
+
+def goes_on(session: Session) -> bool:
+    """Whether the next session in this folder is to go on where this one ended."""
+    value: Any = session.option(AUTO_RESUME)
+    return value in ("on", "true", "yes") if isinstance(value, str) else value is True

@@ -1,0 +1,1 @@
+"""Client: connect to an agent, open sessions, prompt, lend a workspace."""

@@ -1,0 +1,1 @@
+"""Reconnect: a client whose connection is lost comes back to its sessions."""

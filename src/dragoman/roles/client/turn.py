@@ -1,0 +1,257 @@
+"""A turn as a client sees it: from one prompt to its stop reason, with the updates in between.
+
+Made by a Conversation, which hands it the updates in wire order; whoever iterates takes them from here. A reader who
+falls far behind slows the agent down; an agent that is silent for too long is given up, where patience has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
+from dragoman.roles.client.watch import Watch
+from dragoman.schema.prompt import PromptParams, PromptResult, StopReason, Usage
+from dragoman.schema.update import SessionUpdate
+
+if TYPE_CHECKING:
+    from dragoman.roles.client.session import Conversation
+
+# Updates that a reader may leave unread before the agent is made to wait for it.
+UNREAD = 20_000
+
+
+class ClientTurn:
+    """From one prompt to its stop reason: iterate it for the updates, in order."""
+
+    def __init__(
+        self,
+        session: Conversation,
+        prompt: list[Any],
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+    ) -> None:
+        self.session = session
+        self.cancelled = False
+        self.is_over = False
+        self.result: PromptResult | None = None
+        self._prompt = prompt
+        self._unread: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
+        self._iterating = False
+        self._heard = 0  # updates so far
+        self._elsewhere = 0  # those of others, whose turns come first
+        self._error: BaseException | None = None
+        self._timeout = timeout
+        self._idle_timeout = idle_timeout
+        self._watch: Watch | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._gave_up: ProtocolError | None = None
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the turn ended; None while it runs."""
+        return self.result.stop_reason if self.result else None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it cost, if the agent told."""
+        return (self.result.usage or None) if self.result else None
+
+    async def __aenter__(self) -> ClientTurn:
+        session = self.session
+        if session.turn is not None and not session.turn.is_over:
+            raise RuntimeError("a turn is running in this session; wait for its end or cancel it")
+        session.turn = self
+        begun = session.begin(self._prompt)
+        if begun is not None:
+            await self._begin(begun)
+        if self._timeout is not None or self._idle_timeout is not None:
+            loop = asyncio.get_running_loop()
+            self._watch = Watch(self._idle_timeout, self._timeout, loop.time())
+            self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
+        params = PromptParams(session_id=session.id, prompt=self._prompt)
+        session.connection.call("session/prompt", params, session.settled(self._done))
+        return self
+
+    async def _begin(self, begun: Awaitable[None]) -> None:
+        """What must be done before the prompt is sent; if that fails, it is not."""
+        try:
+            await begun
+        except BaseException:
+            self.is_over = True
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_over:
+            if kind is not None:
+                self.cancel()
+            if kind is not None and issubclass(kind, asyncio.CancelledError):
+                return  # whoever is cancelled, by a timeout say, cannot wait for an agent that may be deaf
+            await self._finish()
+        if error is None and self._error is not None:
+            raise self._error
+
+    async def _finish(self) -> None:
+        """Wait for the end; whoever leaves early is not made to read the rest."""
+        self._iterating = False
+        if self._room is not None:
+            self._room.set()
+        while not self.is_over:
+            await self._wait()
+
+    async def caught_up(self) -> None:
+        """Wait until whoever iterates has dealt with all that arrived: then a question stands where it belongs."""
+        last = self._heard
+        # The reader runs meanwhile; an event would cost it something for each update.
+        while self._iterating and self._taken <= last and not self._is_read:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    @property
+    def _taken(self) -> int:
+        """How many updates whoever iterates has got."""
+        return self._heard - len(self._unread)
+
+    @property
+    def _is_read(self) -> bool:
+        return not self._unread and (self.is_over or self._waiter is not None)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask the agent to stop; the turn then ends with the reason `cancelled`."""
+        if not self.is_over:
+            self.session.cancel(reason)
+
+    async def wait(self) -> PromptResult:
+        """Wait for the end without reading the updates."""
+        await self._finish()
+        if self._error is not None:
+            raise self._error
+        assert self.result is not None
+        return self.result
+
+    def __aiter__(self) -> AsyncIterator[SessionUpdate]:
+        self._iterating = True
+        return self._updates()
+
+    async def _updates(self) -> AsyncIterator[SessionUpdate]:
+        unread = self._unread
+        while True:
+            while unread:
+                yield unread.popleft()
+                if self._room is not None and len(unread) < UNREAD // 2:
+                    self._room.set()
+            if self.is_over:
+                if self._error is not None:
+                    raise self._error
+                return
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def receive(self, update: Any) -> Awaitable[None] | None:
+        """One update of this turn."""
+        self._unread.append(update)
+        self._heard += 1
+        if self._waiter is not None:
+            self._wake()
+        if len(self._unread) > UNREAD and self._iterating:
+            self._room = self._room or asyncio.Event()
+            self._room.clear()
+            return self._make_room()
+        return None
+
+    def stir(self) -> None:
+        """Something was said in the turn of somebody else, before which ours does not begin: nobody is silent."""
+        self._elsewhere += 1
+
+    def receive_run(self, updates: list[Any]) -> bool:
+        """Updates of this turn in a row; false, and nothing happens, when they are more than may be left unread."""
+        if len(self._unread) + len(updates) > UNREAD:
+            return False
+        self._unread.extend(updates)
+        self._heard += len(updates)
+        if self._waiter is not None:
+            self._wake()
+        return True
+
+    async def _make_room(self) -> None:
+        """Hold the connection until the reader caught up; requests it makes meanwhile must still be answered."""
+        assert self._room is not None
+        connection = self.session.connection
+        while len(self._unread) > UNREAD // 2 and not self.is_over and self._iterating:
+            if connection.has_open_requests(besides="session/prompt"):
+                return
+            self._room.clear()
+            try:
+                async with asyncio.timeout(0.05):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
+
+    # --- patience ---------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Look at the watch; nothing is done for each update, so a stream costs nothing."""
+        assert self._watch is not None
+        loop = asyncio.get_running_loop()
+        is_waiting = self.session.keeps_agent_waiting or (self._iterating and bool(self._unread))
+        late = self._watch.look(loop.time(), self._heard + self._elsewhere, is_waiting)
+        if late is None:
+            self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
+            return
+        self._gave_up = ProtocolError(Kind.TIMEOUT, late, {"sessionId": self.session.id})
+        self._alarm = loop.call_later(self._watch.grace, self._leave)
+        self.cancel("timeout")
+
+    def _leave(self) -> None:
+        """The agent does not even end the turn that was given up."""
+        if self._gave_up is not None:
+            self._end(self._gave_up)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def _done(self, result: Any, error: ProtocolError | None) -> None:
+        if self.is_over:
+            return
+        self.result = result
+        if error is not None and isinstance(error.__cause__, ConnectionFailed):
+            self._end(error.__cause__)
+        elif self._gave_up is not None:
+            self.result = None
+            self._end(self._gave_up)
+        elif error is not None and self.cancelled:
+            # Some agents break when they are stopped (peers.md 15); who cancelled wants to hear that it is over.
+            self.session.connection.report(f"the cancelled turn ended with an error: {error.message}")
+            self.result = PromptResult(stop_reason=StopReason.CANCELLED)
+            self._end(None)
+        else:
+            self._end(error)
+
+    def fail(self, error: DragomanError) -> None:
+        """The agent is gone before the turn ended, or nothing of it can be kept."""
+        if not self.is_over:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.is_over = True
+        self._error = error
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._wake()

@@ -1,0 +1,197 @@
+"""What a client lends an agent: files and terminals in the session's folders, each use approved.
+
+Lending says what is lent and who approves; a Loan is what one agent has of it, and ends with the connection. Every use
+is a Question first; whoever built the client says yes or no. Above is the client; below are the calls and the
+workspace, which confines. What a command does once started is not confined, unless in a sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman.dialect.reshape import SIDE
+from dragoman.engine.connection import Connection
+from dragoman.engine.handler import Handler, answering
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.client.fs_calls import FileCalls
+from dragoman.roles.client.terminal_calls import MAX_TERMINALS, TerminalCalls
+from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
+
+if TYPE_CHECKING:
+    from dragoman.transport.sandbox.spec import Sandbox
+    from dragoman.workspace.terminal import Terminal
+
+# Terminals that can still be shown: as many as may be open at once. The oldest fall away.
+SHOWN = 32
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent wants leave for: an operation on a resource, in a session."""
+
+    operation: str  # read | write | execute
+    resource: str  # the resolved path, or the command line
+    session_id: str
+    text: str | None = None  # what is to be written
+    env: dict[str, str] = {}  # what is set for the command besides our own environment
+    named: str = ""  # the path as the agent gave it
+    data: bytes | None = None  # what is to be written, where that is no text
+    cwd: str = ""  # the folder that the command starts in, resolved
+    interactive: bool = False  # the command gets a real terminal, in which programs page and prompt
+    call: str = ""  # the method, for what the operation does not tell: fs/list_directory is a read
+
+
+Approve = Callable[[Question], Awaitable[bool] | bool]
+
+
+def allow_all(_: Question) -> bool:
+    """Approve everything inside the session's folders."""
+    return True
+
+
+class Lending:
+    """Files and terminals that a client lends, and who approves their use.
+
+    `files` are all file calls; the others single out the parts of them that official v1 does not know. `extra_roots`
+    are folders that every session has besides its own, for files only. `protected` gives, for a session's folders,
+    what in them is never written. `max_terminals` is told to the agent; None leaves it untold, not unbounded. Commands
+    run in the `sandbox`; without one in that of the agent, if it has one.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: bool = True,
+        terminals: bool = True,
+        binary: bool = True,
+        listing: bool = True,
+        folders: bool = True,
+        watching: bool = True,
+        batches: bool = True,
+        interactive: bool = True,
+        approve: Approve = allow_all,
+        protected: Callable[[list[str]], list[str]] = lambda _: [],
+        extra_roots: Sequence[str] = (),
+        max_terminals: int | None = MAX_TERMINALS,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self.lends_files = files
+        self.lends_terminals = terminals
+        self.beyond = {  # by the draft's names
+            "binary": files and binary,
+            "list": files and listing,
+            "createDirectory": files and folders,
+            "watch": files and watching,
+            "atomic": files and batches,
+        }
+        self.interactive = interactive
+        self.approve = approve
+        self.protected = protected
+        self._extra_roots = tuple(extra_roots)
+        self.max_terminals = max_terminals
+        self.sandbox = sandbox
+        self.shown: dict[str, Terminal] = {}
+
+    def extra_roots(self, session_id: str) -> tuple[str, ...]:
+        """Folders whose files a session has besides those of its own."""
+        return self._extra_roots
+
+    def capabilities(self) -> ClientCapabilities:
+        """What the agent is told."""
+        side: dict[str, Any] = {}
+        if self.lends_files:
+            side["fs"] = {name: True for name, is_lent in self.beyond.items() if is_lent}
+        if self.lends_terminals:
+            side["terminal"] = {"interactive": True} if self.interactive else {}
+            if self.max_terminals is not None:
+                side["terminal"]["maxConcurrent"] = self.max_terminals
+        side = {name: told for name, told in side.items() if told}
+        return ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=self.lends_files, write_text_file=self.lends_files),
+            terminal=self.lends_terminals,
+            meta={SIDE: side} if side else msgspec.UNSET,
+        )
+
+    def to(
+        self,
+        connection: Callable[[], Connection],
+        roots: Callable[[str], list[str]],
+        sessions: Callable[[], Sequence[str]] = lambda: (),
+    ) -> Loan:
+        """Lend to one agent; `roots` gives a session's folders, `sessions` the ids of those that are open."""
+        return Loan(self, connection, roots, sessions)
+
+    def terminal(self, id: str) -> Terminal | None:
+        """A terminal by its id, to show what it wrote; also for a while after the agent released it."""
+        return self.shown.get(id)
+
+    def show(self, terminal: Terminal) -> None:
+        """Remember a terminal, to be shown."""
+        self.shown[terminal.id] = terminal
+        if len(self.shown) > SHOWN:
+            del self.shown[next(iter(self.shown))]
+
+
+class Loan:
+    """What one agent has borrowed: the files, watches and terminals of its sessions."""
+
+    def __init__(
+        self,
+        lending: Lending,
+        connection: Callable[[], Connection],
+        roots: Callable[[str], list[str]],
+        sessions: Callable[[], Sequence[str]],
+    ) -> None:
+        self.lending = lending
+        self.sandbox = lending.sandbox
+        self.connection = connection
+        self.roots = roots
+        self.resolve: Callable[[str], str] = os.path.realpath  # gives where a folder that is lent really is
+        self._sessions = sessions
+        self.files = FileCalls(self)
+        self.terminals = TerminalCalls(self)
+
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of what is lent."""
+        served: dict[str, Callable[[Any], Any]] = {}
+        if self.lending.lends_files:
+            served |= self.files.served(self.lending.beyond)
+        if self.lending.lends_terminals:
+            served |= self.terminals.served()
+        return {method: answering(function) for method, function in served.items()}
+
+    def session_of(self, params: Any) -> str:
+        """The session that a call is for; it may go unsaid while only one is open."""
+        if isinstance(params.session_id, str) and params.session_id:
+            return params.session_id
+        known = self._sessions()
+        if len(known) != 1:
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, f"{len(known)} sessions are open: the call must name its sessionId"
+            )
+        return known[0]
+
+    async def ask(self, operation: str, resource: str, session_id: str, **more: Any) -> None:
+        """Have a use approved, or raise permission_denied."""
+        question = Question(operation=operation, resource=resource, session_id=session_id, **more)
+        approved = self.lending.approve(question)
+        if not (await approved if isinstance(approved, Awaitable) else approved):
+            raise ProtocolError(Kind.PERMISSION_DENIED, f"the user did not allow to {operation} {resource}")
+
+    async def end(self, session_id: str) -> None:
+        """A session is over: its watches and terminals end."""
+        self.files.end(session_id)
+        await self.terminals.end(session_id)
+
+    def lost(self) -> None:
+        """The agent is gone: there is nobody to tell of changes."""
+        self.files.close()
+
+    async def close(self) -> None:
+        """Take everything back."""
+        self.files.close()
+        await asyncio.shield(self.terminals.close())

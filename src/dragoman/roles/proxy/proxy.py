@@ -1,0 +1,133 @@
+"""A proxy in eight lines: claim the messages you care about; everything else is forwarded.
+
+A claimed function gets the typed params and `forward`. For a request it answers itself or returns
+`await forward(params)`; a notification is forwarded by calling `forward(params)`, or not at all.
+Forwarding `initialize` starts the agent: what is forwarded before that is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from dragoman.engine.connection import Connection
+from dragoman.engine.decode import carried, read
+from dragoman.engine.handler import Handler
+from dragoman.engine.incoming import Incoming
+from dragoman.engine.loop import run as run_loop
+from dragoman.engine.pending import Done
+from dragoman.roles.client.dial import Dial
+from dragoman.roles.client.terminal_login import is_behind, sign_in_behind
+from dragoman.roles.proxy.relay import Relay, pass_on
+from dragoman.schema.initialize import InitializeParams
+from dragoman.schema.side import Side
+from dragoman.transport.base import Transport
+
+F = TypeVar("F", bound=Callable[..., Any])
+Forward = Callable[[Any], Awaitable[Any]]
+
+
+class Proxy:
+    """Stands between a client and an agent."""
+
+    def __init__(self, name: str = "proxy", *, client_dialect: str = "auto", agent_dialect: str = "auto") -> None:
+        self.name = name
+        self._client_dialect = client_dialect
+        self._agent_dialect = agent_dialect
+        self._claims: dict[tuple[Side, str], Callable[..., Any]] = {}
+
+    def from_client(self, method: str) -> Callable[[F], F]:
+        """Decorator: claim what the client says to the agent."""
+        return self._claim(Side.AGENT, method)
+
+    def from_agent(self, method: str) -> Callable[[F], F]:
+        """Decorator: claim what the agent says to the client."""
+        return self._claim(Side.CLIENT, method)
+
+    def _claim(self, receiver: Side, method: str) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            self._claims[receiver, method] = function
+            return function
+
+        return register
+
+    def run(self, command: str | Sequence[str]) -> None:
+        """Serve one client over standard input and output, in front of the agent that the command starts."""
+        from dragoman.transport.stdio import stdio
+
+        async def serve() -> None:
+            await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
+
+        try:
+            if is_behind(os.environ):
+                sys.exit(run_loop(sign_in_behind(command, os.environ)))
+            run_loop(serve())
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    async def serve(
+        self,
+        transport: Transport,
+        agent: str | Sequence[str] | Transport,
+        *,
+        report: Callable[[str], None] | None = None,
+    ) -> BaseException:
+        """Stand between the client on this transport and an agent, until one leaves; gives the reason."""
+        say = report or (lambda _: None)
+        relay = Relay(
+            transport,
+            Dial(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say, stderr=pass_on),
+            client_dialect=self._client_dialect,
+            report=say,
+        )
+        for (receiver, method), function in self._claims.items():
+            relay.claim(receiver, method, _claimed(relay, receiver, function))
+        return await relay.run()
+
+
+def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
+    def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        source = incoming.values
+        heard: list[Any] = []  # what the target answered, with what no type knows
+
+        async def ask(params: Any) -> Any:
+            if receiver is Side.AGENT and incoming.method == "initialize":  # which is what starts the agent
+                heard[:] = [await relay.reach(read(InitializeParams, params), params)]
+            else:
+                heard[:] = [await relay.target(receiver).request_raw(incoming.method, params)]
+            return read(incoming.row.result if incoming.row is not None else None, heard[0])
+
+        def forward(params: Any) -> Awaitable[Any]:
+            params = carried(params, source)  # what no type knows goes along
+            if incoming.is_request:
+                return ask(params)
+            target = relay.target(receiver)
+            target.notify(incoming.method, params)
+            return _caught_up(target)
+
+        answer = function(incoming.params, forward)
+        if inspect.isawaitable(answer):
+            return _answer_later(answer, done, heard)
+        done(answer, None)
+        return None
+
+    return handler
+
+
+def _caught_up(target: Connection) -> Awaitable[None]:
+    return target.outbox.give_way() if target.outbox.should_wait else _Nothing()
+
+
+class _Nothing:
+    """Awaited, it does nothing; dropped, nobody complains."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+async def _answer_later(work: Awaitable[Any], done: Done, heard: list[Any]) -> None:
+    answer = await work
+    done(carried(answer, heard[0]) if heard else answer, None)

@@ -1,0 +1,108 @@
+"""The history of a session in memory: updates in order, with runs of text kept as one.
+
+Takes updates, gives back updates for `session/load` to replay. Consecutive text chunks of one speaker and message
+are joined, so that a long answer costs what its text costs. What is no history (notices, settings) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import UNSET
+
+from dragoman.schema.content import TextContent
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    Notice,
+    UserMessageChunk,
+)
+
+# Who loads a session is told its mode and options as they are now, not how they came about.
+_NO_HISTORY = frozenset({Notice, CurrentModeUpdate, ConfigOptionUpdate})
+
+# Pieces of a text that are kept apart before they are joined.
+JOIN = 1024
+
+_CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
+
+
+class _Run:
+    """Text chunks of one message, joined as they grow many: one long text costs less than its pieces."""
+
+    __slots__ = ("_texts", "kind", "message_id", "parts")
+
+    def __init__(self, kind: type, message_id: Any, text: str) -> None:
+        self.kind = kind
+        self.message_id = message_id
+        self._texts: list[str] = []
+        self.parts = [text]
+
+    def write(self, text: str) -> None:
+        self.parts.append(text)
+        if len(self.parts) >= JOIN:
+            self.join()
+
+    def join(self) -> None:
+        self._texts.append("".join(self.parts))
+        self.parts.clear()
+
+    def joined(self) -> Any:
+        text = "".join([*self._texts, *self.parts])
+        return self.kind(content=TextContent(text=text), message_id=self.message_id)
+
+
+class Transcript:
+    """Everything said in a session, in order."""
+
+    __slots__ = ("_entries", "_run")
+
+    def __init__(self) -> None:
+        self._entries: list[Any] = []
+        self._run: _Run | None = None
+
+    def say(self, kind: type, text: str) -> None:
+        """Add a text chunk; the hot path of every stream."""
+        run = self._run
+        if run is not None and run.kind is kind and run.message_id is UNSET:
+            parts = run.parts
+            parts.append(text)
+            if len(parts) >= JOIN:
+                run.join()
+            return
+        self._run = run = _Run(kind, UNSET, text)
+        self._entries.append(run)
+
+    def add(self, update: Any) -> None:
+        """Add any update."""
+        kind = type(update)
+        if kind in _CHUNKS and type(update.content) is TextContent and not update.meta and not update.content.meta:
+            run = self._run
+            if run is not None and run.kind is kind and run.message_id == update.message_id:
+                run.write(update.content.text)
+            else:
+                self._run = run = _Run(kind, update.message_id, update.content.text)
+                self._entries.append(run)
+        elif kind not in _NO_HISTORY:
+            self._run = None
+            self._entries.append(update)
+
+    def end_message(self) -> None:
+        """What comes next is another message."""
+        self._run = None
+
+    def copy(self) -> Transcript:
+        """The same history, to go on by itself (fork)."""
+        other = Transcript()
+        other._entries = list(self)
+        return other
+
+    def __iter__(self) -> Iterator[Any]:
+        for entry in self._entries:
+            yield entry.joined() if type(entry) is _Run else entry
+
+    def __len__(self) -> int:
+        return len(self._entries)

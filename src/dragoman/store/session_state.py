@@ -1,0 +1,154 @@
+"""How a session stands, folded from its log: enough to answer load and resume without waking an agent. No I/O.
+
+Takes entries in order, unread; looks only into those that can tell something. What was said is not kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from dragoman.errors import ProtocolError
+from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.lenient import read
+from dragoman.schema.update import (
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+)
+from dragoman.store.contract import EntryKind, Line
+from dragoman.store.replay import typed
+
+# The updates that change how a session stands, by how they begin: a stream has few of them.
+_TELLING = tuple(
+    b'{"sessionUpdate":"%b"' % kind
+    for kind in (
+        b"current_mode_update",
+        b"config_option_update",
+        b"available_commands_update",
+        b"session_info_update",
+    )
+)
+
+
+class Person(NamedTuple):
+    """Somebody in a session: with several clients of one kind they are one."""
+
+    user: str
+    role: str
+    client: str
+
+
+def person(shown: Mapping[str, Any]) -> Person:
+    """Who that is."""
+    return Person(str(shown["user"]), str(shown["role"]), str(shown["client"]))
+
+
+class Standing:
+    """One session as it stands now."""
+
+    def __init__(self, imported: int = 0) -> None:
+        """The first `imported` entries came from a file: what they say is shown, and decides nothing."""
+        self.seq = 0
+        self.imported = imported
+        self.opened = 0  # the number of the entry that opened it last
+        self.cwd = ""
+        self.directories: list[str] = []
+        self.resolved: dict[str, str] = {}  # where those of its folders led, when it was opened, that lie behind links
+        self.agent = ""  # the name that the house has for it; "" when another program opened the session
+        self.called = ""  # what the agent calls itself
+        self.owner = ""  # who opened it
+        self.modes: SessionModeState | None = None
+        self.options: list[SessionConfigOption] = []
+        self.commands: list[Any] = []
+        self.title: str | None = None
+        self.turn: str | None = None  # the turn that has begun and not ended
+        self.people: set[Person] = set()  # who was there, as the log has it
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was imported, and not opened here since."""
+        return 0 < self.imported >= self.opened
+
+    def note(self, line: Line) -> None:
+        """One more entry."""
+        self.seq = line.seq
+        fold = _FOLDS.get(line.kind)
+        if fold is not None:
+            with suppress(AttributeError, TypeError, ValueError, msgspec.MsgspecError):  # of a log from elsewhere
+                fold(self, line)
+
+    def _opened(self, line: Line) -> None:
+        body = msgspec.json.decode(line.body)
+        is_ours = line.seq > self.imported
+        self.opened = line.seq
+        self.cwd = _text(body.get("cwd")) or self.cwd
+        self.directories = list(body.get("additionalDirectories") or ()) if is_ours else []
+        self.resolved = dict(body.get("resolved") or {}) if is_ours else {}
+        agent = body.get("agent")
+        if isinstance(agent, dict):
+            self.agent = _text(agent.get("configured")) or self.agent
+            self.called = _text(agent.get("title")) or _text(agent.get("name")) or self.called
+        if is_ours:
+            self.owner = self.owner or line.actor
+        self.modes = _read(SessionModeState, body.get("modes")) if is_ours else None
+        options = body.get("configOptions") if is_ours else None
+        self.options = [option for each in options or () if (option := _option(each)) is not None]
+
+    def _update(self, line: Line) -> None:
+        if not bytes(line.body).startswith(_TELLING):
+            return
+        update = typed(line.body)
+        if line.seq <= self.imported and not isinstance(update, SessionInfoUpdate):
+            return
+        if isinstance(update, CurrentModeUpdate) and self.modes is not None:
+            self.modes.current_mode_id = update.current_mode_id
+        elif isinstance(update, ConfigOptionUpdate):
+            self.options = list(update.config_options)
+        elif isinstance(update, AvailableCommandsUpdate):
+            self.commands = list(update.available_commands)
+        elif isinstance(update, SessionInfoUpdate) and update.title is not UNSET:
+            self.title = update.title
+
+    def _member(self, line: Line) -> None:
+        body = msgspec.json.decode(line.body)
+        # Of a copy, whose log begins with the words of others.
+        if isinstance(body.get("owner"), str) and line.seq > self.imported:
+            self.owner = body["owner"]
+        self.people |= {person(each) for each in body.get("came", ())}
+        self.people -= {person(each) for each in body.get("went", ())}
+
+    def _turn_started(self, line: Line) -> None:
+        self.turn = line.turn or ""
+
+    def _turn_ended(self, _: Line) -> None:
+        self.turn = None
+
+
+_FOLDS = {
+    EntryKind.OPENED: Standing._opened,
+    EntryKind.UPDATE: Standing._update,
+    EntryKind.MEMBER: Standing._member,
+    EntryKind.TURN_STARTED: Standing._turn_started,
+    EntryKind.TURN_ENDED: Standing._turn_ended,
+}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _option(value: Any) -> Any:
+    return _read(SessionConfigOption, value)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    try:
+        return None if value is None else read(kind, value)[0]
+    except ProtocolError:
+        return None

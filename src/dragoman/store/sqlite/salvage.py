@@ -1,0 +1,215 @@
+"""A damaged file made anew: everything that can still be read goes into a new file, which takes the old one's place.
+
+Takes a path that nobody else uses, gives a report for each session. The old file is kept beside it. For damage that
+SQLite stumbles over; entries that are merely wrong are mended in place by the store's `repair`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import NamedTuple
+
+from dragoman.errors import StoreFault
+from dragoman.store.contract import Report
+from dragoman.store.sqlite import reading
+from dragoman.store.sqlite.append import make, row_of, save
+from dragoman.store.sqlite.changes import filled, folded, report
+from dragoman.store.sqlite.errors import FAILURES, fault
+from dragoman.store.sqlite.reading import Kept
+from dragoman.store.sqlite.schema import PAGE, SPAN, connect, hold, prepare
+from dragoman.store.summary import Head
+
+# Where the first page says how many there are (the SQLite file format, 1.3).
+_COUNT_AT = 28
+
+_BESIDE = ("-wal", "-shm")
+
+# Columns that the first version of the file did not have.
+_LATER = {"archived", "imported", "scanned", "indexed"}
+
+
+class Rebuilt(NamedTuple):
+    """What came of it."""
+
+    reports: list[Report]
+    old: str  # where the damaged file is now
+
+
+def rebuild(path: str) -> Rebuilt:
+    """Save what is intact of a file; StoreFault when other processes use it, or nothing can be read at all."""
+    path = os.path.abspath(path)
+    if not os.path.exists(path):
+        raise StoreFault("unusable", f"{path} is not there; nothing can be repaired")
+    fresh, copy = f"{path}.new", f"{path}.copy"
+    try:
+        held = hold(path, alone=True)
+    except OSError as error:
+        raise fault(error, path) from error
+    try:
+        _remove(fresh)
+        _remove(copy)
+        prepare(fresh)
+        with closing(_opened(path, copy, fresh)) as old, closing(connect(fresh)) as new:
+            reports = _save(old, new)
+        aside = _free(f"{path}.damaged")
+        for end in _BESIDE:
+            if os.path.exists(path + end):
+                os.replace(path + end, aside + end)
+        os.replace(path, aside)
+        os.replace(fresh, path)
+        return Rebuilt(reports, aside)
+    except (*FAILURES, OSError) as error:
+        raise fault(error, path) from error
+    finally:
+        _remove(fresh)
+        _remove(copy)
+        os.close(held)
+
+
+def _opened(path: str, copy: str, fresh: str) -> sqlite3.Connection:
+    """A copy of the damaged file that can be read from: SQLite would change the file itself."""
+    _copied(path, copy)
+    connection = _lenient(copy)
+    try:
+        connection.execute("SELECT 1 FROM sessions, progress, entries LIMIT 1").fetchone()
+        return connection
+    except FAILURES:
+        connection.close()
+    # The first page says where everything is, and that is the same in every file that was made by the same steps.
+    _copied(path, copy)
+    with open(fresh, "rb") as good, open(copy, "r+b") as bad:
+        bad.write(good.read(PAGE))
+        bad.seek(_COUNT_AT)
+        bad.write((os.path.getsize(path) // PAGE).to_bytes(4, "big"))
+    return _lenient(copy)
+
+
+def _copied(path: str, copy: str) -> None:
+    _remove(copy)
+    for end in ("", "-wal"):
+        if os.path.exists(path + end):
+            fd = os.open(copy + end, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(path + end, "rb") as source, open(fd, "wb") as target:
+                shutil.copyfileobj(source, target)
+
+
+def _lenient(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = bytes
+    connection.execute("PRAGMA writable_schema = ON")  # else a file that is too short is not read at all
+    return connection
+
+
+def _save(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Report]:
+    reports = []
+    new.execute("BEGIN IMMEDIATE")
+    for kept in _sessions(old):
+        id = kept.head.session_id
+        found = reading.stretch(old, kept, 1, kept.head.entries)
+        lines = filled(found.lines, found.lost)
+        number = make(new, id)
+        new.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?)", [row_of(number, seq, line) for seq, line in enumerate(lines, 1)]
+        )
+        save(new, number, folded(id, lines))
+        new.execute(
+            "UPDATE sessions SET name = ?, forked_from = ?, imported = ?, expired_at = ? WHERE number = ?",
+            (
+                kept.head.name,
+                kept.head.forked_from,
+                min(kept.head.imported, len(lines)),
+                "" if kept.is_expired else None,
+                number,
+            ),
+        )
+        if not kept.is_expired:
+            reports.append(report(id, kept.head.entries, found.lost))
+    new.execute("COMMIT")
+    return reports
+
+
+def _sessions(old: sqlite3.Connection) -> list[Kept]:
+    """The sessions that can be listed; then those whose entries are there, and which are not."""
+    listed: dict[int, Kept] = {}
+    asked = _head(old)
+    for order in ("number", "number DESC"):
+        try:
+            cursor = old.execute(f"{asked} ORDER BY sessions.{order}")
+            while (row := cursor.fetchone()) is not None:
+                kept = reading.kept_of(row)
+                listed.setdefault(kept.number, kept)
+        except FAILURES:
+            continue  # from the other end as far as that goes
+    ends = _ends(old)
+    for number, last in ends.items():
+        if number not in listed:
+            # Whether it was imported is lost with its row: it counts as imported.
+            head = Head(session_id=f"recovered-{number}", entries=last, imported=last)
+            listed[number] = Kept(number, head, False, 0, 0)
+        elif last > listed[number].head.entries:
+            listed[number].head.entries = last
+    return _distinct(listed)
+
+
+def _head(old: sqlite3.Connection) -> str:
+    """How the list of sessions is asked for in a file that may be of an older version."""
+    there = {row[1].decode() for row in old.execute("PRAGMA table_info(sessions)")}
+    head = reading.HEAD
+    for column in _LATER - there:
+        head = head.replace(column, "0")
+    return head
+
+
+def _distinct(listed: dict[int, Kept]) -> list[Kept]:
+    ids: set[str] = set()
+    names: set[str] = set()
+    for number in sorted(listed):
+        head = listed[number].head
+        if not head.session_id or head.session_id in ids:
+            head.session_id = f"recovered-{number}"
+        if head.name in names:
+            head.name = None
+        ids.add(head.session_id)
+        names.update([head.name] if head.name else [])
+    return [listed[number] for number in sorted(listed)]
+
+
+def _ends(old: sqlite3.Connection) -> dict[int, int]:
+    """The last number of each session that has entries, as far as the places of entries can be read."""
+    ends: dict[int, int] = {}
+    for sign, order in ((">", "ASC"), ("<", "DESC")):
+        place = -1 if sign == ">" else 1 << 62
+        while True:
+            try:
+                row = old.execute(
+                    f"SELECT place FROM entries WHERE place {sign} ? ORDER BY place {order} LIMIT 1", (place,)
+                ).fetchone()
+                if row is None:
+                    break
+                number, seq = divmod(row[0], SPAN)
+                if sign == ">":
+                    last = old.execute("SELECT max(place) FROM entries WHERE place < ?", ((number + 1) * SPAN,))
+                    seq = last.fetchone()[0] % SPAN
+                ends[number] = max(seq, ends.get(number, 0))
+                place = (number + 1) * SPAN - 1 if sign == ">" else number * SPAN
+            except FAILURES:
+                break
+    return ends
+
+
+def _remove(path: str) -> None:
+    for end in ("", *_BESIDE):
+        try:
+            os.unlink(path + end)
+        except FileNotFoundError:
+            pass
+
+
+def _free(path: str) -> str:
+    number = 1
+    while os.path.exists(f"{path}-{number}"):
+        number += 1
+    return f"{path}-{number}"

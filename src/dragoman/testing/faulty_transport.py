@@ -1,0 +1,257 @@
+"""A transport on a bad line: wraps any other, and does to its frames what the faults say, the same for the same seed.
+
+`faulty(transport, sending=[...], receiving=[...])` gives a transport; so it fits between an agent and a client in
+memory, before a process, and as `trace=` of `connect`. Nothing sleeps: what waits, waits for passes of the loop. Below
+are `faults`, which are pure, and the wrapped transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
+from dragoman.testing.faults import Fault, Line, Parcel, Stall
+from dragoman.transport.base import HIGH_WATER, Take, Transport
+from dragoman.wire.frames import Frame, Splitter
+
+# After a stalled line has been asked to drain for so many passes it is given up: a minute of real time, in no time.
+STALLED_PASSES = 100
+
+# So many passes a frame waits for the next one to be merged with. A peer in the same loop answers within them.
+MERGE_PASSES = 3
+
+
+def faulty(
+    transport: Transport, *, sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (), seed: int = 0
+) -> Transport:
+    """The transport on a bad line; `sending` and `receiving` as seen from whoever holds it."""
+    return _Faulty(transport, tuple(sending), tuple(receiving), seed)
+
+
+class _Faulty:
+    """A transport whose frames meet faults, both ways."""
+
+    def __init__(
+        self, transport: Transport, sending: tuple[Fault, ...], receiving: tuple[Fault, ...], seed: int
+    ) -> None:
+        if any(isinstance(fault, Stall) for fault in receiving):
+            raise ValueError("Stall is a fault of sending; use Delay, Drop or Disconnect for receiving")
+        self.peer = transport.peer
+        self._transport = transport
+        self._out = Line(sending, f"{seed}/sending")
+        self._in = Line(receiving, f"{seed}/receiving")
+        self._going: deque[Parcel] = deque()
+        self._coming: deque[Parcel] = deque()
+        self._splitter = Splitter()  # so that pieces are put together as a stream would
+        self._pour = getattr(transport, "pour", None)
+        self._queued = 0
+        self._waited = 0  # passes, since the last frame
+        self._ticking = False
+        self._stuck = False
+        self._broken: ConnectionFailed | None = None  # why no more frames go
+        self._ended: ConnectionFailed | None = None  # why no more frames come, where the line broke
+        self._closing: asyncio.Future[None] | None = None
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        """Send one frame, as far as the line lets it."""
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
+        self._waited = 0
+        self._put(self._out.take(data))
+        if self._going or self._out.waits:
+            self._tick_soon()
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
+
+    def congested(self) -> bool:
+        """Whether so much waits that the sender should wait as well."""
+        return self._stuck or self._queued > HIGH_WATER or self._transport.congested()
+
+    async def drain(self) -> None:
+        """Wait until the line has taken what was sent; one that is stuck is given up, in passes of the loop."""
+        passes = 0
+        while (self._stuck or self._going) and self._broken is None:
+            await asyncio.sleep(0)
+            passes += self._stuck
+            if passes > STALLED_PASSES:
+                self._break(WriteStalled(f"{self.peer} took no bytes for {STALLED_PASSES} passes of the loop"))
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
+        await self._transport.drain()
+
+    def _put(self, parcels: list[Parcel]) -> None:
+        for parcel in parcels:
+            self._going.append(parcel)
+            self._queued += len(parcel.data)
+        while self._going and not self._stuck and self._broken is None:
+            first = self._going[0]
+            if first.passes or first.cuts or (first.joined and len(self._going) == 1):
+                return  # the tick goes on with it
+            if first.joined and _is_plain(self._going[1]):
+                del self._going[0]
+                self._going[0] = self._joined(first, self._going[0])
+                continue
+            self._leave(self._going.popleft())
+
+    def _joined(self, parcel: Parcel, later: Parcel) -> Parcel:
+        """Two frames as one write, where there is a stream below; in memory they arrive in one pass in any case."""
+        if self._pour is None:
+            self._leave(parcel)
+            return later
+        return later._replace(data=parcel.data + b"\n" + later.data)
+
+    def _leave(self, parcel: Parcel) -> None:
+        if parcel.ends:
+            self._break(TransportClosed(f"the line to {self.peer} broke"))
+        elif parcel.sticks:
+            self._stuck = True
+            self._going.appendleft(parcel._replace(sticks=False))
+            return
+        else:
+            self._transport.send(parcel.data)
+        self._queued -= len(parcel.data)
+
+    def _tick_soon(self) -> None:
+        if not self._ticking:
+            self._ticking = True
+            asyncio.get_running_loop().call_soon(self._tick)
+
+    def _tick(self) -> None:
+        """One pass of the loop went by."""
+        self._ticking = False
+        if self._broken is not None or self._stuck:
+            return
+        try:
+            self._advance()
+        except ConnectionFailed as error:
+            self._broken = self._broken or error
+        if not self._stuck and (self._going or self._out.waits):
+            self._tick_soon()
+
+    def _advance(self) -> None:
+        if not self._going:
+            self._waited += 1
+            if self._waited >= self._out.waits:
+                self._put(self._out.flush())
+            return
+        first = self._going.popleft()
+        if first.passes:
+            self._going.appendleft(first._replace(passes=first.passes - 1))
+        elif first.cuts:
+            self._going.appendleft(self._piece(first))
+        else:
+            self._leave(first)
+        self._put([])
+
+    def _piece(self, parcel: Parcel) -> Parcel:
+        """Let one piece go; without a stream below, the pieces are only passes that go by."""
+        place, *later = parcel.cuts
+        if self._pour is None:
+            return parcel._replace(cuts=tuple(later))
+        self._pour(parcel.data[:place])
+        self._queued -= place
+        return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
+
+    # --- receiving --------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> list[Frame]:
+        """The next frames, as far as the line lets them through."""
+        while True:
+            if self._ended is not None:
+                raise self._ended.with_traceback(None)
+            if not self._coming:
+                await self._fetch()
+            frames = await self._arrived()
+            if frames:
+                return frames
+
+    async def _fetch(self) -> None:
+        if self._in.waits:
+            await self._fetch_within(self._in.waits)
+            self._coming.extend(self._in.flush())
+            return
+        self._came(await self._transport.receive())
+        if self._coming and self._coming[-1].joined:
+            await self._fetch_within(MERGE_PASSES)
+
+    async def _fetch_within(self, passes: int) -> None:
+        """What comes within so many passes; a cancelled receive loses nothing, nor does an end of frames."""
+        more = asyncio.ensure_future(self._transport.receive())
+        try:
+            for _ in range(passes):
+                await asyncio.sleep(0)
+                if more.done():
+                    break
+        finally:
+            if more.done():
+                if more.exception() is None:
+                    self._came(more.result())
+            else:
+                more.cancel()
+                await asyncio.gather(more, return_exceptions=True)
+
+    def _came(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._coming.extend(self._in.take(frame) if isinstance(frame, bytes) else [])
+
+    async def _arrived(self) -> list[Frame]:
+        """What is there now; being cancelled in the middle loses nothing."""
+        frames: list[Frame] = []
+        while self._coming:
+            first = self._coming[0]
+            if first.passes or first.cuts:
+                if frames:
+                    break
+                await asyncio.sleep(0)
+                self._coming[0] = self._read_on(first)
+                continue
+            self._coming.popleft()
+            if first.ends:
+                self._coming.clear()
+                self._break(TransportClosed(f"the line to {self.peer} broke"))
+                break
+            frames += self._splitter.feed(first.data + b"\n")
+        return frames
+
+    def _read_on(self, parcel: Parcel) -> Parcel:
+        if parcel.passes:
+            return parcel._replace(passes=parcel.passes - 1)
+        place, *later = parcel.cuts
+        self._splitter.feed(parcel.data[:place])
+        return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
+
+    def listen(self, take: Take) -> None:
+        """Nothing is offered: every frame comes by `receive`, where the faults are."""
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _break(self, error: ConnectionFailed) -> None:
+        self._broken = self._broken or error
+        self._ended = self._ended or error
+        self._going.clear()
+        self._queued = 0
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._transport.close(str(error)))
+
+    async def close(self, reason: str = "") -> None:
+        """Let go of the line; what still waits for passes of the loop goes first."""
+        while (self._going or self._out.waits) and not self._stuck and self._broken is None:
+            self._tick_soon()
+            await asyncio.sleep(0)
+        self._broken = self._broken or TransportClosed(f"the connection to {self.peer} was closed")
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._transport.close(reason))
+        await asyncio.shield(self._closing)
+
+    def __getattr__(self, name: str) -> Any:
+        """What only the wrapped transport has (a process id, its last words)."""
+        return getattr(self._transport, name)
+
+
+def _is_plain(parcel: Parcel) -> bool:
+    return not (parcel.passes or parcel.cuts or parcel.ends or parcel.sticks)

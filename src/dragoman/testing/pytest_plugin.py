@@ -1,0 +1,167 @@
+"""The pytest plug-in: fixtures for agents and clients under test, in plain test functions.
+
+pytest loads it with every run on the machine, so it imports nothing but pytest until a fixture is asked for, and
+changes nothing of tests that ask for none. What is under test: `--acp-agent 'CMD'`, else the mark `acp_agent`, else the
+fixture `acp_target` of a conftest, else the ini option `acp_agent`. Recordings have their own plug-in, in inspect.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dragoman.testing.stand_ins import Target, Wrap
+    from dragoman.testing.under_test import AgentUnderTest, ClientTester, Loop, SessionUnderTest, WireClient
+
+NOTHING_TO_TEST = (
+    "no agent to test: give one with --acp-agent 'CMD', @pytest.mark.acp_agent(...), a fixture acp_target in "
+    "conftest.py, or acp_agent in the pytest configuration"
+)
+
+MARKS = (
+    "acp_agent(target, **options): the agent under test, an Agent, a command or its words; options are those of "
+    "dragoman.connect",
+    "acp_timeout(seconds): how long one call of this test may take",
+)
+
+
+class Hooks:
+    """What other plug-ins may add to these fixtures."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_acp_trace(self, node: pytest.Item, side: str) -> Any:
+        """A function that wraps the transports of this test, as `trace=` of `dragoman.connect` does; None for none.
+
+        `side` is who holds them, "client" or "agent".
+        """
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Let others overhear what is said."""
+    pluginmanager.add_hookspecs(Hooks)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--acp-agent and --acp-timeout, and the same in the configuration."""
+    group = parser.getgroup("acp", "testing agents and clients of the Agent Client Protocol (dragoman)")
+    group.addoption("--acp-agent", metavar="CMD", help="the command of the agent under test; goes before marks")
+    group.addoption("--acp-timeout", metavar="SECONDS", type=float, help="how long one call may take (30)")
+    parser.addini("acp_agent", "the command of the agent under test")
+    parser.addini("acp_timeout", "how long one call may take, in seconds (30)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marks known, for --strict-markers."""
+    for mark in MARKS:
+        config.addinivalue_line("markers", mark)
+
+
+@pytest.fixture
+def acp_target() -> Target | None:
+    """The agent under test, for a conftest.py to override: an Agent, a command, or its words."""
+    return None
+
+
+@pytest.fixture
+def acp_options() -> dict[str, Any]:
+    """How a client connects to the agent under test, for a conftest.py to override: options of `dragoman.connect`."""
+    return {}
+
+
+@pytest.fixture
+def acp_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
+    """The event loop of this test: `acp_loop.run(...)` waits for anything that can be awaited."""
+    from dragoman.testing.under_test import TIMEOUT, Loop
+
+    mark = request.node.get_closest_marker("acp_timeout")
+    chosen = (
+        mark.args[0] if mark and mark.args else None,
+        request.config.getoption("acp_timeout"),
+        request.config.getini("acp_timeout"),
+    )
+    loop = Loop(float(next((each for each in chosen if each), TIMEOUT)))
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+@pytest.fixture
+def acp_agent(
+    request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, acp_options: dict[str, Any], tmp_path: Any
+) -> AgentUnderTest:
+    """The agent under test, started and introduced; `open` gives sessions."""
+    from dragoman.testing.under_test import AgentUnderTest
+
+    target, options = agent_under_test(request, acp_target)
+    return AgentUnderTest.start(
+        acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=trace_of(request)
+    )
+
+
+@pytest.fixture
+def acp_session(acp_agent: AgentUnderTest) -> SessionUnderTest:
+    """A session of the agent under test, in the test's own folder: `acp_session.ask("...")`."""
+    return acp_agent.open()
+
+
+@pytest.fixture
+def acp_client(request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, tmp_path: Any) -> WireClient:
+    """A scripted client before the agent under test: `acp_client.follow([ask(...), answered(...)])`."""
+    from dragoman.testing.under_test import WireClient
+
+    target, _ = agent_under_test(request, acp_target)
+    return WireClient.start(acp_loop, target, cwd=str(tmp_path), trace=trace_of(request))
+
+
+@pytest.fixture
+def acp_stand_in(request: pytest.FixtureRequest, acp_loop: Loop) -> ClientTester:
+    """An agent that plays a scenario for a client under test: `acp_stand_in.meets(["my-client", "{agent}"], [...])`."""
+    from dragoman.testing.under_test import ClientTester
+
+    return ClientTester(acp_loop, trace_of(request, "agent"))
+
+
+def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[str, Any]]:
+    """The agent that this test is to have, its files by their full path, and the options its mark gives."""
+    mark = request.node.get_closest_marker("acp_agent")
+    marked = mark.args[0] if mark and mark.args else None
+    found = (request.config.getoption("acp_agent"), marked, target, request.config.getini("acp_agent"))
+    chosen = next((each for each in found if each), None)
+    if chosen is None:
+        pytest.fail(NOTHING_TO_TEST, pytrace=False)
+    config = request.config
+    folders = [str(config.invocation_params.dir), str(config.rootpath), str(request.path.parent)]
+    return at_home(chosen, folders), dict(mark.kwargs) if mark else {}
+
+
+def at_home(target: Any, folders: Sequence[str]) -> Any:
+    """A command with the files it names by their full path: it is started in a folder of the test's own.
+
+    They are looked for where pytest was started, at the root of the project and beside the test, in `folders`.
+    """
+    if not isinstance(target, str | list | tuple):
+        return target
+    words = shlex.split(target) if isinstance(target, str) else [os.fspath(word) for word in target]
+    full = [_full(word, folders, is_program=not place) for place, word in enumerate(words)]
+    return target if full == words else full  # a text may be an address as well
+
+
+def _full(word: str, folders: Sequence[str], is_program: bool) -> str:
+    has_folder = os.sep in word
+    if word.startswith("-") or (is_program and not has_folder):  # the shell looks for a bare name in PATH alone, too
+        return word
+    is_there = os.path.exists if has_folder else os.path.isfile  # `agent` may be a folder, and still only a word
+    places = (os.path.join(folder, word) for folder in folders)
+    return next((place for place in places if is_there(place)), word)
+
+
+def trace_of(request: pytest.FixtureRequest, side: str = "client") -> Wrap | None:
+    """What another plug-in wants to overhear of this test."""
+    found: Wrap | None = request.config.hook.pytest_acp_trace(node=request.node, side=side)
+    return found

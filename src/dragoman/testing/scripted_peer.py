@@ -1,0 +1,155 @@
+"""A peer in the hands of a test, on either side of a transport: frame by frame, or following a scenario.
+
+Plays one part of a conversation against the real thing: says what is its own, checks that what it hears is what was
+expected, and keeps the whole exchange, which every failure shows. Above are tests; below is a transport, in memory or
+of a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.testing.matching import exactly, matches
+from dragoman.testing.scenario import Expectation, Step
+from dragoman.transport.base import Transport
+from dragoman.wire.frames import Oversize
+
+# Waiting longer than this for a frame means it never comes.
+PATIENCE = 10.0
+
+
+class ScriptedPeer:
+    """One end of a transport, in the hands of a test."""
+
+    seat = "we"
+    other = "the peer"
+
+    def __init__(self, transport: Transport, patience: float = PATIENCE) -> None:
+        self.transport = transport
+        self.heard: list[dict[str, Any]] = []
+        self.exchange: list[str] = []
+        """Everything said and heard, a line each, as failures show it."""
+        self.patience = patience
+        self._unread: list[Any] = []
+        self._ids: dict[Any, Any] = {}
+        self._names: dict[str, str] = {}  # what the script calls a thing -> what the other end calls it
+
+    def send(self, message: dict[str, Any] | bytes) -> None:
+        """Say one message, or any bytes as a frame."""
+        data = message if isinstance(message, bytes) else msgspec.json.encode(message)
+        self.exchange.append(f"-> {_line(data)}")
+        self.transport.send(data)
+
+    async def hear(self) -> bytes:
+        """The next frame the other end sent, as it is; raises TimeoutError, and what the transport raises."""
+        if not self._unread:
+            async with asyncio.timeout(self.patience):
+                self._unread.extend(await self.transport.receive())
+        frame = self._unread.pop(0)
+        data: bytes = frame.head if isinstance(frame, Oversize) else frame
+        self.exchange.append(f"<- {_line(data)}")
+        return data
+
+    async def receive(self) -> dict[str, Any]:
+        """The next frame the other end sent, as JSON."""
+        message: dict[str, Any] = msgspec.json.decode(await self.hear())
+        self.heard.append(message)
+        return message
+
+    async def expect(self, **members: Any) -> dict[str, Any]:
+        """The next frame, which must have these members (nested objects may have more)."""
+        message = await self.receive()
+        fault = matches(members, message)
+        assert fault is None, f"expected {members}, heard {message}: {fault}"
+        return message
+
+    async def request(self, id: Any, method: str, params: Any) -> dict[str, Any]:
+        """Ask and give the answer; what else is said meanwhile is in `heard`."""
+        self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        while True:
+            message = await self.receive()
+            if "method" not in message and message.get("id") == id:
+                return message
+
+    async def follow(self, scenario: Sequence[Step], *, ignoring: Sequence[Expectation] = ()) -> dict[str, Any]:
+        """Play a scenario; what is in `ignoring` may come at any time. Gives the values of its names.
+
+        Raises Departure, which shows what was expected, what was heard and the whole exchange.
+        """
+        from dragoman.testing.scenario_runner import Following
+
+        return await Following(self, ignoring).play(scenario)
+
+    async def play(
+        self,
+        part: str,
+        script: Sequence[dict[str, Any]],
+        same: Callable[[Any, Any], str | None] | None = None,
+        *,
+        minted: Sequence[str] = (),
+    ) -> None:
+        """Play `part` of a script of {"from", "frame"} steps; `same` compares frames (by default exactly).
+
+        Members named in `minted` have values that the other end makes up (session ids, times): the first one heard is
+        taken, and expected and said from then on.
+        """
+        compare = same or exactly
+        for step in script:
+            frame = step["frame"]
+            if step["from"] == part:
+                self.send(self._renamed(self._with_real_id(frame)))
+                continue
+            heard = await self.receive()
+            self._learn(frame, heard, minted)
+            if "method" in frame and "id" in frame:
+                assert "id" in heard, f"a request was due, heard {heard}"
+                self._ids[frame["id"]] = heard["id"]
+            fault = compare(self._renamed(_without_id(frame)), _without_id(heard))
+            assert fault is None, f"step {frame}\nheard {heard}\n{fault}"
+
+    def _learn(self, expected: Any, heard: Any, minted: Sequence[str]) -> None:
+        if not isinstance(expected, dict) or not isinstance(heard, dict):
+            return
+        for name, value in expected.items():
+            found = heard.get(name)
+            if name in minted and isinstance(value, str) and isinstance(found, str):
+                self._names.setdefault(value, found)
+            else:
+                self._learn(value, found, minted)
+
+    def _renamed(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._renamed(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._renamed(item) for item in value]
+        return self._names.get(value, value) if isinstance(value, str) else value
+
+    def _with_real_id(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """A reply carries the id that the other end gave its request."""
+        if "method" in frame or "id" not in frame:
+            return frame
+        return {**frame, "id": self._ids.get(frame["id"], frame["id"])}
+
+
+class ScriptedAgent(ScriptedPeer):
+    """A scripted peer that plays the agent, for a client under test."""
+
+    seat, other = "the scripted agent", "the client"
+
+
+class ScriptedClient(ScriptedPeer):
+    """A scripted peer that plays the client, for an agent under test."""
+
+    seat, other = "the scripted client", "the agent"
+
+
+def _without_id(frame: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in frame.items() if name != "id"}
+
+
+def _line(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

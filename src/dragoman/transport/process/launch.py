@@ -1,0 +1,157 @@
+"""Starts one command with pipes, an environment and a session of its own.
+
+Takes a command line, gives descriptors and a pid; a command that cannot be started becomes a StartFailed that
+says what to try. Knows nothing of frames, nor of how the process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dragoman.errors import StartFailed
+from dragoman.transport.base import READ_SIZE
+from dragoman.transport.process import process_tree
+
+if TYPE_CHECKING:
+    import subprocess
+    from os import PathLike
+
+    from dragoman.transport.sandbox.plan import Box
+
+
+class Launched:
+    """A started child and our ends of its pipes."""
+
+    __slots__ = ("_child", "pid", "start", "stderr", "stdin", "stdout", "token")
+
+    def __init__(self, child: subprocess.Popen[bytes], token: str, stdin: int, stdout: int, stderr: int) -> None:
+        self._child = child
+        self.pid = child.pid
+        self.token = token
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        process = process_tree.look(child.pid)
+        self.start = process.start if process else 0
+
+    def reaped(self) -> None:
+        """The child was waited for elsewhere; its object must not try again."""
+        self._child.returncode = 0
+
+
+def launch(
+    command: Sequence[str],
+    token: str,
+    *,
+    cwd: str | PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    inherit_env: bool | Sequence[str] = True,
+    box: Box | None = None,
+) -> Launched:
+    """Start the command, in a sandbox if there is one; raises StartFailed."""
+    import subprocess  # only who spawns pays for it
+
+    if sys.platform == "win32":
+        raise StartFailed("starting agents needs POSIX process groups; on Windows run Dragoman inside WSL")
+    if isinstance(command, str) or not command:
+        raise StartFailed("cannot start an agent: give its command as a list, the program first")
+    environ = environment(env, inherit_env, token, box)
+    words, executable = list(command), None if box is not None else _program(command[0], environ)
+    ours: list[int] = []
+    theirs: list[int] = []
+    handed: tuple[int, ...] = ()
+    try:
+        for readable_by_child in (True, False, False):
+            read_fd, write_fd = os.pipe()
+            theirs.append(read_fd if readable_by_child else write_fd)
+            ours.append(write_fd if readable_by_child else read_fd)
+        for fd in ours[:2]:
+            _widen(fd)
+        if box is not None:
+            marker = {process_tree.MARKER: environ[process_tree.MARKER]}
+            words, environ, plan = box.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker, by_user=True)
+            handed = (plan,)
+        child = subprocess.Popen(
+            words,
+            executable=executable,
+            stdin=theirs[0],
+            stdout=theirs[1],
+            stderr=theirs[2],
+            cwd=cwd,
+            env=environ,
+            start_new_session=True,
+            pass_fds=handed,
+        )
+    except (OSError, ValueError, TypeError) as error:
+        _close(ours)
+        raise StartFailed(f"cannot start {command[0]!r}: {_advice(error, command[0], cwd)}") from None
+    finally:
+        _close([*theirs, *handed])
+    return Launched(child, token, *ours)
+
+
+def environment(
+    env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str, box: Box | None = None
+) -> dict[str, str]:
+    """What the child sees: what it inherits, in a sandbox less of it, and always the marker."""
+    environ = inherited(env, inherit_env) if box is None else box.environment(inherited(None, inherit_env), env)
+    outer = os.environ.get(process_tree.MARKER)
+    environ[process_tree.MARKER] = f"{outer}:{token}" if outer else token
+    return environ
+
+
+def inherited(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:
+    """Our environment, or the listed names of it, or nothing; and `env` on top."""
+    if isinstance(inherit_env, bool):
+        environ = dict(os.environ) if inherit_env else {}
+    else:
+        environ = {name: os.environ[name] for name in inherit_env if name in os.environ}
+    return {**environ, **(env or {})}
+
+
+def _program(name: str, environ: Mapping[str, str]) -> str | None:
+    """Where the program is, when the child's own environment cannot say."""
+    if "PATH" in environ or os.sep in name:
+        return None
+    for place in os.get_exec_path():
+        path = os.path.join(place, name)
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _advice(error: Exception, name: str, cwd: str | PathLike[str] | None) -> str:
+    """What went wrong and what to do about it."""
+    if not isinstance(error, OSError):
+        return str(error)
+    if cwd is not None and not os.path.isdir(cwd):
+        return f"its working directory {os.fspath(cwd)!r} does not exist"
+    if error.errno == errno.ENOENT:
+        if os.sep not in name:
+            return "no such command on PATH; install it, or give its full path"
+        if not os.path.exists(name):
+            return "no such file; check the path"
+        return "the interpreter in its first line does not exist"
+    if error.errno == errno.EACCES:
+        return f"it may not be executed; try chmod +x, or check the rights on {name}"
+    if error.errno == errno.ENOEXEC:
+        return "it is not a program; a script needs a first line like #!/bin/sh"
+    return error.strerror or str(error)
+
+
+def _widen(fd: int) -> None:
+    """Let the pipe hold one read: fewer switches between two processes; no harm where it is refused."""
+    import fcntl
+
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, READ_SIZE)
+        except OSError:
+            pass
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

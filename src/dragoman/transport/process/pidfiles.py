@@ -1,0 +1,96 @@
+"""What we spawned, written down, so that the next start can end what an earlier one left behind.
+
+One small file for each tree in $XDG_STATE_HOME/dragoman/run, written at spawn, removed when the tree is gone.
+A record is only ever acted on when boot, pid and start time (or the token in an environment) say that the
+process is the recorded one and its owner is dead. A net below the warden: failing to write is no error.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from dragoman.transport.process import process_tree
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One spawned tree and who owns it."""
+
+    token: str
+    pid: int
+    start: int
+    owner: int
+    owner_start: int
+    boot: str
+    command: list[str] = []
+
+
+def folder() -> str:
+    """Where records are kept; created with mode 0700 by the first record."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # the XDG rule: a relative path counts as unset
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "dragoman", "run")
+
+
+def write(token: str, pid: int, start: int, command: list[str]) -> None:
+    """Record a tree of ours."""
+    ours = os.getpid()
+    owner = process_tree.look(ours)
+    record = Record(token, pid, start, ours, owner.start if owner else 0, _boot(), command[:1])
+    try:
+        os.makedirs(folder(), mode=0o700, exist_ok=True)
+        fd = os.open(_path(token), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(msgspec.json.encode(record))
+    except OSError:
+        pass
+
+
+def remove(token: str) -> None:
+    """The tree is gone."""
+    try:
+        os.unlink(_path(token))
+    except OSError:
+        pass
+
+
+def reap() -> list[int]:
+    """End the trees of owners that are dead; gives the pids that were ended."""
+    try:
+        names = os.listdir(folder())
+    except OSError:
+        return []
+    ended: list[int] = []
+    for name in names:
+        token, dot, kind = name.partition(".")
+        if (dot, kind) != (".", "json"):
+            continue
+        try:
+            with open(_path(token), "rb") as file:
+                record = msgspec.json.decode(file.read(), type=Record)
+        except (OSError, msgspec.MsgspecError):
+            continue  # being written by somebody just now, or not ours
+        if record.token != token or not record.token.isalnum():
+            continue
+        if record.boot and record.boot == _boot():  # without /proc nothing can be proved, so nothing is ended
+            owner = process_tree.look(record.owner)
+            if owner is not None and owner.alive and owner.start == record.owner_start:
+                continue
+            ended += process_tree.Tree(record.pid, record.start, token).end_now()
+        remove(token)
+    return ended
+
+
+def _path(token: str) -> str:
+    return os.path.join(folder(), f"{token}.json")
+
+
+def _boot() -> str:
+    """Which boot start times count from."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

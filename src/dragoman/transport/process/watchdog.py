@@ -1,0 +1,116 @@
+"""A small shell that outlives us for a moment and ends what we leave behind.
+
+One for each of our processes, started with the first agent. It blocks on a pipe that only we hold; we tell it
+of each tree, and when the pipe closes because we died (also by SIGKILL) it ends the trees still on its list.
+Above is process; below is /bin/sh, because a second interpreter would cost every start.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from dragoman.transport.process.process_tree import MARKER
+
+# Lines in: "+ token group" (a later one replaces an earlier one) and "- token". The pause of one second
+# gives the trees time to end by themselves: they saw the end of their input when we died.
+_SCRIPT = r"""
+trap '' HUP INT QUIT TERM
+live=
+while read -r sign token group; do
+  rest=
+  for entry in $live; do
+    case $entry in "$token":*) ;; *) rest="$rest $entry" ;; esac
+  done
+  live=$rest
+  if [ "$sign" = + ]; then live="$live $token:$group"; fi
+done
+strike() {
+  hit=1
+  for entry in $live; do
+    token=${entry%%:*} group=${entry#*:}
+    if [ "$group" != 0 ] && kill -s "$1" -- "-$group"; then hit=0; fi
+    for file in $(grep -l "MARKER=[0-9a-f:]*$token" /proc/[0-9]*/environ); do
+      pid=${file#/proc/}
+      if kill -s "$1" "${pid%/environ}"; then hit=0; fi
+    done
+  done
+  return $hit
+}
+if [ -n "$live" ] && strike TERM; then
+  sleep 1
+  strike KILL && strike KILL
+fi
+""".replace("MARKER", MARKER)
+
+
+class Warden:
+    """Our side of the pipe; safe to use from several threads and after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._live: dict[str, int] = {}
+        self._fd = -1
+        os.register_at_fork(after_in_child=self._disown)
+
+    def guard(self, token: str, group: int) -> None:
+        """End this tree if we die; group 0 while its leader is not known yet."""
+        with self._lock:
+            if self._fd < 0:
+                self._start()
+            self._live[token] = group
+            self._say(f"+ {token} {group}")
+
+    def forget(self, token: str) -> None:
+        """This tree is gone."""
+        with self._lock:
+            if self._live.pop(token, None) is not None:
+                self._say(f"- {token} 0")
+
+    def _start(self) -> None:
+        import subprocess
+
+        self._hang_up()
+        read_fd, self._fd = os.pipe()
+        try:
+            shell = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT],
+                stdin=read_fd,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin"},
+                start_new_session=True,  # Ctrl-C in our terminal must not reach it
+            )
+        except OSError:
+            pass  # no shell: the records of the next start are the net that remains
+        else:
+            shell.returncode = 0  # it ends after us; nobody here will wait for it
+        finally:
+            os.close(read_fd)
+
+    def _hang_up(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _disown(self) -> None:
+        """In a fork: the trees are the parent's, and its death must still close the pipe."""
+        self._lock = threading.Lock()
+        self._live.clear()
+        self._hang_up()
+
+    def _say(self, line: str) -> None:
+        try:
+            os.write(self._fd, line.encode() + b"\n")
+            return
+        except OSError:  # somebody ended the shell: once more, with the whole list
+            self._start()
+        try:
+            for token, group in self._live.items():
+                os.write(self._fd, f"+ {token} {group}\n".encode())
+        except OSError:
+            pass
+
+
+WARDEN = Warden()

@@ -1,0 +1,46 @@
+"""From an URL to a transport: which profile, and what is missing when it cannot be had.
+
+`ws` and `wss` are WebSocket, `http` and `https` Streamable HTTP (reference 3.2), unless an upgrade is asked for. The
+packages that carry the bytes come with the extra `host`; without them the error says what to install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dragoman.errors import StartFailed
+from dragoman.transport.base import WRITE_STALL
+from dragoman.transport.remote.address import Remote, parse
+from dragoman.wire.frames import MAX_FRAME
+
+if TYPE_CHECKING:
+    from dragoman.transport.remote.client.http import HttpTransport
+    from dragoman.transport.remote.client.websocket import WebSocketTransport
+
+
+async def dial_remote(
+    url: str,
+    remote: Remote | None = None,
+    *,
+    report: Callable[[str], None] | None = None,
+    stall: float = WRITE_STALL,
+    max_frame: int = MAX_FRAME,
+) -> WebSocketTransport | HttpTransport:
+    """The agent behind this URL. Raises StartFailed; over HTTP the first frame finds out whether anybody is there."""
+    remote = remote or Remote()
+    address = parse(url, remote)
+    try:
+        if address.is_socket:
+            from dragoman.transport.remote.client.websocket import WebSocketTransport
+
+            socket = WebSocketTransport(address, remote, report=report, stall=stall, max_frame=max_frame)
+            await socket.dial()
+            return socket
+        from dragoman.transport.remote.client.http import HttpTransport
+
+        return HttpTransport(address, remote, report=report, stall=stall, max_frame=max_frame)
+    except ModuleNotFoundError as error:
+        raise StartFailed(
+            f"{address.shown}: {error.name} is not installed; run: pip install 'dragoman[host]'"
+        ) from None

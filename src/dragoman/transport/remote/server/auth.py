@@ -1,0 +1,105 @@
+"""Who knocks at a remote door, who is let in, and how a knock is refused.
+
+A Knock is what is known of a request before anybody let it in; an `Admit` turns it into a Visitor or raises Refused.
+Above are the endpoint and the host; below is nothing. Which tokens exist and who owns what is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError, Kind
+from dragoman.transport.base import Transport
+
+# What a role may do contains what the ones before it may (seed 004 section 17.2).
+ROLES = ("viewer", "editor", "admin")
+
+# A browser cannot set headers on a WebSocket: the token stands behind this prefix in the subprotocols instead.
+SUBPROTOCOL = "dragoman.bearer."
+
+# The kind of error that stands in the body of each refusal, for programs.
+STATUS_KINDS: Mapping[int, str] = {
+    400: Kind.INVALID_REQUEST,
+    401: Kind.AUTH_REQUIRED,
+    403: Kind.ACCESS_DENIED,
+    404: Kind.RESOURCE_NOT_FOUND,
+    405: Kind.METHOD_NOT_FOUND,
+    406: Kind.INVALID_REQUEST,
+    408: Kind.TIMEOUT,
+    409: Kind.INVALID_STATE,
+    413: Kind.TOO_LARGE,
+    415: Kind.INVALID_REQUEST,
+    421: Kind.ACCESS_DENIED,
+    429: Kind.RATE_LIMITED,
+    431: Kind.TOO_LARGE,
+    501: Kind.CAPABILITY_UNSUPPORTED,
+    503: Kind.INVALID_STATE,
+    504: Kind.TIMEOUT,
+}
+
+
+class Visitor(Struct, frozen=True, kw_only=True):
+    """Who is at the other end, as far as the door knows."""
+
+    user: str
+    role: str = "admin"  # the most this visitor may be in any session
+    agent: str = ""  # NAME of /acp/NAME; "" for /acp
+    session: str | None = None  # a share link opens this session alone
+    expires: float | None = None  # time.time() after which the connection is ended
+    address: str = ""  # for people
+    local: bool = False  # the owner of this process, on this machine
+    token: str = ""  # the id (no secret) of the token that let them in; who revokes that puts them out
+
+
+class Knock(Struct, frozen=True, kw_only=True):
+    """A request before anybody let it in."""
+
+    path: str = "/"  # below the place where the endpoint is mounted
+    headers: Mapping[str, str] = {}  # names in lower case
+    query: Mapping[str, str] = {}
+    address: str = ""  # of the other end, without its port
+    port: int = 0  # of the other end
+    secure: bool = False  # whether it came over TLS
+    here: tuple[str, int] = ("", 0)  # the address and port it came to
+    socket: dict[str, Any] = {}  # what was found out of the socket it came by, for all that come by it
+
+
+class Refused(DragomanError):
+    """A knock that is answered with this HTTP status; the message says what to do."""
+
+    def __init__(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None, *, kind: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+        self.kind = kind or STATUS_KINDS.get(status, Kind.INTERNAL_ERROR)
+
+
+# Lets a knock in, or raises Refused.
+Admit: TypeAlias = Callable[[Knock], Awaitable[Visitor]]
+
+# Serves one connection until it ends; called once for each, as a task of the endpoint.
+Accept: TypeAlias = Callable[[Transport, Visitor], Awaitable[None]]
+
+
+def bearer(knock: Knock) -> str:
+    """The token that a knock brings: in Authorization, as ?token=, or as a WebSocket subprotocol; "" for none."""
+    scheme, _, token = knock.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    if token := knock.query.get("token", ""):
+        return token
+    for offered in knock.headers.get("sec-websocket-protocol", "").split(","):
+        if offered.strip().startswith(SUBPROTOCOL):
+            return offered.strip().removeprefix(SUBPROTOCOL)
+    return ""
+
+
+def unauthorized(message: str) -> Refused:
+    """The refusal of somebody who brings no leave, or none that counts any more."""
+    return Refused(401, message, {"www-authenticate": 'Bearer realm="dragoman"'})

@@ -1,0 +1,300 @@
+"""hypercorn's HTTP/2 of one socket, with the bounds that a server in the open needs and hypercorn has not.
+
+Floods are refused before they are read (meter.py), headers and their table are bounded, priorities are ignored, windows
+that never open end their socket, and the rest of a body that was refused is taken only in part. Above is `door`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import h2.events
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from hypercorn.asyncio.task_group import TaskGroup, _handle
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+from hypercorn.events import Closed, RawData, Updated
+from hypercorn.protocol.events import Event, StreamClosed
+from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.typing import ConnectionState
+
+from dragoman.errors import Kind
+from dragoman.transport.remote.server.http2_flood import Meter
+from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.uvicorn_http1 import TOO_LARGE, said
+
+# One read. Small, so that a block of tiny frames holds nobody else up for long.
+BLOCK = 16 * 1024
+
+# How long somebody who sent too much is let finish, unread, so that they read why it ends. Seconds.
+FAREWELL = 1.0
+
+# How many times the largest body are taken of one that was refused: clients send all of it before they read the answer.
+SPARE = 2
+
+# The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
+TABLE = 4096
+
+# How many times the largest head are read, so that a client that knows no better is told 431; beyond it is an attack.
+TOLD = 4
+
+# What a header weighs beside its letters (RFC 9113 section 6.5.2).
+WEIGHT = 32
+
+# Requests beside the event streams of a connection, which are what stays open.
+BESIDE = 128
+
+# As good as without end: hypercorn would end a socket, with all its streams, after a thousand requests.
+ENDLESS = 1 << 60
+
+
+def configured(limits: Limits, logger: logging.Logger, keep_alive: float) -> Config:
+    """hypercorn's settings for these limits."""
+    config = Config()
+    config.include_server_header = False
+    config.errorlog = config.accesslog = logger
+    # One clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
+    config.keep_alive_timeout = min(keep_alive, 3 * limits.header_patience)
+    config.keep_alive_max_requests = ENDLESS
+    config.h2_max_header_list_size = limits.headers
+    config.h2_max_concurrent_streams = limits.streams + BESIDE
+    config.websocket_max_message_size = limits.frame
+    return config
+
+
+class _Tasks(TaskGroup):
+    """The requests of one socket. What comes for one that has ended is dropped; nobody waits until it is read."""
+
+    async def spawn_app(
+        self, app: Any, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[Any], Awaitable[None]]:
+        """Begin a request; gives what takes its body."""
+        queue: asyncio.Queue[Any] = asyncio.Queue(config.max_app_queue_size)
+        is_over = False
+
+        async def run() -> None:
+            nonlocal is_over
+            executor = partial(self._loop.run_in_executor, None)
+            try:
+                await _handle(app, config, scope, queue.get, send, executor, _no_thread)
+            finally:
+                is_over = True
+                while not queue.empty():  # whoever waits for room finds it
+                    queue.get_nowait()
+
+        async def put(event: Any) -> None:
+            if event["type"].endswith(".disconnect"):
+                while queue.full():  # it may come from the request itself, which must not wait for itself
+                    queue.get_nowait()
+            if not is_over:
+                await queue.put(event)
+
+        self.spawn(run)
+        return put
+
+
+def _no_thread(*_: Any) -> None:
+    raise RuntimeError("only WSGI apps are called from a thread, and ours is none")
+
+
+class _Streams(H2Protocol):
+    """The streams of one socket."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.connection.decoder.max_header_list_size = TOLD * self.config.h2_max_header_list_size
+        self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
+        self._largest = self.config.h2_max_header_list_size
+        self.spare = 0  # bytes of a body that are taken after the answer to it
+        self._rests: dict[int, int] = {}  # of streams that were answered, what is left of that
+        self._moved = asyncio.get_running_loop().time()
+
+    def is_stalled(self, now: float, patience: float) -> bool:
+        """Whether the client has let nothing pass for so long, while something waits."""
+        if not any(each.buffer for each in self.stream_buffers.values()):
+            self._moved = now
+        return now - self._moved > patience
+
+    async def calm(self) -> None:
+        """Tell the client that it is too much."""
+        with suppress(ProtocolError):
+            self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            await self._flush()
+
+    async def handle(self, event: Any) -> None:
+        """Bytes came, or the socket is over: then nobody waits for room in it any more."""
+        await super().handle(event)
+        if isinstance(event, Closed):
+            for buffer in list(self.stream_buffers.values()):
+                await buffer.close()
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        for event in events:
+            if isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
+                await self._drop(event)
+                continue
+            if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
+                self._rests.pop(event.stream_id, None)
+            if isinstance(event, h2.events.RequestReceived):
+                # No compression of messages: few bytes would become very many.
+                event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
+                if sum(len(name) + len(value) + WEIGHT for name, value in event.headers) > self._largest:
+                    await self._refuse_head(event.stream_id)
+                    continue
+            if isinstance(event, h2.events.RemoteSettingsChanged):
+                self._shrink()
+            await super()._handle_events([event])
+        await self._flush()
+
+    async def _refuse_head(self, stream_id: int) -> None:
+        """A request with too many or too long headers is told so; the others of its socket go on."""
+        body = said(Kind.TOO_LARGE, TOO_LARGE)
+        size = str(len(body))
+        headers = [(":status", "431"), ("content-type", "application/json"), ("content-length", size)]
+        with suppress(ProtocolError):
+            has_room = self.connection.local_flow_control_window(stream_id) >= len(body)
+            self.connection.send_headers(stream_id, headers if has_room else headers[:1], end_stream=not has_room)
+            if has_room:
+                self.connection.send_data(stream_id, body, end_stream=True)
+            self._rests[stream_id] = self.spare
+        await self._flush()
+
+    async def _drop(self, event: h2.events.DataReceived) -> None:
+        """More of a body whose request was answered already: some of it is taken, so that the answer is read at all."""
+        stream_id, size = event.stream_id, event.flow_controlled_length
+        with suppress(ProtocolError):
+            self.connection.acknowledge_received_data(size, stream_id)
+        if stream_id in self._rests:
+            self._rests[stream_id] -= size
+            if self._rests[stream_id] < 0:
+                del self._rests[stream_id]
+                await self._reset(stream_id, ErrorCodes.NO_ERROR)
+
+    def _shrink(self) -> None:
+        """Remember no more of our own headers for the client than it must, however much it offers."""
+        encoder = self.connection.encoder
+        encoder.header_table_size = min(encoder.header_table_size, TABLE)
+        changes = encoder.table_size_changes
+        if len(changes) > 2:  # it changes its mind without end: the smallest and the last are told (RFC 7541 4.2)
+            encoder.table_size_changes = [min(changes), changes[-1]]
+
+    async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
+        """Priorities of clients have no meaning any more (RFC 9113 section 5.3.2), and cost whoever keeps them."""
+
+    async def _send_data(self, stream_id: int) -> None:
+        before = len(self.stream_buffers[stream_id].buffer) if stream_id in self.stream_buffers else 0
+        await super()._send_data(stream_id)
+        if stream_id not in self.stream_buffers:
+            stream = self.connection.streams.get(stream_id)
+            if stream is not None and not stream.closed:  # answered before its body had come
+                self._rests[stream_id] = self.spare
+            self._moved = asyncio.get_running_loop().time()
+        elif len(self.stream_buffers[stream_id].buffer) < before:
+            self._moved = asyncio.get_running_loop().time()
+
+    async def stream_send(self, event: Event) -> None:
+        """What a request has to say; one that ended in the middle of its answer is broken off."""
+        await super().stream_send(event)
+        if isinstance(event, StreamClosed):
+            buffer = self.stream_buffers.get(event.stream_id)
+            if buffer is not None and not buffer._complete:
+                await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+
+    async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
+        stream = self.connection.streams.get(stream_id)
+        if stream is not None and not stream.closed:
+            with suppress(ProtocolError):
+                self.connection.reset_stream(stream_id, code)
+                await self._flush()
+            await self._window_updated(stream_id)  # whoever still has something to send finds it closed
+
+
+class Http2(TCPServer):
+    """One socket that is known to speak HTTP/2: hypercorn would guess, and wait for a guessed one without end."""
+
+    protocol: Any
+
+    def __init__(
+        self,
+        app: Any,
+        config: Config,
+        context: WorkerContext,
+        limits: Limits,
+        streams: tuple[Any, asyncio.StreamWriter],
+    ) -> None:
+        super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
+        self.protocol = None  # until it runs
+        self._is_over = False  # by us: it said too much, or nothing that can be understood
+        self._limits = limits
+        self._meter = Meter(limits)
+
+    async def run(self) -> None:
+        """Serve until the socket ends."""
+        info = self.writer.get_extra_info
+        try:
+            async with _Tasks(self.loop) as group:
+                self._task_group = group
+                self.protocol = _Streams(
+                    self.app,
+                    self.config,
+                    self.context,
+                    group,
+                    ConnectionState(self.state),
+                    info("ssl_object") is not None,
+                    info("peername")[:2],
+                    info("sockname")[:2],
+                    self.protocol_send,
+                )
+                self.protocol.spare = SPARE * self._limits.body
+                await self.protocol.initiate()
+                await self.idle_task.restart(group, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass
+        finally:
+            await self._close()
+
+    async def _read_data(self) -> None:
+        while not self._is_over and not self.reader.at_eof():
+            try:
+                data = await self.reader.read(BLOCK)
+            except OSError:
+                break
+            if self._meter.bears(data, self.loop.time()):
+                await self.protocol.handle(RawData(data))
+            else:
+                await self.protocol.calm()
+                self._is_over = True
+        await self.protocol.handle(Closed())
+        await self.idle_task.stop()  # hypercorn would keep a socket that its client has left until it is idle for long
+        if self._is_over:
+            await self._part()
+        self.writer.close()
+
+    async def _part(self) -> None:
+        """We ended it: who is cut off with bytes on the line would not hear why, so they are taken, and dropped."""
+        with suppress(TimeoutError, OSError):
+            if self.writer.can_write_eof():
+                self.writer.write_eof()
+            async with asyncio.timeout(FAREWELL):
+                while await self.reader.read(BLOCK):
+                    pass
+
+    async def protocol_send(self, event: Any) -> None:
+        """Bytes, or what has become of the socket; one that is over has no clock any more."""
+        if isinstance(event, Closed):
+            self._is_over = True
+        elif not (isinstance(event, Updated) and self.protocol.closed):
+            await super().protocol_send(event)
+
+    def end_if_stalled(self) -> None:
+        """Hang up on a client that opens no window for what it has asked."""
+        if self.protocol is not None and self.protocol.is_stalled(self.loop.time(), self._limits.stall):
+            self.writer.transport.abort()

@@ -1,0 +1,99 @@
+"""What somebody sees who opens the address of an agent, or a share link, like a web page: what it is, how it is used.
+
+Takes the request and who it is from, gives HTML without scripts. Nothing is in it that the visitor has not: of tokens,
+only the one in the address they came by. Above is `posting`, which asks for it where a browser wants a page.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+
+from dragoman.transport.remote.server.asgi import Request
+from dragoman.transport.remote.server.auth import Refused, Visitor
+
+# A page of this kind loads nothing, runs nothing, stands in no other page, and tells its address to nobody.
+_HEADERS: Mapping[str, str] = {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 45rem; }
+h1 { font-size: 1.4rem; }
+pre { padding: .75rem; border: 1px solid #8886; white-space: pre-wrap; word-break: break-all; }
+"""
+
+
+def is_wanted(request: Request) -> bool:
+    """Whether a person looks: programs ask for an event stream, or name their connection."""
+    accept = request.headers.get("accept", "")
+    return (
+        request.method == "GET"
+        and "text/html" in accept
+        and "text/event-stream" not in accept
+        and "acp-connection-id" not in request.headers
+    )
+
+
+async def give(request: Request, visitor: Visitor) -> None:
+    """Say what is here, and the commands to use it."""
+    if visitor.session is None:
+        what, more = "This is the address of an agent.", "It is for programs that speak the Agent Client Protocol."
+    else:
+        what = "This link opens a session with an agent."
+        more = f"Whoever has it may {_MAY.get(visitor.role, 'be in it')}: treat it like a password."
+    if visitor.expires is not None:
+        more += f" It is good until {datetime.fromtimestamp(visitor.expires, UTC):%Y-%m-%d %H:%M} UTC."
+    link = escape(shlex.quote(_address(request)))
+    await _send(
+        request,
+        200,
+        what,
+        f"<p>{escape(more)}</p>\n"
+        f"<p>To talk to the agent in a terminal:</p>\n<pre>dragoman chat --host {link}</pre>\n"
+        f"<p>For an editor, as the command of its agent:</p>\n<pre>dragoman attach {link}</pre>\n",
+    )
+
+
+async def refuse(request: Request, refused: Refused) -> None:
+    """Say why there is nothing to be seen."""
+    what = "This link is not good, or not any more." if refused.status == 401 else "This cannot be opened."
+    await _send(request, refused.status, what, f"<p>{escape(refused.message)}</p>\n", refused.headers)
+
+
+_MAY = {"viewer": "read along", "editor": "read along and prompt the agent", "admin": "do everything in it"}
+
+
+def _address(request: Request) -> str:
+    """The address that the visitor came by; a proxy before us may have spoken TLS for us."""
+    scheme = "https" if "https" in (request.scope.get("scheme"), request.headers.get("x-forwarded-proto")) else "http"
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    path = str(request.scope.get("path", ""))
+    return f"{scheme}://{request.headers.get('host', '')}{path}{f'?{query}' if query else ''}"
+
+
+async def _send(request: Request, status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> None:
+    text = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Dragoman</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{escape(title)}</h1>
+{body}</main>
+</body>
+</html>
+""".encode()
+    await request.start(status, {**(headers or {}), **_HEADERS, "content-length": str(len(text))})
+    await request.send({"type": "http.response.body", "body": text})

@@ -1,0 +1,186 @@
+"""uvicorn's HTTP/1.1 of one socket, with the bounds that a server in the open needs and uvicorn has not.
+
+Headers must come in time, and so must the rest of a body that was refused; a head that a proxy could read in another
+way is refused. Above is `door`; a WebSocket goes on in upgrade.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import h11
+from h11._receivebuffer import ReceiveBuffer
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from dragoman.errors import Kind
+from dragoman.transport.remote.server.limits import Limits
+
+# uvicorn would log addresses with their query, in which tokens may stand, and every garbled request of a stranger.
+silent = logging.getLogger("dragoman.silent")
+silent.setLevel(logging.CRITICAL + 1)
+silent.propagate = False
+
+# How long somebody whose request was refused is let finish, unread, so that they read why. Seconds.
+FAREWELL = 1.0
+
+
+# What is said to a request with too many or too long headers.
+TOO_LARGE = "the request has too many or too long headers"
+
+
+def said(kind: str, message: str) -> bytes:
+    """The body of a refusal."""
+    return b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
+
+
+def _said(status: str, kind: str, message: str) -> bytes:
+    body = said(kind, message)
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+_LATE = _said("408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time")
+GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
+_FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, TOO_LARGE)
+
+
+class State(ServerState):
+    """What the sockets of one server share: uvicorn's, and which of them are open."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self.limits = limits
+        self.sockets: dict[asyncio.Transport, float] = {}  # and since when one is closing; 0.0: it is not
+
+
+class Strict(ReceiveBuffer):
+    """The bytes of a client, of which h11 takes heads by lines. What others may read in another way is refused.
+
+    Behind a proxy, a head that the two of us take apart differently would smuggle a request past it (RFC 9112 11.2).
+    h11 bounds heads only while they are incomplete; here those are bounded too that come all at once.
+    """
+
+    def __init__(self, largest: int) -> None:
+        super().__init__()
+        self._largest = largest
+        self.was_large = False
+
+    def _extract(self, count: int) -> bytearray:
+        self._head = super()._extract(count)
+        return self._head
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """The lines of a head, when it is complete."""
+        lines = super().maybe_extract_lines()
+        if not lines:
+            return lines
+        head = self._head
+        if len(head) > self._largest:
+            self.was_large = True
+            raise h11.LocalProtocolError("the head is too large")
+        if head.count(b"\n") != head.count(b"\r\n"):
+            raise h11.LocalProtocolError("a line ends with LF alone")
+        names = [bytes(line.partition(b":")[0]).lower() for line in lines]
+        if any(name[:1] in b" \t" for name in names):
+            raise h11.LocalProtocolError("a header goes on in the next line")
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise h11.LocalProtocolError("the body has two lengths")
+        return lines
+
+
+class Http1(H11Protocol):
+    """HTTP/1.1 of one socket; headers that do not come in time end it, and so does the rest of a refused body."""
+
+    server_state: State
+
+    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
+        self.logger = self.access_logger = silent
+        self.access_log = False
+        self.conn._receive_buffer = self._strict = Strict(server_state.limits.headers)
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self._deaf = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The socket is there, and has until the patience ends to ask for something."""
+        super().connection_made(transport)
+        self._watch_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request; the clock runs while its headers are not complete."""
+        if self._deaf:
+            return
+        super().data_received(data)
+        if self._deaf:
+            self._unwatch_headers()
+            return
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self._watch_headers()
+        else:
+            self._unwatch_headers()
+        if self._rest_timer is not None and self.conn.their_state is not h11.SEND_BODY:
+            self._unwatch_rest()
+
+    def on_response_complete(self) -> None:
+        """A request was answered; the next one may have begun already."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            # Answered before the body was there: it may end in good order, so that the answer is read, but soon.
+            if self._rest_timer is None:
+                self._rest_timer = self.loop.call_later(self.server_state.limits.header_patience, self.transport.close)
+            return
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+            self._watch_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.server_state.sockets.pop(self.transport, None)
+        self._unwatch_headers()
+        self._unwatch_rest()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """The headers were those of a WebSocket: its own protocol goes on."""
+        self._unwatch_headers()
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no request, or has too many headers, is told so in our words, and its socket ends."""
+        is_large = self._strict.was_large or len(self.conn.trailing_data[0]) > (
+            self.config.h11_max_incomplete_event_size or 0
+        )
+        self.transport.write(_FLOOD if is_large else GARBLED)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # somebody is answering still, and must hear that it is over
+            return
+        self._deaf = True  # who is cut off with bytes on the line would not read why: they are taken, and dropped
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._unwatch_rest()
+        self._rest_timer = self.loop.call_later(FAREWELL, self.transport.close)
+
+    def _watch_headers(self) -> None:
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.server_state.limits.header_patience, self._late)
+
+    def _unwatch_headers(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _unwatch_rest(self) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
+
+    def _late(self) -> None:
+        self._header_timer = None
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] and not self.transport.is_closing():
+            self.transport.write(_LATE)
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()

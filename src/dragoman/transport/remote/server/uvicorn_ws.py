@@ -1,0 +1,212 @@
+"""uvicorn's protocol for WebSocket, with what a server in the open needs and a direct way for frames.
+
+It is plain ASGI for every app, and gives ours a socket (`dragoman.direct`) that takes many frames in one write, with no
+call and no task for each: handshake, pings, closing and reading stay those of the websockets library. Floods of pings
+and of pieces end it. Above is `serving`, beside it http1.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame as WireFrame
+from websockets.frames import Opcode
+
+from dragoman.transport.base import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER
+from dragoman.transport.remote.server.http2_flood import AT_ONCE, WORTH
+from dragoman.transport.remote.server.limits import Bucket
+from dragoman.transport.remote.server.uvicorn_http1 import GARBLED, State, silent
+from dragoman.transport.remote.server.ws_requests import DIRECT
+from dragoman.transport.remote.server.ws_transport import POLICY
+from dragoman.wire.frames import Frame
+
+# So many bytes are taken at once, and so many pieces of a message joined: what is tiny is noticed while it is few.
+PIECE = 16 * 1024
+PIECES = 1024
+
+
+class WebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket for any ASGI app, and a Wire for ours."""
+
+    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
+        self.logger = self.conn.logger = silent
+        self.conn.debug = False
+        self._sockets = server_state.sockets
+        limits = server_state.limits
+        self._bucket = Bucket(limits.frames, limits.frames * AT_ONCE)
+        self._arrived: Callable[[list[Frame]], None] | None = None
+        self._flow: Callable[[], None] | None = None
+        self._paused = False
+        self._deaf = False
+
+    def handle_connect(self, event: Any) -> None:
+        """The upgrade: the app sees the direct socket among its extensions."""
+        super().handle_connect(event)
+        scope: Any = getattr(self, "scope", None)
+        if scope is not None:
+            scope["extensions"][DIRECT] = {"socket": self}
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket is there; as much is buffered as on every other transport."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._sockets.pop(self.transport, None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; a large block is taken in pieces, so that a flood is noticed at its beginning."""
+        for start in range(0, len(data), PIECE):
+            if self._deaf:
+                return
+            super().data_received(data[start : start + PIECE] if len(data) > PIECE else data)
+        if not self.handshake_initiated and not self.transport.is_closing():
+            # The library takes it for no upgrade (it has a body, or too many headers), and says so to nobody.
+            self.transport.write(GARBLED)
+            self.transport.close()
+
+    def handle_ping(self) -> None:
+        """A ping is answered, unless the answers are not read: then nobody waits for them."""
+        if self.buffered > HIGH_WATER:
+            self.conn.data_to_send()
+            return
+        super().handle_ping()
+
+    # --- a Wire -----------------------------------------------------------------------------------------------
+
+    def begin(self, arrived: Callable[[list[Frame]], None], flow: Callable[[], None]) -> None:
+        """Give messages to `arrived` from now on, and call `flow` when more can be written."""
+        self._arrived = arrived
+        self._flow = flow
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        waiting: list[Frame] = []
+        while not self.queue.empty():  # what came while the app was let in
+            message: Any = self.queue.get_nowait()
+            if message["type"] != "websocket.receive":
+                self.queue.put_nowait(message)
+                break
+            if message.get("text") is not None:
+                waiting.append(message["text"].encode("utf-8", "replace"))
+        if waiting:
+            arrived(waiting)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the socket takes more."""
+        return self.writable.is_set()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self.transport.get_write_buffer_size()
+
+    def write(self, frames: list[bytes]) -> None:
+        """Send each frame as a text message, all in one write."""
+        if self.close_sent or self.transport.is_closing():
+            return
+        if len(frames) == 1 and len(frames[0]) > HIGH_WATER:  # no copy of a whole file for its head
+            self.transport.write(head(len(frames[0])))
+            self.transport.write(frames[0])
+            return
+        parts: list[bytes] = []
+        add = parts.append
+        for frame in frames:
+            size = len(frame)
+            if size < 126:
+                add(_SHORT[size])
+            elif size < 65536:
+                add(b"\x81\x7e" + size.to_bytes(2, "big"))
+            else:
+                add(head(size))
+            add(frame)
+        self.transport.write(b"".join(parts))
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if not self._paused and not self.transport.is_closing():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._paused and not self.transport.is_closing():
+            self._paused = False
+            self.transport.resume_reading()
+
+    def close(self, code: int, reason: str) -> None:
+        """Say goodbye and let go, whether the peer answers or not."""
+        if self.close_sent or self.transport.is_closing():
+            return
+        self.resume()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.conn.send_close(code, reason.encode()[:120].decode("utf-8", "ignore"))
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.close_timer = self.loop.call_later(CLOSE_PATIENCE, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The system took most of what was written."""
+        super().resume_writing()
+        if self._flow is not None:
+            self._flow()
+
+    def handle_events(self) -> None:
+        """What came: text messages go straight to the transport, all of one block together."""
+        if self._arrived is None:
+            super().handle_events()
+            return
+        came: list[Frame] = []
+        idle = 0  # frames that are no message: they cost us more than they bring
+        for event in self.conn.events_received():
+            if not isinstance(event, WireFrame):
+                continue
+            if event.opcode is Opcode.TEXT and event.fin:
+                came.append(bytes(event.data))
+                continue
+            idle += len(event.data) < WORTH
+            if event.opcode is Opcode.CONT:
+                self.frames.append(bytes(event.data))
+                if len(self.frames) > PIECES:
+                    self.frames = [b"".join(self.frames)]
+                if event.fin:
+                    whole, self.frames = b"".join(self.frames), []
+                    if self.curr_msg_data_type == "text":
+                        came.append(whole)
+            elif event.opcode in (Opcode.TEXT, Opcode.BINARY):  # binary messages are ignored (reference 3.2)
+                self.curr_msg_data_type = "text" if event.opcode is Opcode.TEXT else "bytes"
+                self.frames = [] if event.fin else [bytes(event.data)]
+            elif event.opcode is Opcode.PING:
+                self.handle_ping()
+            elif event.opcode is Opcode.PONG:
+                self.handle_pong(event)
+            elif event.opcode is Opcode.CLOSE:
+                if came:
+                    self._arrived(came)
+                    came = []
+                self.handle_close(event)
+        if idle and not self._bucket.take(idle, self.loop.time()):
+            self._deaf = True
+            self.close(POLICY, "rate_limited: far too many frames")
+            return
+        if came and not self.close_sent:
+            self._arrived(came)
+
+
+def head(size: int) -> bytes:
+    """What stands before a text message of this size (RFC 6455 section 5.2); a server masks nothing."""
+    if size < 126:
+        return bytes((0x81, size))
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big")
+    return b"\x81\x7f" + size.to_bytes(8, "big")
+
+
+_SHORT = [bytes((0x81, size)) for size in range(126)]

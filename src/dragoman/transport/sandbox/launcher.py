@@ -1,0 +1,118 @@
+"""The launcher: a small program that gives up what the plan does not grant, then becomes the command.
+
+Started with an empty environment and the plan on a descriptor, since what an agent chooses (LD_PRELOAD) must not act
+before the walls stand. A program of its own, for nothing may run between fork and exec of one with threads. Standard
+library only; above is the box. Says what is wrong on stderr and exits like a shell would.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import errno
+import json
+import os
+import resource
+import struct
+import sys
+from typing import Any
+
+from dragoman.transport.sandbox import landlock, seccomp
+
+CANNOT, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+
+_ADVICE = "; if it is installed in a folder of yours, name that with --sandbox-read DIR"
+
+# prctl and capset(2), and what root keeps: the use of files of other users. Not among them: raising limits, making
+# devices, mounting, tracing, opening files by handle.
+_DROP_FROM_BOUND, _AMBIENT, _CLEAR_ALL = 24, 47, 4
+_CAPABILITIES_VERSION = 0x20080522
+_KEPT = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4)  # CHOWN, DAC_OVERRIDE, FOWNER, FSETID
+_LAST_CAPABILITY = 40
+
+
+def main(fd: int) -> None:
+    """Read the plan, confine ourselves, become the command."""
+    with open(fd, "rb") as file:
+        plan: dict[str, Any] = json.loads(file.read())
+    name = plan["words"][0]
+    if plan["outside"]:
+        fail(NOT_EXECUTABLE, f"{name} cannot be executed: it is outside of the sandbox{_ADVICE}")
+    try:
+        limit(plan["limits"])
+        if plan["bubblewrap"] is not None:
+            wrap(plan)
+        drop_capabilities()
+        landlock.restrict(plan["abi"], [(path, rights) for path, rights in plan["rules"]], plan["ports"])
+        if plan["filter"]:
+            seccomp.install(base64.b64decode(plan["filter"]))
+    except OSError as error:
+        fail(CANNOT, f"the sandbox for {name} could not be made: {error.strerror}")
+    try:
+        os.execve(plan["program"], plan["words"], plan["env"])
+    except FileNotFoundError:
+        fail(NOT_FOUND, f"{name} or the interpreter in its first line was not found")
+    except OSError as error:
+        advice = _ADVICE if error.errno == errno.EACCES else ""
+        fail(NOT_EXECUTABLE, f"{name} cannot be executed: {error.strerror}{advice}")
+
+
+def limit(limits: list[tuple[str, int]]) -> None:
+    """Have at most this much from now on; never more than before."""
+    for name, wanted in limits:
+        which = getattr(resource, name, None)
+        if which is None:
+            continue
+        hard = resource.getrlimit(which)[1]
+        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(which, (value, value))
+
+
+def wrap(plan: dict[str, Any]) -> None:
+    """Become bubblewrap; its arguments go through a descriptor, for everybody can see a command line."""
+    for path in plan["folders"]:
+        if os.path.realpath(path) != path:  # somebody put a link in its place
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    words = [plan["bubblewrap"]]
+    options = list(plan["options"])
+    if plan["filter"]:
+        options += ["--seccomp", str(_memory("filter", base64.b64decode(plan["filter"])))]
+    arguments = b"".join(os.fsencode(word) + b"\0" for word in options)
+    words += ["--args", str(_memory("arguments", arguments)), "--", plan["program"], *plan["words"][1:]]
+    os.execve(plan["bubblewrap"], words, {})
+
+
+def drop_capabilities() -> None:
+    """Keep of root's powers those over files; somebody else has none to lose."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    zeros = [ctypes.c_ulong(0)] * 2
+    libc.prctl(_AMBIENT, ctypes.c_ulong(_CLEAR_ALL), *zeros, ctypes.c_ulong(0))
+    for capability in range(_LAST_CAPABILITY + 1):
+        if not _KEPT >> capability & 1:
+            libc.prctl(_DROP_FROM_BOUND, ctypes.c_ulong(capability), *zeros, ctypes.c_ulong(0))
+    head = struct.pack("=Ii", _CAPABILITIES_VERSION, 0)
+    current = ctypes.create_string_buffer(24)
+    if libc.capget(head, current) != 0:
+        return
+    sets = struct.unpack("=6I", current.raw)
+    kept = struct.pack("=6I", sets[0] & _KEPT, sets[1] & _KEPT, 0, 0, 0, 0)
+    if libc.capset(head, kept) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def fail(code: int, text: str) -> None:
+    """Say why, and end."""
+    os.write(2, f"dragoman: {text}\n".encode("utf-8", "replace"))
+    os._exit(code)
+
+
+def _memory(name: str, data: bytes) -> int:
+    fd = os.memfd_create(name, 0)  # bubblewrap reads it after its start
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,354 @@
+"""`dragoman chat`, as a person sees it on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.process import EVERYTHING, OnScreen, dragoman
+
+CHAT = ("chat", "--", *EVERYTHING)
+
+TAB, ENTER, CTRL_C, CTRL_D, UP, ALT_ENTER = "\t", "\r", "\x03", "\x04", "\x1b[A", "\x1b\r"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a file in it."""
+    folder = tmp_path / "here"
+    (folder / "src").mkdir(parents=True)
+    (folder / "notes.txt").write_text("the old text\n")
+    (folder / "src" / "main.py").write_text("print()\n")
+    return folder
+
+
+def chat(here: Path, *options: str, columns: int = 80) -> OnScreen:
+    """A conversation with the everything agent."""
+    return OnScreen("chat", *options, "--", *EVERYTHING, cwd=here, columns=columns)
+
+
+def test_without_a_terminal_it_says_what_to_use(here: Path) -> None:
+    ran = dragoman(*CHAT, cwd=here)
+    assert ran.returncode == 2
+    assert "a conversation needs a terminal; to ask one thing, use: dragoman run" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.item("004-03", "004-65")
+def test_text_is_set_thoughts_are_dimmed_plans_are_checklists_and_calls_have_a_status(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        assert "Everything 0.1.0, speaking v1" in terminal.text
+        terminal.type("/tour" + ENTER)
+        terminal.await_text("[x] Tell about it")
+        terminal.await_last("›")
+        for line in ("[>] Look around", "[ ] Do the work", "✓ Look around", "This is a message; it came in several"):
+            assert line in terminal.text
+        assert terminal.style_of("message; it came").bold
+        assert terminal.style_of("✓ Look around").fg == "green"
+        assert terminal.style_of("[x] Tell").fg == "green"
+        assert "\x1b[2mSomebody" in terminal.raw
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+
+
+@pytest.mark.item("004-03", "004-65")
+def test_a_question_is_answered_by_one_key_and_remembered_as_far_as_it_says(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/edit notes.txt old new" + ENTER)
+        terminal.await_last("▌ y/s/w/a/n?")
+        assert "▌ - the old text\n▌ + the new text" in terminal.text
+        assert terminal.style_of("- the old").fg == "red"
+        assert terminal.style_of("+ the new").fg == "green"
+        terminal.type("s")
+        terminal.await_text("Changed notes.txt.")
+        terminal.await_last("›")
+        terminal.type("/edit notes.txt new newer" + ENTER)
+        terminal.await_text("+ the newer text")  # shown when it was done, for nobody was asked
+        terminal.await_last("›")
+        assert terminal.raw.count("y/s/w/a/n?") == 1
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+    assert (here / "notes.txt").read_text() == "the newer text\n"
+
+
+@pytest.mark.item("004-03", "004-65")
+def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/slow 1000" + ENTER)
+        terminal.await_text("… Wait 1000 seconds")
+        terminal.await_text("Ctrl-C stops it · what you type waits")
+        terminal.type(CTRL_C)
+        terminal.await_text("✗ Wait 1000 seconds")
+        terminal.await_text("the turn ended: cancelled")
+        assert "Ctrl-C stops it" not in terminal.text
+        terminal.await_last("›")
+        terminal.type("/echo still here" + ENTER)
+        terminal.await_line("still here")
+        terminal.await_last("›")
+        terminal.type(CTRL_C)
+        terminal.await_text("Ctrl-C again, or Ctrl-D, leaves")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 0
+
+
+def test_a_second_ctrl_c_ends_all(here: Path) -> None:
+    deaf = here / "deaf.py"
+    deaf.write_text(
+        "import asyncio\nfrom dragoman import Agent\nagent = Agent('deaf')\n@agent.prompt\nasync def answer(turn):\n"
+        "    await turn.say('not listening')\n    while True:\n        try:\n            await asyncio.sleep(1000)\n"
+        "        except asyncio.CancelledError:\n            await turn.say('; still not')\nagent.run()\n"
+    )
+    with OnScreen("chat", "--", sys.executable, str(deaf), cwd=here) as terminal:
+        terminal.await_last("›")
+        terminal.type("go" + ENTER)
+        terminal.await_text("not listening")
+        terminal.type(CTRL_C)
+        terminal.await_text("; still not")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
+
+
+def test_tab_completes_slash_commands_files_and_our_own_commands(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/tit" + TAB)
+        terminal.await_last("› /title")
+        terminal.type("A name" + ENTER)
+        terminal.await_text("This session has a title now.")
+        terminal.await_last("›")
+        terminal.type("/merge see @no" + TAB)
+        terminal.await_last("› /merge see @notes.txt")
+        terminal.type(" and @sr" + TAB)
+        terminal.await_last("› /merge see @notes.txt and @src/")
+        terminal.type("m" + TAB)
+        terminal.await_last("› /merge see @notes.txt and @src/main.py")
+        terminal.type(ENTER)
+        terminal.await_text("the old text")  # the file went along
+        terminal.await_text("print()")
+        terminal.await_last("›")
+        terminal.type(":mode co" + TAB)
+        terminal.await_last("› :mode code")
+        terminal.type(ENTER)
+        terminal.await_text("the mode is Code now")
+
+
+def test_modes_models_and_options_are_shown_and_changed(here: Path) -> None:
+    with chat(here, "--model", "loud", "--agent-mode", "code") as terminal:
+        terminal.await_last("›")
+        terminal.await_text("Code · Loud")
+        terminal.type("hello" + ENTER)
+        terminal.await_text("│ HELLO")
+        terminal.await_last("›")
+        terminal.type(":model plain" + ENTER)
+        terminal.await_text("the model is Plain now")
+        terminal.type(":set verbose on" + ENTER)
+        terminal.await_text("verbose is on now")
+        terminal.type(":policy plan" + ENTER)
+        terminal.await_text("policy: plan")
+        terminal.type("/usage" + ENTER)
+        terminal.await_text("1.5k of 8k tokens, 0.25 USD")
+        terminal.await_last("›")  # what is typed before a turn has ended waits in the next line, without its Enter
+        terminal.type(":model nosuch" + ENTER)
+        terminal.await_text("there is no model 'nosuch'; there are: plain, loud")
+        terminal.type(":nosuch" + ENTER)
+        terminal.await_text("there is no :nosuch; :help lists what there is")
+        terminal.type("::x" + ENTER)
+        terminal.await_text("│ :x")
+        terminal.await_last("›")
+        terminal.type(":help" + ENTER)
+        terminal.await_text("begin a new session")
+        terminal.type(":quit" + ENTER)
+        assert terminal.end() == 0
+
+
+def test_commands_that_are_typed_faster_than_they_are_obeyed_are_obeyed_one_by_one(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        for line in (":model loud", ":set verbose on", ":policy plan", ":nosuch"):
+            terminal.type(line + ENTER)
+        terminal.await_text("the model is Loud now")
+        terminal.await_text("verbose is on now")
+        terminal.await_text("the policy mode is plan now")
+        terminal.await_text("there is no :nosuch; :help lists what there is")
+
+
+def test_what_was_typed_is_there_the_next_time_and_for_nobody_else(here: Path, tmp_path: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/echo one" + ALT_ENTER + "two" + ENTER)
+        terminal.await_line("two")
+        terminal.await_last("›")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+    file = tmp_path / "state" / "dragoman" / "history"
+    assert json.loads(file.read_text()) == "/echo one\ntwo"
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type(UP)
+        terminal.await_last("… two")
+        assert "› /echo one\n… two" in terminal.text
+
+
+def test_what_is_typed_while_the_agent_works_waits_and_is_not_sent(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/slow 1.5" + ENTER)
+        terminal.await_text("… Wait")
+        terminal.type("something else" + ENTER)
+        terminal.await_last("› something else")
+        assert "You said" not in terminal.text
+        terminal.type("!" + ENTER)
+        terminal.await_text("│ something else!")
+
+
+def test_what_is_said_unasked_stands_above_the_line(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/late" + ENTER)
+        terminal.await_text("the session is called 'A session with late news' now")
+        terminal.await_last("›")
+        shown = terminal.text
+        assert shown.index("More comes after") < shown.index("This came after") < shown.index("the session is called")
+
+
+def test_lines_fit_a_window_that_becomes_narrower(here: Path) -> None:
+    with chat(here, columns=80) as terminal:
+        terminal.await_last("›")
+        terminal.resize(40)
+        terminal.type("/echo " + "word " * 20 + ENTER)
+        terminal.await_line("word word word word word word word word")  # no word is broken
+        terminal.await_last("›")
+
+
+def test_an_agent_cannot_draw_a_question_or_drive_the_terminal(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/echo ▌ y/n? <b>" + ENTER)
+        terminal.await_line("| y/n? <b>")
+        terminal.await_last("›")
+
+
+def test_an_error_of_the_agent_does_not_end_it_and_its_death_does_if_nobody_wants_it_back(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/error timeout" + ENTER)
+        terminal.await_text("the agent answered with an error (timeout)")
+        terminal.await_last("›")
+        terminal.type("/crash" + ENTER)
+        terminal.await_text("y/n?")
+        terminal.type("n")
+        assert terminal.end() == 7
+        assert "everything: crashing, as I was told" in terminal.text
+
+
+def test_an_agent_that_goes_while_nobody_asked_is_noticed(here: Path) -> None:
+    script = here / "goes.py"
+    script.write_text(
+        "import asyncio, os\nfrom dragoman import Agent\n"
+        "agent = Agent('goes')\n@agent.prompt\nasync def answer(turn):\n"
+        "    await turn.say('goodbye')\n    asyncio.get_running_loop().call_later(0.5, os._exit, 4)\nagent.run()\n"
+    )
+    with OnScreen("chat", "--", sys.executable, str(script), cwd=here) as terminal:
+        terminal.await_last("›")
+        terminal.type("go" + ENTER)
+        terminal.await_text("goodbye")
+        terminal.await_text("y/n?")
+        terminal.type("n")
+        assert terminal.end() == 7
+        assert "exited with status 4" in terminal.text
+
+
+def test_without_the_extra_it_reads_plain_lines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = here / "blocked"
+    (blocked / "prompt_toolkit").mkdir(parents=True)
+    (blocked / "prompt_toolkit" / "__init__.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(blocked))
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        assert "pip install 'dragoman[tui]'" in terminal.text
+        terminal.type("/edit notes.txt old new\n")
+        terminal.await_last("▌ y/s/w/a/n?")
+        terminal.type("y")
+        terminal.await_text("Changed notes.txt.")
+        terminal.await_last("›")
+        terminal.type("/late\n")
+        terminal.await_text("the session is called 'A session with late news' now")
+        terminal.await_last("›")
+        terminal.type("/echo one\\\n")
+        terminal.await_last("…")
+        terminal.type("two\n")
+        terminal.await_line("two")
+        terminal.await_last("›")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+
+
+def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/form" + ENTER)
+        terminal.await_last("▌ y/n?")
+        assert "▌ Tell me about yourself" in terminal.text
+        terminal.type("y")
+        terminal.await_last("▌ Name:")
+        terminal.type("Ada\n")
+        terminal.await_last("▌ Age:")
+        terminal.type("many\n")
+        terminal.await_text("a whole number, please")
+        terminal.await_last("▌ Age:")
+        terminal.type("36\n")
+        terminal.await_last("▌ Height:")
+        terminal.type("1.7\n")
+        terminal.await_last("▌ y/n?")
+        terminal.type("n")
+        terminal.await_last("▌ 1/2/3?")
+        terminal.type("2")
+        terminal.await_text("• colour: green")
+        for answer in ("name: Ada", "age: 36", "height: 1.7", "awake: False"):
+            assert answer in terminal.text
+        terminal.await_last("›")
+        terminal.type("/link" + ENTER)
+        terminal.await_last("▌ y/n?")
+        assert "▌   https://example.org/everything?session=" in terminal.text
+        terminal.type("n")
+        terminal.await_text("You declined.")
+
+
+def test_who_has_to_sign_in_is_asked_how(here: Path) -> None:
+    script = here / "locked.py"
+    script.write_text(
+        """
+import json, sys
+def say(**message): print(json.dumps(dict(jsonrpc="2.0", **message)), flush=True)
+is_known = False
+for line in sys.stdin:
+    call = json.loads(line)
+    match call.get("method"):
+        case "initialize":
+            methods = [dict(id="browser", name="In a browser"), dict(id="key", name="With a key")]
+            say(id=call["id"], result=dict(protocolVersion=1, agentCapabilities={}, authMethods=methods))
+        case "authenticate":
+            is_known = call["params"]["methodId"] == "key"
+            say(id=call["id"], result={})
+        case "session/new" if is_known:
+            say(id=call["id"], result=dict(sessionId="s"))
+        case "session/new":
+            say(id=call["id"], error=dict(code=-32000, message="Authentication required"))
+"""
+    )
+    with OnScreen("chat", "--", sys.executable, str(script), cwd=here) as terminal:
+        terminal.await_last("▌ 1/2/n?")
+        assert "▌   2  With a key" in terminal.text
+        terminal.type("2")
+        terminal.await_last("›")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0

@@ -1,0 +1,100 @@
+"""What was typed is kept for its owner, up to a limit, and a broken file is no reason to stop."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.cli.chat import completer
+from dragoman.cli.chat.history import KEPT, History
+from dragoman.cli.chat.line_editor import typed_ahead
+from dragoman.cli.connect.attachments import mentioned
+
+
+def test_texts_come_back_in_order(tmp_path: Path) -> None:
+    history = History(str(tmp_path / "state" / "history"))
+    assert history.texts() == []
+    for text in ("one", "two\nlines", " not this", "", "drei ü"):
+        history.add(text)
+    assert history.texts() == ["one", "two\nlines", "drei ü"]
+    assert stat.S_IMODE(os.stat(tmp_path / "state" / "history").st_mode) == 0o600
+
+
+def test_a_broken_file_gives_what_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    file.write_bytes(b'"one"\nnonsense\n\xff\n{"a": 1}\n"two"\n"cut')
+    assert History(str(file)).texts() == ["one", "two"]
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    History(str(tmp_path / "file" / "history")).add("text")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    History(str(tmp_path / "link")).add("text")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_file_is_cut_before_it_grows_without_end(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    file.write_text("".join(f'"{number}"\n' for number in range(2 * KEPT)))
+    History(str(file)).add("last")
+    assert len(file.read_text().splitlines()) == KEPT
+    assert History(str(file)).texts()[-1] == "last"
+
+
+# --- what is typed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (b"hello", "hello"),
+        (b"hellp\x7fo\r", "hello"),
+        (b"one\rtwo\r", "one\ntwo"),
+        (b"\x1b[A\x1b[3~x\x1bOAy", "xy"),
+        ("naïve 漢\x07".encode(), "naïve 漢"),
+        (b"\xff\x04ok", "ok"),
+    ],
+)
+def test_what_was_typed_ahead_is_text_and_nothing_else(keys: bytes, text: str) -> None:
+    assert typed_ahead(keys) == text
+
+
+@given(st.binary())
+def test_no_keys_typed_ahead_leave_anything_that_acts(keys: bytes) -> None:
+    assert all(character == "\n" or character.isprintable() for character in typed_ahead(keys))
+
+
+def test_files_are_mentioned_with_an_at_sign(tmp_path: Path) -> None:
+    for name in ("a.txt", "b c.txt", "d.py"):
+        (tmp_path / name).touch()
+    text = 'see @a.txt, @"b c.txt" and (not@d.py) @nosuch @a.txt @d.py.'
+    assert mentioned(text, str(tmp_path)) == [str(tmp_path / name) for name in ("a.txt", "b c.txt", "d.py")]
+
+
+def test_files_are_offered_by_any_part_of_their_name(tmp_path: Path) -> None:
+    for name in ("main.py", "test_main.py", ".hidden", "two words.txt", "evil\x1b[2J.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "maintenance").mkdir()
+
+    def offered(before: str) -> list[str]:
+        return [candidate.text for candidate in completer.files(before, str(tmp_path))]
+
+    assert offered("see @main") == ["@maintenance/", "@main.py", "@test_main.py"]
+    assert offered("@.h") == ["@.hidden"]
+    assert offered("@wor") == ['@"two words.txt"']
+    assert offered("@evil") == []
+    assert offered("mail@main") == []
+    assert offered("@nosuch/") == []
+
+
+def test_an_agents_commands_are_offered_as_far_as_they_can_be_typed() -> None:
+    commands = [("plan", "a\x1b[31mb"), ("pl an", ""), ("p\x1b[2J", ""), ("other", "")]
+    (found,) = completer.slash("/p", commands)
+    assert (found.text, found.replaces, found.about) == ("/plan ", 2, "a␛[31mb")
+    assert list(completer.slash("/p x", commands)) == []

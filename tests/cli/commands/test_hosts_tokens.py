@@ -1,0 +1,189 @@
+"""`dragoman tokens` and `dragoman hosts`: one of them as a process, the rest in this one, for processes cost time."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import socket
+import stat
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+import pytest
+
+from dragoman.cli.host_client.api import meant
+from dragoman.cli.host_client.probe import reached
+from dragoman.cli.main import main
+from dragoman.config.config_file import load
+from dragoman.config.paths import places
+from tests.cli.process import dragoman
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, in this process."""
+
+    def ran(*words: str, text: str = "") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        capsys.readouterr()
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return ran
+
+
+def test_a_token_is_made_listed_and_revoked(run: Run) -> None:
+    made = dragoman("tokens", "create", "ann", "--role", "viewer", "--for", "2h", "--label", "laptop")
+    assert made.returncode == 0
+    token = made.stdout.strip()
+    assert token.startswith("dgm_")
+    assert "not shown again" in made.stderr
+    [listed] = json.loads(run("tokens", "list", "--json").out)
+    assert (listed["user"], listed["role"], listed["label"], listed["state"]) == ("ann", "viewer", "laptop", "valid")
+    assert 7100 < listed["expires"] - listed["created"] < 7300
+    shown = run("tokens", "list").out
+    assert "never used" in shown
+    assert token not in shown
+    assert run("tokens", "revoke", listed["id"]).out == f"revoked {listed['id']}: ann, viewer\n"
+    assert json.loads(run("tokens", "list", "--json").out)[0]["state"] == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("create",), 2, "for whom"),
+        (("create", "a b"), 1, "no name of a user"),
+        (("create", "x" * 3000), 1, "at most 128 letters"),
+        (("create", "ann", "--for", "soon"), 2, "m(inutes), as in 90d"),
+        (("create", "ann", "--for", "0d"), 2, "no time at all"),
+        (("create", "ann", "--for", "1d", "--forever"), 2, "contradict"),
+        (("revoke",), 2, "which"),
+        (("revoke", "nobody"), 1, "there is no token"),
+        (("list", "ann"), 2, "no names"),
+    ],
+)
+def test_wrong_words_about_tokens_are_one_line(run: Run, words: tuple[str, ...], code: int, said: str) -> None:
+    ran = run("tokens", *words)
+    assert (ran.code, ran.err.count("\n")) == (code, 1)
+    assert said in ran.err
+    assert len(ran.err) < 300
+
+
+def test_tokens_alone_are_listed_and_those_that_end_soon_with_the_minute(run: Run) -> None:
+    assert "there are none" in run("tokens").out
+    assert re.search(r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC; it is", run("tokens", "create", "ann", "--for", "1m").err)
+    run("tokens", "create", "ben")
+    ben, ann = run("tokens").out.splitlines()
+    assert re.search(r"ann  .* UTC  ", ann)
+    assert re.search(r"ben  .*until \d{4}-\d\d-\d\d  ", ben)
+
+
+def test_agents_that_a_host_cannot_serve_are_a_fault_of_the_file(run: Run) -> None:
+    path = Path(places().agents)
+    path.parent.mkdir(parents=True)
+    path.write_text('version = 1\n[agents.one]\ncommand = "one"\n[host]\nagents = ["one", "nope"]\n')
+    checked = run("config", "check")
+    assert (checked.code, checked.out) == (1, "")
+    assert checked.err.startswith("host.agents: there is no agent 'nope'; there are: one")
+    assert checked.err.count("\n") == 1
+
+
+def test_a_host_without_a_name_is_the_default_one(run: Run) -> None:
+    run("hosts", "add", "office", "http://127.0.0.1:1", "--default")
+    for words in (("sessions", "list", "--host"), ("run", "hello", "--host")):
+        ran = run(*words)
+        assert (ran.code, "127.0.0.1:1" in ran.err) == (7, True), ran
+    assert "a prompt stands before --host" in run("run", "--host", "hello there").err
+
+
+def test_a_host_is_kept_with_its_token_in_a_private_file(run: Run, tmp_path: Path) -> None:
+    added = run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
+    assert added.code == 0, added.err
+    file = tmp_path / "config" / "dragoman" / "tokens" / "office"
+    assert file.read_text() == "dgm_secret\n"
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    told = run("hosts", "--json").out
+    assert "dgm_secret" not in told
+    known = json.loads(told)
+    assert (known["default"], known["hosts"][0]["url"]) == ("office", "https://office.example:7437")
+    assert run("hosts", "remove", "office").code == 0
+    assert not file.exists()
+    assert run("hosts", "remove", "office").code == 1
+    assert "none is configured" in run("hosts").out
+    assert run("hosts", "add", "roof", "http://127.0.0.1:7437/acp?token=dgm_link").code == 0
+    assert "dgm_link" not in run("hosts").out
+    assert file.with_name("roof").read_text() == "dgm_link\n"
+
+
+def test_of_a_host_that_is_kept_only_what_is_said_changes_and_its_token_goes_to_no_other_place(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "config" / "dragoman" / "tokens" / "office"
+    run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
+    assert run("hosts", "add", "office", "--ca", "new.pem").out == "office is changed\n"
+    kept = load(places().agents).hosts["office"]
+    assert (kept.url, kept.token_file, kept.ca) == (
+        "https://office.example:7437",
+        str(file),
+        os.path.abspath("new.pem"),
+    )
+    assert run("hosts", "add", "office", text="dgm_next").code == 0
+    assert file.read_text() == "dgm_next\n"
+    moved = run("hosts", "add", "office", "https://elsewhere.example:7437", "--json")
+    assert json.loads(moved.out) == {"changed": "office", "token": False}
+    known = load(places().agents)
+    assert (known.default_host, known.hosts["office"].ca) == ("office", os.path.abspath("new.pem"))
+    assert not file.exists()
+    assert run("hosts", "add", "other").code == 2
+
+
+def test_the_list_says_how_each_host_is_and_waits_for_none_too_long(run: Run) -> None:
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            bearer.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"dragoman": "9", "user": "ann", "role": "editor", "agents": ["one", "two"]}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    bearer: list[str | None] = []
+    with HTTPServer(("127.0.0.1", 0), Door) as server, socket.socket() as silent:
+        Thread(target=server.serve_forever, daemon=True).start()
+        run("hosts", "add", "up", f"http://127.0.0.1:{server.server_port}", text="dgm_mine")
+        run("hosts", "add", "down", "http://127.0.0.1:9")
+        os.environ["DRAGOMAN_TOKEN"] = "dgm_of_another"
+        try:
+            shown, told = run("hosts").out, json.loads(run("hosts", "list", "--json").out)
+        finally:
+            del os.environ["DRAGOMAN_TOKEN"]
+        assert "ms, dragoman 9, you are ann (editor), agents: one, two\n" in shown
+        assert "nobody listens there" in shown
+        up, down = told["hosts"]
+        assert (up["reachable"], up["version"], up["agents"]) == (True, "9", ["one", "two"])
+        assert (down["reachable"], down["milliseconds"]) == (False, None)
+        assert bearer == ["Bearer dgm_mine"] * 2
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        late = reached({"late": lambda: meant(url)}, lambda _: None, patience=0.2)
+        assert late["late"].error
+        server.shutdown()

@@ -1,0 +1,328 @@
+"""`dragoman run`: the answer on stdout, the rest beside it, leave asked once for one thing, an exit code that tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, OnTerminal, dragoman, run
+from tests.process_start import started
+
+RUN = ("run", "--prompt")
+AGENT = ("--", *EVERYTHING)
+
+
+# --- without a terminal ---------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_stdout_and_nothing_else_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    ran = run("/read a.txt", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert ran.stdout == "`a.txt` has 1 line.\n"
+    assert "✓ Read a.txt" in ran.stderr
+    assert "    one" in ran.stderr
+    assert "\x1b" not in ran.stderr
+
+
+def test_thoughts_and_plans_stand_beside_the_answer(tmp_path: Path) -> None:
+    ran = run("/tour", cwd=tmp_path)
+    assert ran.stdout.startswith("This is a **message**")
+    assert "[>] Look around\n[ ] Do the work\n[ ] Tell about it\n" in ran.stderr
+    assert "[x] Tell about it" in ran.stderr
+    assert "A thought comes first" in ran.stderr
+
+
+def test_the_prompt_can_come_on_standard_input(tmp_path: Path) -> None:
+    ran = dragoman("run", *AGENT, cwd=tmp_path, text="hello from a pipe")
+    assert "> hello from a pipe" in ran.stdout
+    assert ran.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "says"),
+    [
+        ("/error refusal", 3, "the turn ended: refusal"),
+        ("/error max_tokens", 4, "the turn ended: max tokens"),
+        ("/error max_turn_requests", 4, "the turn ended: max turn requests"),
+        ("/error rate_limited", 1, "this was refused (rate_limited)"),
+        ("/error error", 1, "the agent answered with an error (internal_error)"),
+        ("/error auth_required", 1, "log in with the agent's own command first"),
+        ("/crash", 7, "exited with status 3; it said:\neverything: crashing, as I was told"),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(tmp_path: Path, prompt: str, code: int, says: str) -> None:
+    ran = run(prompt, cwd=tmp_path)
+    assert ran.returncode == code
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("dialect", ["v1", pytest.param("draft", marks=pytest.mark.item("004-64"))])
+@pytest.mark.parametrize(("options", "written"), [((), False), (("--yes",), True)], ids=["nobody to ask", "--yes"])
+def test_writing_needs_leave(tmp_path: Path, dialect: str, options: tuple[str, ...], written: bool) -> None:
+    agent = [*EVERYTHING, "--dialect", dialect]
+    ran = run("/write a.txt text", "--dialect", dialect, *options, cwd=tmp_path, agent=agent)
+    assert ran.returncode == (0 if written else 6), ran.stderr
+    assert (tmp_path / "a.txt").exists() is written
+    assert ("refused, for there is nobody to ask: Write a.txt" in ran.stderr) is not written
+
+
+@pytest.mark.parametrize(("options", "made"), [((), False), (("--yes",), True)], ids=["nobody to ask", "--yes"])
+def test_running_a_command_needs_leave(tmp_path: Path, options: tuple[str, ...], made: bool) -> None:
+    ran = run("/run echo hi > made; cat made", *options, cwd=tmp_path)
+    assert (tmp_path / "made").exists() is made
+    assert ("    hi\n" in ran.stderr) is made
+
+
+@pytest.mark.item("000-20")
+def test_a_client_decides_even_where_the_agent_cannot_ask(tmp_path: Path) -> None:
+    """2025.1 has no permission: what is lent is asked about when it is used."""
+    agent = [*EVERYTHING, "--dialect", "2025.1"]
+    ran = run("/write a.txt text", "--dialect", "2025.1", cwd=tmp_path, agent=agent)
+    assert not (tmp_path / "a.txt").exists()
+    assert "refused, for there is nobody to ask" in ran.stderr
+    run("/write a.txt text", "--yes", "--dialect", "2025.1", cwd=tmp_path, agent=agent)
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_even_a_yes_does_not_reach_outside_the_working_directory(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    run("/write ../outside.txt text", "--yes", cwd=inside)
+    assert not (tmp_path / "outside.txt").exists()
+
+
+def test_the_dialect_is_found_out(tmp_path: Path) -> None:
+    for dialect in ("draft", "crow", "2025.1"):
+        ran = run("/echo heard", cwd=tmp_path, agent=[*EVERYTHING, "--dialect", dialect])
+        assert (ran.returncode, ran.stdout) == (0, "heard\n"), (dialect, ran.stderr)
+
+
+def test_the_agent_works_where_it_is_told_to(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "a.txt").write_text("x\n")
+    assert "1 line" in run("/read a.txt", "--cwd", str(there), cwd=tmp_path).stdout
+
+
+def scripted(tmp_path: Path, *steps: object) -> list[str]:
+    """An agent that says these updates in its one turn."""
+    script = tmp_path / "scripted.py"
+    script.write_text(
+        f"""
+import json, sys
+def say(**message): print(json.dumps(dict(jsonrpc="2.0", **message)), flush=True)
+for line in sys.stdin:
+    call = json.loads(line)
+    match call.get("method"):
+        case "initialize":
+            say(id=call["id"], result=dict(protocolVersion=1, agentCapabilities=dict()))
+        case "session/new":
+            say(id=call["id"], result=dict(sessionId="s"))
+        case "session/prompt":
+            for update in json.loads({json.dumps(json.dumps(steps))}):
+                say(method="session/update", params=dict(sessionId="s", update=update))
+            print("words on stderr", file=sys.stderr, flush=True)
+            say(id=call["id"], result=dict(stopReason="end_turn"))
+"""
+    )
+    return [sys.executable, str(script)]
+
+
+def test_peer_text_cannot_drive_a_terminal(tmp_path: Path) -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
+    text = {"type": "text", "text": f"hi {evil}"}
+    ran = run(
+        "go",
+        cwd=tmp_path,
+        agent=scripted(
+            tmp_path,
+            {"sessionUpdate": "agent_message_chunk", "content": text},
+            {"sessionUpdate": "agent_thought_chunk", "content": text},
+            {"sessionUpdate": "tool_call", "toolCallId": "1", "title": evil, "status": "completed"},
+            {"sessionUpdate": "plan", "entries": [{"content": evil, "priority": "low", "status": "pending"}]},
+            {"sessionUpdate": "session_info_update", "title": evil},
+            {"sessionUpdate": "current_mode_update", "currentModeId": evil},
+        ),
+    )
+    assert ran.returncode == 0
+    assert ran.stdout == "hi ␛[2J␛]0;owned␇<U+009B>31m<U+202E>\n"
+    assert not set("\x1b\x07\x9b\u202e") & set(ran.stderr)
+    assert ran.stderr.count("␛[2J") == 5
+
+
+def test_unknown_updates_are_no_fault(tmp_path: Path) -> None:
+    ran = run("go", cwd=tmp_path, agent=scripted(tmp_path, {"sessionUpdate": "from_the_future", "x": 1}))
+    assert (ran.returncode, ran.stdout) == (0, "")
+
+
+def test_what_the_agent_writes_to_stderr_is_shown_on_request(tmp_path: Path) -> None:
+    agent = scripted(tmp_path)
+    assert "words on stderr" not in run("go", cwd=tmp_path, agent=agent).stderr
+    assert "words on stderr" in run("go", "--verbose", cwd=tmp_path, agent=agent).stderr
+
+
+def test_a_reader_that_has_gone_ends_it_quietly(tmp_path: Path) -> None:
+    command = [*DRAGOMAN, "run", "--prompt", "/stream 200000 100", "--", *EVERYTHING]
+    with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(100)
+        process.stdout.close()
+        process.wait(timeout=PATIENCE)
+        assert b"Traceback" not in process.stderr.read()
+        assert process.returncode == 141
+
+
+def test_a_signal_cancels_the_turn_without_a_terminal_too(tmp_path: Path) -> None:
+    command = [*DRAGOMAN, "run", "--prompt", "/slow 1000", "--", *EVERYTHING]
+    with started(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert b"Wait 1000 seconds" in line
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=PATIENCE) == 5
+
+
+# --- on a terminal --------------------------------------------------------------------------------------------
+
+
+def test_one_yes_covers_the_question_and_the_writing(tmp_path: Path) -> None:
+    """The agent asks for leave and then writes through the client: one thing, one question."""
+    (tmp_path / "a.txt").write_text("the old text\n")
+    with OnTerminal(*RUN, "/edit a.txt old new", *AGENT, cwd=tmp_path) as terminal:
+        terminal.await_text("y/s/w/a/n? ")
+        question = terminal.text
+        assert "▌ Edit a.txt\n" in question
+        assert "▌   write: a.txt\n" in question
+        assert "▌ - the old text\n▌ + the new text\n" in question
+        terminal.type("y")
+        assert terminal.end() == 0
+        assert (tmp_path / "a.txt").read_text() == "the new text\n"
+        assert terminal.text.count("y/s/w/a/n? ") == 1
+        assert "wants to write" not in terminal.text
+        assert "Changed a.txt." in terminal.text
+
+
+def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:
+    with OnTerminal(*RUN, "/run touch made", *AGENT, cwd=tmp_path) as terminal:
+        terminal.await_text("y/s/w/a/n? ")
+        assert "▌   command: touch made\n" in terminal.text
+        terminal.type("what?")
+        # A word is no answer, though it has an "a" in it: asked again on the same line, as nothing of it was shown.
+        terminal.await_count("▌ y/s/w/a/n? ", 2)
+        terminal.type("n")
+        assert terminal.end() == 0
+        assert not (tmp_path / "made").exists()
+        assert "I did not run it." in terminal.text
+
+
+def test_what_is_lent_is_asked_about_where_the_agent_does_not_ask(tmp_path: Path) -> None:
+    agent = ("--dialect", "2025.1", "--", *EVERYTHING, "--dialect", "2025.1")
+    with OnTerminal(*RUN, "/write a.txt text", *agent, cwd=tmp_path) as terminal:
+        terminal.await_text("y/s/w/a/n? ")
+        assert "▌ The agent wants to write:\n▌ a.txt\n▌ + text\n" in terminal.text
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_who_pipes_the_prompt_in_can_still_be_asked(tmp_path: Path) -> None:
+    with OnTerminal("run", *AGENT, cwd=tmp_path, piped="/write a.txt text") as terminal:
+        terminal.await_text("y/s/w/a/n? ")
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path) -> None:
+    """The agent waits for a file, so that the keys are surely typed before it asks."""
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import asyncio, pathlib\n"
+        "from dragoman import Agent\n"
+        "agent = Agent('asks')\n"
+        "@agent.prompt\n"
+        "async def answer(turn):\n"
+        "    await turn.say('ready')\n"
+        "    while not pathlib.Path('typed').exists():\n"
+        "        await asyncio.sleep(0.01)\n"
+        "    await turn.say(f' answer: {(await turn.ask(\"May I?\")).kind}')\n"
+        "agent.run()\n"
+    )
+    with OnTerminal(*RUN, "go", "--", sys.executable, str(script), cwd=tmp_path) as terminal:
+        terminal.await_text("ready")
+        terminal.type("y\n")
+        terminal.await_text("readyy")  # the terminal's own echo: the line is in its buffer now
+        (tmp_path / "typed").touch()
+        terminal.await_text("y/s/w/a/n? ")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+        assert "answer: reject_once" in terminal.text
+
+
+def test_ctrl_c_cancels_the_turn(tmp_path: Path) -> None:
+    with OnTerminal(*RUN, "/slow 1000", *AGENT, cwd=tmp_path) as terminal:
+        terminal.await_text("… Wait 1000 seconds")
+        terminal.type("\x03")
+        assert terminal.end() == 5
+        assert "cancelling; Ctrl-C again ends at once" in terminal.text
+        assert "✗ Wait 1000 seconds" in terminal.text
+
+
+def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path: Path) -> None:
+    with OnTerminal(*RUN, "/write a.txt text", *AGENT, cwd=tmp_path) as terminal:
+        terminal.await_text("y/s/w/a/n? ")
+        terminal.type("\x03")
+        assert terminal.end() == 5
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_a_second_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    """An agent that does not listen to a cancel is ended with us."""
+    deaf = tmp_path / "deaf.py"
+    deaf.write_text(
+        "import asyncio\n"
+        "from dragoman import Agent\n"
+        "agent = Agent('deaf')\n"
+        "@agent.prompt\n"
+        "async def answer(turn):\n"
+        "    await turn.say('not listening')\n"
+        "    while True:\n"
+        "        try:\n"
+        "            await asyncio.sleep(1000)\n"
+        "        except asyncio.CancelledError:\n"
+        "            await turn.say('; still not')\n"
+        "agent.run()\n"
+    )
+    with OnTerminal(*RUN, "go", "--", sys.executable, str(deaf), cwd=tmp_path) as terminal:
+        terminal.await_text("not listening")
+        terminal.type("\x03")
+        terminal.await_text("still not")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+
+
+def test_an_agent_cannot_draw_a_question(tmp_path: Path) -> None:
+    fake = "▌ The agent asks for leave:\n▌ Read a.txt\n▌ y/n? "
+    agent = scripted(tmp_path, {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": fake}})
+    with OnTerminal(*RUN, "go", "--", *agent, cwd=tmp_path) as terminal:
+        assert terminal.end() == 0
+        assert "| Read a.txt" in terminal.text
+        assert "▌" not in terminal.text
+
+
+def test_a_tool_call_is_one_line_that_changes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    with OnTerminal(*RUN, "/read a.txt", *AGENT, cwd=tmp_path) as terminal:
+        assert terminal.end() == 0
+        assert "\x1b[1A\x1b[J\x1b[32m✓ Read a.txt\x1b[0m" in terminal.raw

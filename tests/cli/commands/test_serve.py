@@ -1,0 +1,392 @@
+"""`dragoman serve`, `attach`, and `--host` of run and sessions: real processes around one host."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pytest
+
+from dragoman import ConnectionFailed, ProtocolError, connect
+from dragoman.cli.commands.serve import told
+from dragoman.cli.main import main
+from dragoman.config.config_file import NamedAgent
+from dragoman.host.auth.database import Register
+from dragoman.store.urls import located
+from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen
+from tests.cli.serve_process import Served
+
+
+class Editor:
+    """An editor that starts `dragoman attach` as its agent."""
+
+    def __init__(self, served: Served, *words: str, **environ: str) -> None:
+        self._process = subprocess.Popen(
+            [*DRAGOMAN, "attach", served.url, *words],
+            cwd=served.folder,
+            env={**served.environ, **environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.heard: list[dict[str, Any]] = []
+        self._id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """A request, and its answer; what comes meanwhile is in `heard`."""
+        self._id += 1
+        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+        while line := self._process.stdout.readline():
+            said: dict[str, Any] = json.loads(line)
+            if said.get("id") == self._id and "method" not in said:
+                return said
+            self.heard.append(said)
+        raise AssertionError(self._process.communicate()[1])
+
+    def begin(self, cwd: Path) -> str:
+        self.ask("initialize", protocolVersion=1, clientCapabilities={})
+        return str(self.ask("session/new", cwd=str(cwd), mcpServers=[])["result"]["sessionId"])
+
+    def say(self, session: str, text: str) -> str:
+        """Prompt; gives what the agent said."""
+        self.heard.clear()
+        answer = self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
+        assert answer["result"]["stopReason"] == "end_turn", answer
+        return self.said("agent_message_chunk")
+
+    def said(self, kind: str) -> str:
+        updates = (each["params"]["update"] for each in self.heard if each.get("method") == "session/update")
+        return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == kind)
+
+    def end(self) -> tuple[int, str]:
+        """Leave; the exit code, and what stood on stderr."""
+        _, said = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, said
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A command of the host's user in this process, for processes cost time."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, served.environ[name])
+    monkeypatch.chdir(served.folder)
+    monkeypatch.setattr("sys.stdin", None)
+
+    def ran(*words: str) -> Ran:
+        capsys.readouterr()
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return ran
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    host = Served(tmp_path_factory.mktemp("host"), "--bind", "127.0.0.1:0")
+    yield host
+    if host.process.poll() is None:
+        host.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def roof(served: Served) -> subprocess.CompletedProcess[str]:
+    """A prompt in a session of that name, which other tests look at."""
+    words = ["run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks"]
+    ran = subprocess.run(
+        [*DRAGOMAN, *words],
+        cwd=served.folder,
+        env=served.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(
+    served: Served, run: Run, roof: subprocess.CompletedProcess[str]
+) -> None:
+    lines = [json.loads(line) for line in roof.stdout.splitlines()]
+    numbers = [line["seq"] for line in lines[:-1]]
+    assert numbers == sorted(set(numbers))
+    assert {line["kind"] for line in lines} >= {"opened", "turn_started", "prompt", "update", "turn_ended", "result"}
+    assert lines[-1]["body"]["text"] == "the roof leaks"
+    shown = run("sessions", "show", "roof", "--host", served.url)
+    assert shown.out.count("the roof leaks") == 2
+    assert run("sessions", "show", "roof") == shown  # the host keeps it where the user's own sessions are
+
+
+SESSIONS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("list", "--json"),
+    ("list", "--names", "--here"),
+    ("list", "--last", "1"),
+    ("show", "roof"),
+    ("show", "roof", "--json"),
+    ("show", "nosuch", "--json"),
+    ("search", "leaks"),
+    ("search", "leaks", "--json", "--session", "roof"),
+    ("search", "nowhere"),
+    ("fork", "roof", "roof"),
+    ("fork", "nosuch"),
+    ("fork", "roof", "--upto", "0"),
+    ("rename", "nosuch", "x"),
+    ("rename", "roof", "/x"),
+    ("rename", "roof", "roof", "--json"),
+    ("export", "nosuch"),
+    ("delete", "roof", "nosuch"),
+    ("expire", "--older", "90d"),
+    ("expire", "--keep", "0", "--dry-run", "--json"),
+)
+
+
+@pytest.mark.usefixtures("roof")
+@pytest.mark.parametrize("words", SESSIONS, ids=" ".join)
+def test_the_sessions_of_a_host_are_told_as_ones_own_are(served: Served, run: Run, words: tuple[str, ...]) -> None:
+    there, here = run("sessions", *words, "--host", served.url), run("sessions", *words)
+    assert there.code == here.code
+    assert [timeless(there.out), timeless(there.err)] == [timeless(here.out), timeless(here.err)]
+
+
+def timeless(text: str) -> str:
+    """What was said a moment ago may be said a minute ago the moment after; columns are as wide as that."""
+    return re.sub(r" +(just now|\d+ minutes? ago) +", " ", re.sub(r", (just now|\d+ minutes? ago)", "", text))
+
+
+@pytest.mark.usefixtures("roof")
+def test_sessions_of_a_host_are_copied_named_carried_away_and_forgotten(
+    served: Served, run: Run, tmp_path: Path
+) -> None:
+    host, file = ("--host", served.url), str(tmp_path / "loft.session")
+    forked = f"loft begins like roof; go on with: dragoman run --host {served.url} --session loft 'PROMPT'\n"
+    assert run("sessions", "fork", "roof", "loft", *host).out == forked
+    assert run("sessions", "rename", "loft", "attic", *host).out == "loft is called attic now\n"
+    assert run("sessions", "export", "attic", file, *host).code == 0
+    deleted = json.loads(run("sessions", "delete", "attic", "--json", *host).out)["deleted"]
+    kept = json.loads(run("sessions", "import", file, "--json").out)
+    assert ([kept["sessionId"]], kept["name"]) == (deleted, "attic")
+    assert run("sessions", "delete", "attic").code == 0
+
+
+@pytest.mark.parametrize("words", [("import", "x.session"), ("repair",)], ids=" ".join)
+def test_what_only_the_machine_of_the_host_can_do_is_refused_and_says_how(
+    served: Served, run: Run, words: tuple[str, ...]
+) -> None:
+    refused = run("sessions", *words, "--host", served.url)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert f"without --host: {'take the file' if words[0] == 'import' else 'end the host'}" in refused.err
+
+
+@pytest.mark.parametrize("words", [("run", "hello", "--host"), ("attach",)], ids=" ".join)
+def test_an_agent_that_the_host_does_not_have_is_told_with_those_it_has(
+    served: Served, run: Run, words: tuple[str, ...]
+) -> None:
+    ran = run(*words, served.url, "--agent", "nope")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "has no agent 'nope'; there are: " in ran.err
+
+
+def test_an_editor_lands_in_a_session_that_is_there_and_hears_its_answer_first(served: Served) -> None:
+    with Editor(served) as first:
+        session = first.begin(served.folder)
+        assert first.say(session, "/echo one") == "one"
+        with Editor(served, "--session", session[:12]) as second:
+            second.ask("initialize", protocolVersion=1, clientCapabilities={})
+            second.heard.clear()
+            landed = second.ask("session/new", cwd=str(served.folder), mcpServers=[])["result"]
+            assert landed["sessionId"] == session
+            assert second.heard == []
+            assert second.say(session, "/echo two").endswith("two")
+            assert second.said("user_message_chunk") == "/echo one"
+        # Both see the same; who did not ask hears the question too.
+        assert first.say(session, "/echo three").endswith("three")
+        assert first.said("user_message_chunk") == "/echo two"
+        assert first.end()[0] == 0
+
+
+@pytest.mark.usefixtures("roof")
+def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
+    served: Served, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(run("tokens", "create", "ann").out)
+    file.chmod(0o600)
+    ran = run("sessions", "--host", served.url, "--token-file", str(file), "--json")
+    assert ran.out.strip() == "[]", ran.err
+    link = run("sessions", "share", "roof", "--host", served.url, "--for", "1h").out.strip()
+    assert link.startswith(f"{served.url}/acp?token=dgm_")
+    [seen] = json.loads(run("sessions", "--json", "--host", link).out)
+    assert seen["name"] == "roof"
+    refused = run("run", "--host", link, "/echo more")
+    assert (refused.code, "you are viewer" in refused.err) == (1, True)
+    assert "this was refused (permission_denied)" in refused.err
+    shared = run("sessions", "share", "roof", "--host", served.url, "--user", "ann", "--role", "admin").out
+    assert shared == "ann is admin of roof now, and with the token they have editor at most\n"
+    shared = run("sessions", "share", "roof", "--host", served.url, "--user", "typo").out
+    assert shared.startswith("typo is viewer of roof now; nobody of that name has a token of the host")
+    for user in ("ann", "typo"):
+        words = ("--user", user, "--role", "none")
+        assert (
+            run("sessions", "share", "roof", "--host", served.url, *words).out == f"{user} is no member of roof now\n"
+        )
+    monkeypatch.setenv("DRAGOMAN_TOKEN", "dgm_nonsense")
+    wrong = run("sessions", "--host", served.url)
+    assert (wrong.code, wrong.err.count("\n")) == (7, 1)
+
+
+@pytest.mark.usefixtures("roof")
+def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, served.environ[name])
+    words = ("chat", "--host", served.url, "--session", "roof")
+    with OnScreen(*words, cwd=served.folder) as one:
+        one.await_last("›")
+        with OnScreen(*words, cwd=served.folder) as two:
+            two.await_text("here: ")
+            one.await_text("came (admin)")
+            two.await_last("›")
+            two.type("/write note.txt hello\r")
+            two.await_text("y/s/n")
+            one.await_text("asks: /write note.txt hello")
+            one.await_text("y/s/n")
+            one.type("y")
+            two.await_text("decided: Allow once (Write note.txt)")
+            two.await_line("▌ y/s/n/2?")  # what others decided stands below the question, not in it
+            two.await_text("Created note.txt")
+            one.await_text("Created note.txt")
+    assert (served.folder / "note.txt").read_text().strip() == "hello"
+
+
+@pytest.mark.usefixtures("roof")
+def test_the_host_tells_how_it_is(served: Served) -> None:
+    stranger = urllib.request.Request(f"{served.url}/", headers={"Authorization": "Bearer dgm_nonsense"})
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(stranger, timeout=PATIENCE)
+    with urllib.request.urlopen(f"{served.url}/metrics", timeout=PATIENCE) as answer:
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        text = answer.read().decode()
+    assert text.endswith("# EOF\n")
+    assert 'reason="auth_required"' in text
+    with urllib.request.urlopen(f"{served.url}/", timeout=PATIENCE) as answer:
+        assert b"roof" in answer.read()
+
+
+def test_one_store_has_one_host(served: Served, run: Run) -> None:
+    other = run("serve", "--bind", "127.0.0.1:0", "--", *EVERYTHING)
+    assert (other.code, other.err.count("\n")) == (10, 1)
+    assert str(served.process.pid) in other.err
+
+
+def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path) -> None:
+    host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:")
+    with Editor(host) as editor:
+        try:
+            session = editor.begin(tmp_path)
+            assert editor.say(session, "/echo once") == "once"
+        finally:
+            code = host.end(signal.SIGTERM)
+    assert (code, host.told["store"], host.told["lasts"]) == (0, "memory:", False)
+    assert "sessions are in memory alone: they end with this process" in host.process.communicate()[1]
+    assert not (tmp_path / "state" / "dragoman" / "sessions.db").exists()
+    with Register(str(tmp_path / "state" / "dragoman" / "host.db")) as register:
+        assert register.rows("SELECT * FROM members") == []
+
+
+def test_the_second_signal_ends_a_host_at_once_and_its_agents_with_it(tmp_path: Path) -> None:
+    host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:", "--verbose")
+
+    async def scene() -> None:
+        async with connect(f"{host.url}/acp", reconnect=0.0) as remote:
+            session = await remote.open(str(tmp_path))
+            heard = asyncio.Event()
+            session.on_update = lambda _: heard.set()
+            asked = asyncio.ensure_future(session.ask("/slow 60"))
+            await heard.wait()  # it runs
+            host.process.send_signal(signal.SIGINT)
+            host.process.send_signal(signal.SIGTERM)  # two of one kind at once may be one to the system
+            with pytest.raises((ProtocolError, ConnectionFailed)):
+                await asked
+
+    try:
+        asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+        code = host.process.wait(PATIENCE)
+    finally:
+        host.process.kill()
+    words = host.process.communicate()[1]
+    assert "Traceback" not in words
+    assert code == 130, words
+    [agent] = re.findall(r"was started \(process (\d+)\)", words)
+    assert re.search(r"session \S+: \S+ came, as admin", words)
+    limit = time.monotonic() + PATIENCE
+    while Path(f"/proc/{agent}").exists() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{agent}").exists()
+
+
+def test_a_command_that_is_not_there_is_said_when_the_host_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    agents = [NamedAgent(name="ok", command=EVERYTHING[0]), NamedAgent(name="not", command="/nope/agent")]
+    told(agents, "http://127.0.0.1:1/acp", located("x.db"), Namespace(json=True))
+    assert capsys.readouterr().err == "dragoman: there is no command /nope/agent yet: sessions need it\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--bind", "0.0.0.0:0"), "--tls cert.pem key.pem"),
+        (("--bind", "0.0.0.0:0", "--tls", "c.pem", "k.pem"), "dragoman tokens create"),
+        (("--bind", "nowhere"), "say where to listen"),
+        (("--root", "/no/such/folder"), "there is no folder"),
+        (("--store", "postgres://x"), "say a path, or sqlite:PATH, memory:"),
+        (("--tls", "c.pem", "k.pem"), "c.pem"),
+        (("--origin", "nonsense"), "--origin: 'nonsense' is no origin"),
+        (("--name", "bad_name/x"), "--name: 'bad_name/x' is no name of a machine"),
+    ],
+)
+@pytest.mark.item("004-57")
+def test_an_unsafe_or_wrong_host_does_not_start_and_says_what_to_do(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *words, "--", *EVERYTHING]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

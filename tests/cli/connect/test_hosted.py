@@ -1,0 +1,365 @@
+"""`--host` of run and chat: the same as without it, and a folder of one's own lent to an agent elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from dragoman import connect
+from dragoman.cli.chat import chat
+from dragoman.cli.commands import run as run_command
+from dragoman.cli.connect import hosted
+from dragoman.cli.connect.follow_log import Following
+from dragoman.cli.connect.path_mapping import renaming
+from dragoman.cli.host_client.api import meant
+from dragoman.cli.parser import Parser, described
+from dragoman.schema.content import ResourceLink
+from dragoman.store.contract import Entry
+from tests.cli.process import DRAGOMAN, PATIENCE, in_process
+from tests.cli.serve_process import Served
+from tests.process_start import started
+
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+SMALL = [sys.executable, str(Path(__file__).with_name("small_agent.py"))]
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A host that works in one folder and nowhere else."""
+    folder = tmp_path_factory.mktemp("host")
+    (folder / "root").mkdir()
+    host = Served(folder, "--bind", "127.0.0.1:0", "--root", str(folder / "root"), agent=SMALL)
+    yield host
+    host.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def place(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which the host works too, and where one is."""
+    folder = served.folder / "root" / tmp_path.name
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    (folder / "mcp.json").write_text('{"mcpServers": {"files": {"command": "mcp-files", "args": []}}}')
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(*words: str, text: str | None = None) -> Ran:
+    """`dragoman run` in this process."""
+    ran = in_process("run", *words, text=text)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+# Ids, times and names differ from run to run; who keeps a session and whose policy asks, from place to place.
+_MASKS = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\bs\d+-[0-9a-f]{8}|\bs\d+\b", "ID"),
+    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+    (r',"connection":"ID","promptId":"ID"|,"configured":"[^"]+"', ""),
+    (r'"actor":"(?!agent)\w+"', '"actor":"somebody"'),
+    (r"--host \S+ ", ""),
+    (r"\((mode default: ask \w+|the host asks); ", "(WHY; "),
+    (r"longer than [\d.]+ s", "longer than N s"),
+    (r'"seq":\d+', '"seq":N'),  # who comes and goes is kept in a host, too, and counted
+)
+
+
+def masked(ran: Ran) -> Ran:
+    out, err = ran.out, ran.err
+    for pattern, mask in _MASKS:
+        out, err = re.sub(pattern, mask, out), re.sub(pattern, mask, err)
+    return Ran(ran.code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("hello",), 0),
+        (("--json", "hello"), 0),
+        (("--quiet", "--yes", "write b.txt two"), 0),
+        (("write b.txt two",), 6),
+        (("--json", "--yes", "write b.txt two"), 0),
+        (("--yes", "run pwd"), 0),
+        (("stop refusal",), 3),
+        (("--json", "stop max_tokens"), 4),
+        (("fail",), 1),
+        (("--json", "fail"), 1),
+        (("crash",), 7),
+        (("--json", "crash"), 7),
+        (("--json", "--timeout", "3", "slow"), 9),
+        (("late",), 0),
+        (("--file", "a.txt", "look"), 0),
+        (("--model", "loud", "hello"), 0),
+        (("--json", "--model", "nosuch", "hello"), 1),
+        (("--option", "nosuch=1", "hello"), 1),
+        (("--mcp", "mcp.json", "hello"), 6),
+        (("--trace", "trace.jsonl", "hello"), 0),
+        (("--session", "/no", "hello"), 2),
+        (("--mcp", "nosuch.json", "hello"), 2),
+        (("--timeout", "0", "hello"), 2),
+        ((), 0),
+        (("with",), 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_prompt_ends_in_a_host_as_it_does_without_one(
+    served: Served, place: Path, words: tuple[str, ...], code: int
+) -> None:
+    text = "from a pipe" if words in ((), ("with",)) else None
+    here = run(*words, "--", *SMALL, text=text)
+    (place / "b.txt").unlink(missing_ok=True)
+    (place / "trace.jsonl").unlink(missing_ok=True)
+    there = run(*words, "--host", served.url, text=text)
+    assert here.code == code
+    assert masked(there).out.splitlines() == masked(here).out.splitlines()
+    assert masked(there) == masked(here)
+
+
+def test_a_session_goes_on_in_a_host_and_only_what_is_new_is_printed(served: Served, place: Path) -> None:
+    assert run("--host", served.url, "--session", "roof", "hello").code == 0
+    again = run("--host", served.url, "--session", "roof", "--json", "again")
+    kinds = [json.loads(line)["kind"] for line in again.out.splitlines()]
+    assert kinds == ["turn_started", "prompt", "update", "turn_ended", "result"]
+    assert f"joined roof, in {place}" in run("--host", served.url, "--session", "roof", "more").err
+    wrong = run("--host", served.url, "--cwd", "nosuch", "hello")
+    assert (wrong.code, wrong.err) == (2, f"dragoman run: --cwd {place}/nosuch is not a folder on the host\n")
+
+
+@pytest.mark.parametrize("is_far", [False, True], ids=["here", "in a host"])
+def test_entries_are_printed_as_they_are_kept_and_ctrl_c_ends_the_turn(
+    served: Served, place: Path, is_far: bool
+) -> None:
+    where = ("--host", served.url) if is_far else ("--", *SMALL)
+    with started([*DRAGOMAN, "run", "--json", "--prompt", "slow", *where], stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        lines = (json.loads(line) for line in running.stdout)
+        for line in lines:
+            if line["kind"] == "update" and line["body"].get("content", {}).get("text") == "slowly":
+                break
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        *_, ended, result = lines
+        assert (ended["kind"], ended["body"]) == ("turn_ended", {"stopReason": "cancelled"})
+        assert result["body"] == {"exitCode": 5, "stopReason": "cancelled", "text": "slowly"}
+        assert running.wait(PATIENCE) == 5
+
+
+def test_the_turns_of_others_are_not_in_the_answer(served: Served, place: Path) -> None:
+    words = [*DRAGOMAN, "run", "--host", served.url, "--session", "queue", "--prompt"]
+    with started([*words, "await go"], text=True, **PIPES) as first:
+        assert first.stdout is not None
+        assert first.stdout.read(7) == "waiting"
+        with started([*words, "mine"], text=True, **PIPES) as second:
+            assert second.stderr is not None
+            while "waiting, number 1" not in second.stderr.readline():
+                assert second.poll() is None
+            (place / "go").touch()
+            assert second.communicate(timeout=PATIENCE)[0] == "mine\n"
+        assert first.wait(PATIENCE) == 0
+
+
+async def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(served: Served, place: Path) -> None:
+
+    is_queued = asyncio.Event()
+
+    async def permission(_: Any) -> str:
+        await is_queued.wait()
+        return "yes"
+
+    on = {"_dragoman/queue": lambda params: is_queued.set() if params["waiting"] else None}
+    announce = {"host": {"queue": True}}
+    address = f"{served.url}/acp"
+    async with connect(address, upgrade=True, permission=permission, on=on, announce=announce) as remote:
+        session = await remote.open(str(place))
+        async with session.prompt("write b.txt two") as turn:
+            await anext(aiter(turn))  # it is about to ask
+            words = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
+            ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdin=subprocess.DEVNULL, **PIPES)
+            async with asyncio.timeout(PATIENCE):
+                out, err = await ran.communicate()
+    assert (out, b"left to the others: Write b.txt" in err) == (b"mine\n", True)
+    assert (place / "b.txt").read_text() == "two"
+
+
+# --- a folder that is lent ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of which the host knows nothing, and where one is."""
+    folder = tmp_path / "my project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("mine\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_an_agent_in_a_host_works_in_the_folder_that_is_lent_under_the_policy_of_who_lends(
+    served: Served, lent: Path
+) -> None:
+    root = served.folder / "root"
+    (root / "a.txt").write_text("the host's\n")
+    host = ("--host", served.url)
+    assert run(*host, "read a.txt").out == "the host's\n"
+    read = run(*host, "read a.txt", "--lend")
+    assert (read.code, read.out) == (0, "mine\n")
+    assert f"files: yours, in {lent}\n" in read.err
+    refused = run(*host, "--lend=.", "write b.txt two")
+    assert (refused.code, "(mode default: ask file_write; --yes allows it)" in refused.err) == (6, True)
+    denied = run(*host, "--lend=.", "--yes", "--mode", "plan", "write b.txt two")
+    assert (denied.code, "mode plan: deny file_write" in denied.err) == (6, True)
+    assert run(*host, "--lend=.", "--yes", "write b.txt two").code == 0
+    ran = run(*host, "--lend=.", "--yes", "run pwd")
+    assert f"\n    {lent}\n" in ran.err
+    assert (lent / "b.txt").read_text() == "two"
+    assert not (root / "b.txt").exists()
+
+
+async def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: Served, lent: Path) -> None:
+
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    on = {"_dragoman/workspace": lambda params: told.put_nowait(params["files"])}
+    announce = {"host": {"presence": True}}
+    async with connect(f"{served.url}/acp", upgrade=True, on=on, announce=announce) as remote:
+        session = await remote.open(str(served.folder / "root"))
+        words = ["run", "--host", served.url, "--session", session.id, "--lend", "--prompt", "read a.txt"]
+        ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdout=subprocess.PIPE)
+        async with asyncio.timeout(PATIENCE):
+            assert (await ran.communicate())[0] == b"mine\n"
+            assert (await told.get())["client"] == "dragoman"
+            assert await told.get() == "host"
+
+
+@pytest.mark.parametrize(
+    ("frame", "renamed"),
+    [
+        ({"path": "/srv/work/a.txt"}, {"path": "/me/a b/a.txt"}),
+        ({"cwd": "/srv/work"}, {"cwd": "/me/a b"}),
+        ({"uri": "file:///srv/work/a.txt"}, {"uri": "file:///me/a%20b/a.txt"}),
+        ({"args": ["-c", "cd /srv/work && make"]}, {"args": ["-c", "cd /me/a b && make"]}),
+        ({"title": "Write /srv/work/a.txt"}, {"title": "Write /me/a b/a.txt"}),
+        ({"path": "/srv/workshop/a.txt"}, {"path": "/srv/workshop/a.txt"}),
+        ({"path": "/data/srv/work/a.txt"}, {"path": "/data/srv/work/a.txt"}),
+        ({"content": {"type": "text", "text": "/srv/work"}}, {"content": {"type": "text", "text": "/srv/work"}}),
+        ({"content": "/srv/work"}, {"content": "/srv/work"}),
+    ],
+)
+def test_paths_have_the_names_of_here_and_texts_are_left_alone(frame: Any, renamed: Any) -> None:
+    assert json.loads(renaming("/srv/work", "/me/a b")(json.dumps(frame).encode())) == renamed
+
+
+def test_what_is_no_message_passes_as_it_is() -> None:
+    assert renaming("/srv/work", "/me")(b'{"path": "/srv/work') == b'{"path": "/srv/work'
+
+
+# --- the flags ------------------------------------------------------------------------------------------------
+
+# Every flag of run and chat, as it is said, and what is said of it with --host; nothing where it does its work.
+FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
+    "agent": (("--agent", "other"), ""),
+    "agent_mode": (("--agent-mode", "code"), ""),
+    "cwd": (("--cwd", "/"), ""),
+    "dialect": (("--dialect", "v1"), "the host's to decide"),
+    "file": (("--file", "a.txt"), ""),
+    "image": (("--image", "a.txt"), ""),
+    "json": (("--json",), ""),
+    "lend": (("--lend",), ""),
+    "mcp": (("--mcp", "mcp.json"), ""),
+    "mode": (("--mode", "plan"), "the host's to decide"),
+    "model": (("--model", "x"), ""),
+    "no_store": (("--no-store",), "the host's to decide"),
+    "option": (("--option", "a=b"), ""),
+    "policy": (("--policy", "p.toml"), "the host's to decide"),
+    "prompt": (("--prompt", "x"), ""),
+    "quiet": (("--quiet",), ""),
+    "sandbox": (("--sandbox",), "the host's to decide"),
+    "sandbox_env": (("--sandbox-env", "X"), "the host's to decide"),
+    "sandbox_limit": (("--sandbox-limit", "memory=1"), "the host's to decide"),
+    "sandbox_net": (("--sandbox-net", "none"), "the host's to decide"),
+    "sandbox_read": (("--sandbox-read", "/"), "the host's to decide"),
+    "sandbox_write": (("--sandbox-write", "/"), "the host's to decide"),
+    "session": (("--session", "roof"), ""),
+    "timeout": (("--timeout", "1"), ""),
+    "token_file": (("--token-file", "token"), ""),
+    "trace": (("--trace", "t"), ""),
+    "verbose": (("--verbose",), ""),
+    "yes": (("--yes",), ""),
+}
+
+
+@pytest.mark.parametrize("command", [run_command.main, chat.main], ids=["run", "chat"])
+def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
+    command: Callable[[list[str]], int], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = described(command)
+    assert isinstance(parser, Parser)
+    (place / "token").write_text("dgm_x")
+    (place / "token").chmod(0o600)
+    flags = {action.dest for action in parser._actions if action.option_strings} - {"help", "host"}
+    assert flags <= FLAGS.keys()  # a new one has to say what it does in a host
+    for name in flags:
+        words, reason = FLAGS[name]
+        options: Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *words])
+        try:
+            hosted.agreed(parser, options, [])
+            assert reason == "", name
+        except SystemExit:
+            assert reason, name
+            assert reason in capsys.readouterr().err
+
+
+def test_a_link_to_a_file_of_this_machine_is_said_to_lead_nowhere_on_another() -> None:
+    link = ResourceLink(name="a.bin", uri="file:///here/a.bin")
+    near, far = (Namespace(afar=meant(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example"))
+    assert run_command.out_of_reach([link], near) == []
+    assert run_command.out_of_reach([link], far) == ["a.bin"]
+    assert run_command.out_of_reach([link], Namespace(afar=far.afar, lend="/here")) == []
+
+
+# --- following a log ------------------------------------------------------------------------------------------
+
+
+async def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_late() -> None:
+    def entry(seq: int, turn: str | None) -> Entry:
+        return Entry(seq=seq, kind="update", actor="agent", time="", turn=turn, body={})
+
+    class Log:
+        def __init__(self, *entries: Entry) -> None:
+            self.entries = list(entries)
+
+        async def read(self, _: str, after: int) -> list[Entry]:
+            return self.entries[after:]
+
+    own, told = "", []
+    log = Log(entry(1, None), entry(2, "theirs"), entry(3, None), entry(4, "mine"))
+    is_told = asyncio.Event()
+
+    def tell(_: str, entry: Entry) -> None:
+        told.append(entry.seq)
+        is_told.set()
+
+    following = Following(log, tell, lambda: own)  # type: ignore[arg-type]
+    following.begin("s", 0)
+    async with asyncio.timeout(PATIENCE):
+        await is_told.wait()
+    assert told == [1]
+    own = "mine"
+    log.entries.append(entry(5, "next"))
+    await following.finish()
+    assert told == [1, 3, 4]

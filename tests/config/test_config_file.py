@@ -1,0 +1,147 @@
+"""config.toml: agents by name; faults name line and key, and a change keeps the rest of the file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config.config_file import Agents, NamedAgent, add, load, parse, remove, set_default
+from dragoman.config.known_agents import KNOWN, found
+from dragoman.errors import ConfigFault
+
+WRITTEN = """\
+# my agents
+version = 1
+default = "two"
+
+[agents.one]
+command = "one"
+args = ["--acp"]
+
+# the other one
+[agents.two]
+command = "~/bin/two"
+env = { KEY = "value" }
+cwd = "/tmp"
+dialect = "draft"
+mode = "plan"
+sandbox = true
+"""
+
+
+def test_agents_are_read_with_all_they_have() -> None:
+    read = parse(WRITTEN, "config.toml")
+    assert read.default == "two"
+    assert read.agents["one"] == NamedAgent(name="one", command="one", args=("--acp",))
+    two = read.agents["two"]
+    assert two.words == [os.path.expanduser("~/bin/two")]
+    assert (two.env, two.cwd, two.dialect, two.mode, two.sandbox) == ({"KEY": "value"}, "/tmp", "draft", "plan", True)
+
+
+def test_no_file_is_no_agents(tmp_path: Path) -> None:
+    assert load(str(tmp_path / "none" / "config.toml")) == Agents()
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "colour = 1",
+            "line 1: colour: there is no such setting; "
+            "there are version, default, store, agents, host, hosts, default_host",
+        ),
+        ("store = 1", "line 1: store: must be true or false"),
+        ("version = 2", "line 1: version: this Dragoman reads version 1"),
+        ("\nagents = 3", "line 2: agents: agents are written as [agents.NAME]"),
+        ("default = 'x'", "line 1: default: there is no agent 'x'; there are none"),
+        ("[agents.a]\nargs = ['x']", "line 1: agents.a: command must say what to start"),
+        ("[agents.a]\ncommand = ''", "line 2: agents.a.command: command must say what to start"),
+        ("[agents.a]\ncommand = 'a'\nargs = 'x'", "line 3: agents.a.args: must be a list of texts"),
+        ("[agents.a]\ncommand = 'a'\nenv = { A = 1 }", "line 3: agents.a.env: must be a table of texts"),
+        ("[agents.a]\ncommand = 'a'\ndialect = 'x'", "line 3: agents.a.dialect: there is no dialect 'x'"),
+        ("[agents.a]\ncommand = 'a'\nsandbox = 'x'", "line 3: agents.a.sandbox: must be true or false"),
+        ("[agents.a]\ncommand = 'a'\ncomand = 'x'", "line 3: agents.a.comand: an agent has no such member; it has com"),
+        ("[agents.'a b']\ncommand = 'a'", "agents.a b: a name has letters"),
+        ("[agents.a\n", "line 1: "),
+        ("version = 1\ndefault = ", "line 2: "),
+    ],
+)
+def test_a_fault_names_line_and_key(text: str, fault: str) -> None:
+    with pytest.raises(ConfigFault) as raised:
+        parse(text, "config.toml")
+    assert any(each.startswith("config.toml: ") and fault in each for each in raised.value.faults)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(ConfigFault) as raised:
+        parse("x = 1\n[agents.a]\nmode = 1\n[agents.b]\nargs = 1\ncommand = 'b'", "config.toml")
+    assert len(raised.value.faults) == 4
+
+
+def test_a_file_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"version = 1\n# \xff\n")
+    with pytest.raises(ConfigFault, match="line 2: the file is not UTF-8"):
+        load(str(file))
+
+
+def test_changes_keep_the_rest_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(WRITTEN)
+    remove(str(file), "one")
+    assert file.read_text().startswith("# my agents\nversion = 1\n")
+    assert "# the other one\n[agents.two]" in file.read_text()
+    assert "one" not in load(str(file)).agents
+    add(str(file), NamedAgent(name="three", command="three"))
+    set_default(str(file), "three")
+    assert load(str(file)).default == "three"
+    remove(str(file), "three")
+    assert load(str(file)).default == ""
+    assert list(load(str(file)).agents) == ["two"]
+    assert file.read_text().startswith("# my agents\n")
+
+
+def test_a_new_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "config.toml"
+    add(str(file), NamedAgent(name="a", command="a", env={"API_KEY": "secret"}))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(ConfigFault, match="there is an agent a already"):
+        add(str(file), NamedAgent(name="a", command="b"))
+    assert load(str(file)).agents["a"].command == "a"
+
+
+@pytest.mark.parametrize("text", ["agents = { one = { command = 'x' } }\n", "agents.one.command = 'x'\n"])
+def test_what_is_written_otherwise_is_left_to_its_owner(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigFault, match="take it out by hand"):
+        remove(str(file), "one")
+    assert file.read_text() == text
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+@given(command=texts.filter(bool), args=st.lists(texts), env=st.dictionaries(texts, texts), cwd=texts)
+def test_what_is_written_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, command: str, args: list[str], env: dict[str, str], cwd: str
+) -> None:
+    file = str(tmp_path_factory.mktemp("config") / "config.toml")
+    agent = NamedAgent(name="a", command=command, args=tuple(args), env=env, cwd=cwd, mode="m", sandbox=True)
+    add(file, agent)
+    assert load(file).agents == {"a": agent}
+
+
+def test_well_known_agents_are_found_on_the_path(tmp_path: Path) -> None:
+    for name in ("qwen", "claude-agent-acp", "something-else"):
+        (tmp_path / name).touch(mode=0o755)
+    assert {name: known.command for name, known in found({"PATH": str(tmp_path)}).items()} == {
+        "claude": ("claude-agent-acp",),
+        "qwen": ("qwen", "--acp"),
+    }
+    assert len({known.name for known in KNOWN}) == len(KNOWN)

@@ -1,0 +1,200 @@
+"""Which policy applies: the user's file, the projects' as far as they are trusted, and both as they are now."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.paths import Places, places
+from dragoman.config.policy_files import Policies
+from dragoman.config.trust import Trust
+from dragoman.errors import ConfigFault
+from dragoman.policy.decide import decide
+from dragoman.policy.question import Question
+
+ALLOW = '[[rule]]\ndecision = "allow"\noperation = "file_write"\n'
+DENY = '[[rule]]\ndecision = "deny"\noperation = "file_write"\n'
+
+
+class Home:
+    """A user with a project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.places: Places = places({"HOME": str(folder), "XDG_CONFIG_HOME": "relative", "XDG_STATE_HOME": ""})
+        self.project = folder / "project"
+        self.file = self.project / ".dragoman" / "policy.toml"
+        self.file.parent.mkdir(parents=True)
+        os.makedirs(self.places.config)
+        self.roots = (str(self.project),)
+        self.policies = Policies(self.places)
+
+    def write(self, text: str) -> None:
+        """The user's own policy."""
+        Path(self.places.policy).write_text(text)
+
+    def verdict(self, name: str = "a", operation: str = "file_write", mode: str = "default") -> str:
+        """What is decided about a file of the project."""
+        question = Question(operation=operation, resource=str(self.project / name), roots=self.roots, mode=mode)
+        return decide(self.policies(self.roots), question).verdict.word
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A user with a project, and no policy yet."""
+    return Home(tmp_path.resolve())
+
+
+def test_places_follow_the_xdg_rules(tmp_path: Path) -> None:
+    found = places({"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "not/absolute"})
+    assert found.policy == "/c/dragoman/policy.toml"
+    assert found.grants == "/h/.local/state/dragoman/grants.json"
+    assert found.data == "/h/.local/share/dragoman"
+
+
+def test_what_is_ours_is_protected_in_every_folder_that_is_lent() -> None:
+    found = places({"HOME": "/h"})
+    protected = found.protected(["/w", "/v"])
+    own = {found.config, found.state, found.data, found.policy, ".dragoman"}
+    assert set(protected) == own | {"/w/.dragoman/policy.toml", "/v/.dragoman/policy.toml"}
+    for file in (found.policy, found.grants, found.trust, found.audit):
+        assert any(file.startswith(place + "/") for place in protected)
+
+
+def test_without_files_the_mode_decides(home: Home) -> None:
+    assert home.verdict() == "ask"
+
+
+def test_the_users_file_applies_and_is_read_again_when_it_changes(home: Home) -> None:
+    home.write(ALLOW)
+    assert home.verdict() == "allow"
+    home.write(DENY + "# changed\n")
+    assert home.verdict() == "deny"
+    os.unlink(home.places.policy)
+    assert home.verdict() == "ask"
+
+
+def test_the_users_file_chooses_the_mode(home: Home) -> None:
+    home.write('mode = "plan"')
+    assert home.policies(home.roots).mode == "plan"
+
+
+def test_a_project_counts_only_where_it_is_stricter_until_it_is_trusted(home: Home) -> None:
+    home.file.write_text(ALLOW)
+    assert home.verdict() == "ask"
+    Trust(home.places.trust).give(str(home.file), home.file.read_bytes())
+    assert home.verdict() == "allow"
+    home.file.write_text(ALLOW + "# one more line\n")
+    assert home.verdict() == "ask"
+    home.file.write_text(DENY)
+    assert home.verdict() == "deny"
+
+
+def test_the_users_file_lends_more_folders_in_which_files_are_inside(home: Home, tmp_path: Path) -> None:
+    notes = tmp_path.resolve() / "notes"
+    reading = Question(operation="file_read", resource=f"{notes}/a", roots=home.roots)
+    assert decide(home.policies(home.roots), reading).verdict.word == "ask"
+    home.write('roots = ["~/notes"]')
+    policy = home.policies(home.roots)
+    assert policy.roots == (str(notes),)
+    assert decide(policy, reading).verdict.word == "allow"
+    beside = Question(operation="file_read", resource=f"{notes}-too/a", roots=home.roots)
+    assert decide(policy, beside).verdict.word == "ask"
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "verdict"),
+    [
+        ("/h/.dragoman/work", "/h/.dragoman/work/a", "allow"),
+        ("/h/.dragoman/work", "/h/.dragoman/work/.dragoman/a", "deny"),
+        ("/h/.dragoman/work", "/h/.dragoman/policy.toml", "deny"),
+        ("/h/.dragoman", "/h/.dragoman/policy.toml", "deny"),
+        ("/h", "/h/deep/.dragoman/a", "deny"),
+    ],
+)
+def test_a_folder_of_ours_above_the_project_does_not_close_the_project(
+    home: Home, root: str, path: str, verdict: str
+) -> None:
+    question = Question(operation="file_write", resource=path, roots=(root,), mode="bypassPermissions")
+    assert decide(home.policies((root,)), question).verdict.word == verdict
+
+
+def test_trust_is_withdrawn(home: Home) -> None:
+    home.file.write_text(ALLOW)
+    trust = Trust(home.places.trust)
+    trust.give(str(home.file), home.file.read_bytes())
+    assert home.verdict() == "allow"
+    assert trust.withdraw(str(home.file))
+    assert not trust.withdraw(str(home.file))
+    assert home.verdict() == "ask"
+
+
+def test_trust_is_for_one_file_not_for_its_content_elsewhere(home: Home, tmp_path: Path) -> None:
+    trust = Trust(home.places.trust)
+    trust.give(str(home.file), b"x")
+    assert trust.covers(str(home.file), b"x")
+    assert not trust.covers(str(tmp_path / "other.toml"), b"x")
+
+
+def test_a_project_cannot_loosen_what_the_user_denies_though_it_is_trusted(home: Home) -> None:
+    home.write(DENY)
+    home.file.write_text(ALLOW)
+    Trust(home.places.trust).give(str(home.file), home.file.read_bytes())
+    assert home.verdict() == "deny"
+
+
+def test_a_fault_denies_everything_while_a_session_runs_and_is_raised_when_it_begins(home: Home) -> None:
+    home.write(ALLOW)
+    home.file.write_text("[[rule]\n")
+    assert home.verdict() == "deny"
+    assert home.verdict(operation="file_read", mode="bypassPermissions") == "deny"
+    with pytest.raises(ConfigFault, match=r"\.dragoman/policy\.toml: line 1"):
+        home.policies.load(home.roots)
+
+
+def test_every_faulty_file_is_told(home: Home) -> None:
+    home.write("x = 1")
+    home.file.write_bytes(b"a = 1\n# \xff")
+    with pytest.raises(ConfigFault) as raised:
+        home.policies.load(home.roots)
+    assert len(raised.value.faults) == 2
+    assert "line 2: the file is not UTF-8" in raised.value.faults[1]
+
+
+def test_a_policy_that_is_no_file_is_a_fault_too(home: Home) -> None:
+    home.file.mkdir()
+    assert home.verdict(operation="file_read") == "deny"
+    with pytest.raises(ConfigFault, match="directory"):
+        home.policies.load(home.roots)
+
+
+def test_damaged_trust_is_no_trust(home: Home) -> None:
+    home.file.write_text(ALLOW)
+    os.makedirs(home.places.state)
+    Path(home.places.trust).write_text("{")
+    assert home.verdict() == "deny"
+
+
+def test_another_file_can_stand_in_place_of_the_users_own(home: Home, tmp_path: Path) -> None:
+    home.write(DENY)
+    (tmp_path / "other.toml").write_text(ALLOW)
+    policies = Policies(home.places, own=str(tmp_path / "other.toml"))
+    question = Question(operation="file_write", resource=str(home.project / "a"), roots=home.roots)
+    assert decide(policies(home.roots), question).verdict.word == "allow"
+    assert str(tmp_path / "other.toml") in policies.protected(home.roots)
+
+
+def test_a_file_that_is_named_has_to_be_there(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(ConfigFault, match=r"none\.toml: No such file"):
+        Policies(home.places, own=str(tmp_path / "none.toml")).load(home.roots)
+
+
+def test_the_file_that_a_link_in_our_folder_leads_to_is_ours_too(home: Home) -> None:
+    """Dotfiles are often kept elsewhere, and linked."""
+    real = home.project / "dotfiles.toml"
+    real.write_text(ALLOW)
+    os.symlink(real, home.places.policy)
+    assert home.verdict("dotfiles.toml") == "deny"
+    assert home.verdict("sub/.dragoman/policy.toml") == "deny"
+    assert home.verdict("other.toml") == "allow"

@@ -1,0 +1,163 @@
+"""A ledger on its own: what the peer says goes in as its dialect spells it, and every effect is written down.
+
+No connection, no loop: the flows run on engine.flow, and the test plays both the peer and our own side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.dialect.dialects import dialect
+from dragoman.dialect.emulator import Ask, Deliver, Flow, FlowMaker, Pass, Report, Send, Settings, Sleep
+from dragoman.engine.decode import read, values
+from dragoman.engine.flow import Flows
+from dragoman.errors import ProtocolError
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+
+Answer = Callable[[Any, ProtocolError | None], None]
+
+
+class Asked:
+    """One call and what became of it; `is_open` until it is answered."""
+
+    def __init__(self, spell: Callable[[Any], Any] = values) -> None:
+        self.is_open = True
+        self._spell = spell
+        self._result: Any = None
+        self._error: ProtocolError | None = None
+
+    def done(self, result: Any, error: ProtocolError | None) -> None:
+        assert self.is_open, "answered twice"
+        self.is_open, self._result, self._error = False, result, error
+
+    @property
+    def result(self) -> Any:
+        assert not self.is_open, "not answered yet"
+        assert self._error is None, self._error
+        return self._spell(self._result)
+
+    @property
+    def error(self) -> ProtocolError:
+        assert self._error is not None
+        return self._error
+
+
+class Rehearsal:
+    """One end of a connection whose other end plays `peer` and speaks the dialect `name`."""
+
+    def __init__(self, name: str, peer: Side, *, permission: str = "ask", cwd: str = "/work") -> None:
+        numbers = iter(range(1, 100))
+        self.spelling = dialect(name)
+        settings = Settings(
+            cwd=cwd, permission=permission, now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}"
+        )
+        self.settings, self.peer, self.we = settings, peer, peer.other
+        self.ledger = self.spelling.ledger(peer, settings)
+        assert self.ledger is not None
+        self.wire: list[tuple[str, Any]] = []  # what the peer gets, as it spells it
+        self.ours: list[tuple[str, Any]] = []  # what our side gets, in the vocabulary
+        self.reports: list[str] = []
+        self._flows = Flows(self._execute)
+        self._theirs_open: list[tuple[str, Answer]] = []
+        self._ours_open: list[tuple[str, Answer]] = []
+        self._asleep: list[Answer] = []
+
+    # --- what the test does -------------------------------------------------------------------------------------
+
+    def hear(self, method: str, params: Any) -> Asked:
+        """The peer calls; the result is as the peer would read it."""
+        assert self.ledger is not None
+        name, lifted = self.spelling.lift_call(self.we, method, params)
+        row = METHODS[self.we, name]
+        asked = Asked(
+            lambda result: self.spelling.lower_result(self.we, name, values({} if result is None else result))
+        )
+        struct = read(row.params, lifted)
+        if name == "initialize":
+            self.ledger.met(struct)
+        make: FlowMaker = self.ledger.incoming.get(name, _pass)
+        self._flows.start(make(self.ledger, struct), self._passing(name, row.request, self._deliver), asked.done)
+        return asked
+
+    def tell(self, method: str, params: Any) -> Asked:
+        """Our side calls the peer; the result is in the vocabulary."""
+        assert self.ledger is not None
+        row, asked = METHODS[self.peer, method], Asked()
+        make: FlowMaker = self.ledger.outgoing.get(method, _pass)
+        flow = make(self.ledger, read(row.params, params))
+        self._flows.start(flow, self._passing(method, row.request, self._send), asked.done)
+        return asked
+
+    def answer(self, result: Any, which: int = 0) -> None:
+        """Our side answers the oldest request it has, or this one of them, in the vocabulary."""
+        self._ours_open.pop(which)[1](*_either(result))
+
+    def ring(self) -> None:
+        """Every flow that sleeps has slept enough."""
+        asleep, self._asleep = self._asleep, []
+        for wake in asleep:
+            wake(None, None)
+
+    def reply(self, result: Any) -> None:
+        """The peer answers the oldest request it has, as it spells the answer."""
+        method, answer = self._theirs_open.pop(0)
+        if isinstance(result, ProtocolError):
+            answer(None, result)
+            return
+        row = METHODS.get((self.peer, method))
+        lifted = read(row.result if row else None, self.spelling.lift_result(self.peer, method, result))
+        assert self.ledger is not None
+        if method == "initialize":
+            self.ledger.introduced(lifted)
+        if method in self.ledger.heeded:
+            self.ledger.heeded[method](self.ledger, lifted)
+        answer(lifted, None)
+
+    # --- effects ------------------------------------------------------------------------------------------------
+
+    def _passing(self, method: str, request: bool, on: Callable[[str, Any, bool, Answer], None]) -> Any:
+        def execute(effect: Any, answer: Answer) -> None:
+            if isinstance(effect, Pass):
+                on(method, effect.params, request, answer)
+            else:
+                self._execute(effect, answer)
+
+        return execute
+
+    def _execute(self, effect: Any, answer: Answer) -> None:
+        if isinstance(effect, Send):
+            self._send(effect.method, effect.params, False, answer)
+        elif isinstance(effect, Ask):
+            self._send(effect.method, effect.params, True, answer)
+        elif isinstance(effect, Deliver):
+            self._deliver(effect.method, effect.params, effect.request, answer)
+        elif isinstance(effect, Sleep):
+            self._asleep.append(answer)
+        else:
+            assert isinstance(effect, Report), effect
+            self.reports.append(effect.text)
+            answer(None, None)
+
+    def _send(self, method: str, params: Any, request: bool, answer: Answer) -> None:
+        self.wire.append(self.spelling.lower_call(self.peer, method, values(params)))
+        if request:
+            self._theirs_open.append((method, answer))
+        else:
+            answer(None, None)
+
+    def _deliver(self, method: str, params: Any, request: bool, answer: Answer) -> None:
+        self.ours.append((method, values(params)))
+        if request:
+            self._ours_open.append((method, answer))
+        else:
+            answer(None, None)
+
+
+def _either(result: Any) -> tuple[Any, ProtocolError | None]:
+    return (None, result) if isinstance(result, ProtocolError) else (result, None)
+
+
+def _pass(_: Any, params: Any) -> Flow:
+    return (yield Pass(params))

@@ -1,0 +1,211 @@
+"""The memory of models: one option among others for us, a list of its own for banjo and for some v1 agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.dialect.dialects import dialect
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.side import Side
+from tests.dialect.emulator_harness import Rehearsal
+
+MODELS = {"availableModels": [{"id": "big", "name": "Big"}, {"id": "small", "name": "Small"}], "currentModelId": "big"}
+DEPTH = {"id": "depth", "name": "Depth", "type": "select", "currentValue": "low", "options": []}
+NEW = {"cwd": "/w", "mcpServers": []}
+
+
+def values_of(options: list[dict[str, Any]]) -> dict[str, Any]:
+    return {option["id"]: option["currentValue"] for option in options}
+
+
+# --- an agent at the other end ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["banjo", "v1"])
+def agent(request: pytest.FixtureRequest) -> Rehearsal:
+    """Real v1 agents still have models (peers.md 20): both are spoken to in the same way."""
+    return Rehearsal(request.param, Side.AGENT)
+
+
+def opened(stage: Rehearsal, **result: Any) -> Any:
+    asked = stage.tell("session/new", NEW)
+    stage.reply({"sessionId": "s", "models": MODELS, **result})
+    stage.wire.clear()
+    return asked.result
+
+
+def set_option(stage: Rehearsal, option: str, value: str) -> Any:
+    return stage.tell("session/set_config_option", {"sessionId": "s", "configId": option, "value": value})
+
+
+def test_setting_the_option_for_the_model_reaches_the_agent_as_set_model(agent: Rehearsal) -> None:
+    """Reference 5.14-19."""
+    assert values_of(opened(agent, configOptions=[DEPTH])["configOptions"]) == {"depth": "low", "model": "big"}
+    asked = set_option(agent, "model", "small")
+    assert agent.wire == [("session/set_model", {"sessionId": "s", "modelId": "small"})]
+    agent.reply({})
+    assert values_of(asked.result["configOptions"]) == {"depth": "low", "model": "small"}
+
+
+def test_a_model_that_the_agent_refuses_is_not_remembered(agent: Rehearsal) -> None:
+    opened(agent)
+    refused = set_option(agent, "model", "huge")
+    agent.reply(ProtocolError(Kind.INVALID_PARAMS, "no such model"))
+    assert refused.error.message == "no such model"
+    asked = set_option(agent, "depth", "high")
+    agent.reply({"configOptions": [DEPTH | {"currentValue": "high"}]})
+    assert values_of(asked.result["configOptions"]) == {"depth": "high", "model": "big"}
+
+
+def test_other_options_are_set_as_ever_and_the_model_stays_among_them(agent: Rehearsal) -> None:
+    opened(agent, configOptions=[DEPTH])
+    asked = set_option(agent, "depth", "high")
+    assert agent.wire[0][0] == "session/set_config_option"
+    agent.reply({"configOptions": [DEPTH | {"currentValue": "high"}]})
+    assert values_of(asked.result["configOptions"]) == {"depth": "high", "model": "big"}
+
+
+def update(stage: Rehearsal, **members: Any) -> Any:
+    stage.hear("session/update", {"sessionId": "s", "update": members})
+    return stage.ours[-1][1]["update"]
+
+
+def test_another_model_is_told_as_all_options(agent: Rehearsal) -> None:
+    opened(agent, configOptions=[DEPTH])
+    told = update(agent, sessionUpdate="current_model_update", currentModelId="small")
+    assert told["sessionUpdate"] == "config_option_update"
+    assert values_of(told["configOptions"]) == {"depth": "low", "model": "small"}
+    told = update(agent, sessionUpdate="config_option_update", configOptions=[DEPTH | {"currentValue": "high"}])
+    assert values_of(told["configOptions"]) == {"depth": "high", "model": "small"}
+
+
+def test_the_model_of_a_session_that_nobody_opened_here_is_told_alone(agent: Rehearsal) -> None:
+    opened(agent)
+    agent.hear("session/update", {"sessionId": "x", "update": {"sessionUpdate": "current_model_update",
+                                                              "currentModelId": "m"}})  # fmt: skip
+    assert values_of(agent.ours[-1][1]["update"]["configOptions"]) == {"model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("method", "session"), [("session/load", "old"), ("session/resume", "old"), ("session/fork", "s")]
+)
+def test_models_are_remembered_however_a_session_was_opened(agent: Rehearsal, method: str, session: str) -> None:
+    agent.tell(method, {"sessionId": "old", **NEW})
+    agent.reply({"models": MODELS, **({"sessionId": "s"} if session == "s" else {})})
+    agent.wire.clear()
+    agent.tell("session/set_config_option", {"sessionId": session, "configId": "model", "value": "small"})
+    assert agent.wire[0][0] == "session/set_model"
+
+
+def test_a_closed_session_is_forgotten(agent: Rehearsal) -> None:
+    opened(agent)
+    agent.tell("session/close", {"sessionId": "s"})
+    agent.reply({})
+    agent.wire.clear()
+    set_option(agent, "model", "small")
+    assert agent.wire[0][0] == "session/set_config_option"
+
+
+def test_an_agent_with_an_option_of_its_own_for_the_model_is_left_alone(agent: Rehearsal) -> None:
+    own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "a", "options": []}
+    opened(agent, configOptions=[own])
+    set_option(agent, "llm", "b")
+    assert agent.wire[0][0] == "session/set_config_option"
+
+
+def test_an_agent_without_models_costs_no_look_at_its_updates(agent: Rehearsal) -> None:
+    assert agent.ledger is not None
+    agent.tell("session/new", NEW)
+    agent.reply({"sessionId": "s", "configOptions": [DEPTH]})
+    assert not agent.ledger.incoming
+    opened(agent)
+    assert set(agent.ledger.incoming) == {"session/update"}
+    assert not type(agent.ledger).incoming
+
+
+def test_a_v1_client_needs_no_memory() -> None:
+    assert dialect("v1").ledger(Side.CLIENT, Rehearsal("banjo", Side.CLIENT).settings) is None
+
+
+# --- a client at the other end ------------------------------------------------------------------------------------
+
+LLM = {
+    "id": "llm",
+    "name": "Model",
+    "category": "model",
+    "type": "select",
+    "currentValue": "big",
+    "options": [{"value": "big", "name": "Big"}, {"value": "small", "name": "Small"}],
+}
+MARKED = LLM | {"id": "model", "_meta": {"dragoman": {"form": "models"}}}
+
+
+def client(*options: dict[str, Any]) -> Rehearsal:
+    stage = Rehearsal("banjo", Side.CLIENT)
+    stage.hear("session/new", NEW)
+    stage.answer({"sessionId": "s", "configOptions": list(options)})
+    stage.ours.clear()
+    return stage
+
+
+def test_set_model_sets_the_agents_own_option_for_the_model() -> None:
+    stage = client(DEPTH, LLM)
+    asked = stage.hear("session/set_model", {"sessionId": "s", "modelId": "small"})
+    method, params = stage.ours[0]
+    assert method == "session/set_config_option"
+    assert (params["configId"], params["value"]) == ("llm", "small")
+    stage.answer({"configOptions": [DEPTH, LLM | {"currentValue": "small"}]})
+    assert asked.result == {}
+
+
+def test_set_model_without_a_known_option_is_passed_on_as_it_is() -> None:
+    stage = client()
+    stage.hear("session/set_model", {"sessionId": "s", "modelId": "small"})
+    assert stage.ours[0][1]["configId"] == "model"
+
+
+def test_setting_an_option_is_answered_with_all_of_them() -> None:
+    stage = client(DEPTH)
+    asked = stage.hear("session/set_config_option", {"sessionId": "s", "configId": "depth", "value": "high"})
+    stage.answer({"configOptions": [DEPTH]})
+    assert asked.result == {"configOptions": [DEPTH]}
+
+
+def told(stage: Rehearsal, *options: dict[str, Any]) -> list[str]:
+    stage.wire.clear()
+    news = {"sessionUpdate": "config_option_update", "configOptions": list(options)}
+    stage.tell("session/update", {"sessionId": "s", "update": news})
+    return [params["update"]["sessionUpdate"] for _, params in stage.wire]
+
+
+def test_another_model_is_said_as_an_option_and_in_banjos_own_way() -> None:
+    stage = client(DEPTH, LLM)
+    assert told(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update", "current_model_update"]
+    assert stage.wire[-1][1] == {
+        "sessionId": "s",
+        "update": {"sessionUpdate": "current_model_update", "currentModelId": "small"},
+    }
+    assert told(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update"]
+
+
+def test_what_was_said_as_models_is_no_option_later() -> None:
+    stage = client(DEPTH, MARKED)
+    assert told(stage, DEPTH, MARKED | {"currentValue": "small"}) == ["config_option_update", "current_model_update"]
+    assert stage.wire[0][1]["update"]["configOptions"] == [DEPTH]
+    assert told(client(MARKED), MARKED | {"currentValue": "small"}) == ["current_model_update"]
+
+
+def test_a_model_set_by_the_client_is_not_news_to_it() -> None:
+    stage = client(LLM)
+    stage.hear("session/set_model", {"sessionId": "s", "modelId": "small"})
+    stage.answer({"configOptions": [LLM | {"currentValue": "small"}]})
+    assert told(stage, LLM | {"currentValue": "small"}) == ["config_option_update"]
+
+
+def test_other_updates_pass_untouched() -> None:
+    stage = client(LLM)
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
+    stage.tell("session/update", {"sessionId": "s", "update": chunk})
+    assert stage.wire == [("session/update", {"sessionId": "s", "update": chunk})]

@@ -1,0 +1,505 @@
+"""The memory of a 2025.1 connection: what its peers leave out is found out, what they cannot do is done for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.dialect.y2025 import truncate
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.side import Side
+from tests.dialect.emulator_harness import Asked, Rehearsal
+
+SERVER = {"name": "docs", "url": "stdio:///bin/docs", "credentials": {"KEY": "k"}}
+HELLO = {
+    "protocol_version": "2025.1",
+    "capabilities": {},
+    "working_directory": "/home/ann",
+    "mcp_servers": [SERVER],
+}
+
+
+def beside(params: Any) -> dict[str, Any]:
+    found: dict[str, Any] = params.get("_meta", {}).get("dragoman", {})
+    return found
+
+
+# --- a client at the other end ------------------------------------------------------------------------------------
+
+
+def client(permission: str = "ask", lends: tuple[str, ...] = ("text_files", "terminal")) -> Rehearsal:
+    stage = Rehearsal("2025.1", Side.CLIENT, permission=permission)
+    stage.hear("initialize", HELLO | {"capabilities": dict.fromkeys(lends, True)})
+    stage.answer({"protocolVersion": 1})
+    stage.ours.clear()
+    return stage
+
+
+def opened(stage: Rehearsal, chosen: str = "mine", agent: str = "a-1", **result: Any) -> Asked:
+    asked = stage.hear("session/new", {"session_id": chosen})
+    stage.answer({"sessionId": agent, **result})
+    return asked
+
+
+def test_each_session_gets_the_folder_and_servers_of_the_connection() -> None:
+    """Reference 5.14-3."""
+    stage = client()
+    stage.hear("session/new", {"session_id": "mine"})
+    stage.hear("session/load", {"session_id": "old"})
+    for method, params in stage.ours:
+        assert params["cwd"] == "/home/ann", method
+        assert params["mcpServers"] == [
+            {"name": "docs", "command": "/bin/docs", "args": [], "env": [{"name": "KEY", "value": "k"}]}
+        ]
+        assert "inferred" not in beside(params)
+
+
+def test_a_client_that_names_no_folder_gets_ours() -> None:
+    stage = Rehearsal("2025.1", Side.CLIENT, cwd="/here")
+    stage.hear("initialize", {"protocol_version": "2025.1", "capabilities": {}})
+    stage.hear("session/new", {"session_id": "mine"})
+    assert stage.ours[-1][1]["cwd"] == "/here"
+
+
+def test_servers_that_make_no_sense_are_named_when_a_session_needs_them() -> None:
+    stage = Rehearsal("2025.1", Side.CLIENT)
+    stage.hear("initialize", HELLO | {"mcp_servers": [{"url": 3}]})
+    asked = stage.hear("session/new", {"session_id": "mine"})
+    assert asked.error.kind == Kind.INVALID_PARAMS
+    assert "mcp_servers" in asked.error.message
+
+
+def test_the_client_keeps_the_id_it_chose_and_the_agent_its_own() -> None:
+    """Reference 5.14-2: mapped both ways on every message."""
+    stage = client()
+    assert opened(stage).result == {"status": "ok", "session_id": "mine"}
+    stage.hear("session/prompt", {"session_id": "mine", "content": [{"type": "text", "text": "hi"}]})
+    stage.hear("session/cancel", {"session_id": "mine"})
+    assert [params["sessionId"] for _, params in stage.ours[1:]] == ["a-1", "a-1"]
+    text = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "ho"}}
+    stage.tell("session/update", {"sessionId": "a-1", "update": text})
+    assert stage.wire == [
+        ("session/update", {"session_id": "mine", "type": "agent_message_chunk", "data": {"text": "ho"}})
+    ]
+    stage.tell("fs/write_text_file", {"sessionId": "a-1", "path": "/f", "content": ""})
+    assert stage.wire[-1] == ("fs/write_text_file", {"path": "/f", "content": ""})  # names no session (5.14-4)
+
+
+def test_a_client_that_chooses_no_id_gets_the_agents() -> None:
+    stage = client()
+    asked = stage.hear("session/new", {})
+    stage.answer({"sessionId": "a-1"})
+    assert asked.result["session_id"] == "a-1"
+
+
+def test_two_sessions_cannot_have_the_same_id() -> None:
+    stage = client()
+    opened(stage)
+    again = stage.hear("session/new", {"session_id": "mine"})
+    assert again.error.kind == Kind.INVALID_PARAMS
+    stage.hear("session/new", {"session_id": "other"})
+    while_opening = stage.hear("session/new", {"session_id": "other"})
+    assert while_opening.error.kind == Kind.INVALID_PARAMS
+
+
+def test_an_id_whose_session_could_not_be_made_is_free_again() -> None:
+    stage = client()
+    refused = stage.hear("session/new", {"session_id": "mine"})
+    stage.answer(ProtocolError(Kind.AUTH_REQUIRED, "log in"))
+    assert refused.error.kind == Kind.AUTH_REQUIRED
+    assert opened(stage).result["session_id"] == "mine"
+
+
+def test_a_loaded_session_is_known_before_its_replay() -> None:
+    stage = client()
+    opened(stage)
+    asked = stage.hear("session/load", {"session_id": "mine"})
+    assert stage.ours[-1][1]["sessionId"] == "a-1"
+    text = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "before"}}
+    stage.tell("session/update", {"sessionId": "a-1", "update": text})
+    assert stage.wire[-1][1]["session_id"] == "mine"
+    stage.answer({})
+    assert asked.result == {"status": "ok"}
+
+
+def test_nobody_reaches_a_session_under_the_agents_name_for_it_by_loading() -> None:
+    stage = client()
+    opened(stage)
+    assert stage.hear("session/load", {"session_id": "a-1"}).error.kind == Kind.INVALID_PARAMS
+    stage.hear("session/load", {"session_id": "gone"})
+    stage.answer(ProtocolError(Kind.SESSION_NOT_FOUND, "no such session"))
+    assert opened(stage, "gone", "a-2").result["session_id"] == "gone"
+
+
+def test_updates_before_the_answer_to_session_new_wait_for_their_name_and_keep_their_order() -> None:
+    stage = client()
+    first = stage.hear("session/new", {"session_id": "one"})
+    stage.hear("session/new", {"session_id": "two"})
+    for text in ("a", "b"):
+        chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        stage.tell("session/update", {"sessionId": "a-1", "update": chunk})
+    assert stage.wire == []
+    stage.answer({"sessionId": "a-1"})
+    assert [(params["session_id"], params["data"]["text"]) for _, params in stage.wire] == [("one", "a"), ("one", "b")]
+    assert first.result["session_id"] == "one"
+
+
+def test_updates_of_a_session_that_never_comes_are_not_held_for_ever() -> None:
+    stage = client()
+    stage.hear("session/new", {"session_id": "one"})
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}}
+    stage.tell("session/update", {"sessionId": "child", "update": chunk})
+    stage.answer(ProtocolError(Kind.INTERNAL_ERROR, "no"))
+    assert stage.wire[0][1]["session_id"] == "child"
+
+
+MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "agent", "name": "Agent"}]}
+
+
+def test_the_mode_of_a_new_session_is_set_before_the_client_hears_of_it() -> None:
+    """Reference 5.17: `mode` is set_mode where offered."""
+    stage = client()
+    asked = stage.hear("session/new", {"session_id": "mine", "mode": "agent"})
+    stage.answer({"sessionId": "a-1", "modes": MODES})
+    assert stage.ours[-1] == ("session/set_mode", {"sessionId": "a-1", "modeId": "agent"})
+    assert asked.is_open
+    stage.answer({})
+    assert asked.result["session_id"] == "mine"
+    assert stage.reports == []
+
+
+def test_the_current_mode_is_not_set_again() -> None:
+    stage = client()
+    stage.hear("session/new", {"session_id": "mine", "mode": "ask"})
+    stage.answer({"sessionId": "a-1", "modes": MODES})
+    assert [method for method, _ in stage.ours] == ["session/new"]
+
+
+@pytest.mark.parametrize("modes", [None, MODES])
+def test_a_mode_that_the_agent_does_not_offer_is_named_as_lost(modes: Any) -> None:
+    stage = client()
+    asked = stage.hear("session/new", {"session_id": "mine", "mode": "dance"})
+    stage.answer({"sessionId": "a-1", "modes": modes})
+    assert asked.result["session_id"] == "mine"
+    assert "'dance'" in stage.reports[0]
+    assert "lost" in stage.reports[0]
+
+
+def test_a_mode_that_the_agent_refuses_is_named_as_lost() -> None:
+    stage = client()
+    asked = stage.hear("session/new", {"session_id": "mine", "mode": "agent"})
+    stage.answer({"sessionId": "a-1", "modes": MODES})
+    stage.answer(ProtocolError(Kind.INTERNAL_ERROR, "not today"))
+    assert asked.result["session_id"] == "mine"
+    assert "not today" in stage.reports[0]
+
+
+OPTIONS = [
+    {"optionId": kind, "name": kind, "kind": kind}
+    for kind in ("allow_always", "allow_once", "reject_always", "reject_once")
+]
+
+
+def asks(stage: Rehearsal, options: list[dict[str, str]] = OPTIONS, **call: Any) -> str:
+    """The option that is chosen for a question about this tool call."""
+    params = {"sessionId": "a-1", "toolCall": {"toolCallId": "t", "title": "Do it", **call}, "options": options}
+    outcome = stage.tell("session/request_permission", params).result["outcome"]
+    assert stage.wire == []
+    return str(outcome.get("optionId", outcome["outcome"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lends", "chosen"),
+    [
+        ("read", "text_files", "allow_once"),
+        ("edit", "text_files", "allow_once"),
+        ("delete", "text_files", "allow_once"),
+        ("move", "text_files", "allow_once"),
+        ("execute", "terminal", "allow_once"),
+        ("read", "terminal", "reject_once"),
+        ("execute", "text_files", "reject_once"),
+        ("fetch", "text_files", "reject_once"),
+        ("other", "terminal", "reject_once"),
+    ],
+)
+def test_a_client_that_cannot_be_asked_allows_what_it_carries_out_itself(kind: str, lends: str, chosen: str) -> None:
+    """Reference 5.17: it controls by what it serves."""
+    stage = client(lends=(lends,))
+    assert asks(stage, kind=kind) == chosen
+    assert stage.reports[0].startswith(f"permission for Do it ({kind}): {chosen}, because ")
+
+
+@pytest.mark.parametrize(("permission", "chosen"), [("allow", "allow_once"), ("deny", "reject_once")])
+def test_the_users_setting_overrides_the_rule(permission: str, chosen: str) -> None:
+    stage = client(permission, lends=())
+    assert asks(stage, kind="execute") == chosen
+
+
+def test_an_option_for_ever_is_chosen_only_when_the_user_allowed_everything() -> None:
+    for_ever = [option for option in OPTIONS if option["kind"] == "allow_always"]
+    assert asks(client("allow"), for_ever) == "allow_always"
+    stage = client()
+    assert asks(stage, for_ever, kind="read") == "cancelled"
+    assert "cancelled" in stage.reports[0]
+
+
+def test_a_question_without_title_and_kind_is_about_the_tool_call_that_was_announced() -> None:
+    stage = client()
+    opened(stage)
+    call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Read notes", "kind": "read"}
+    stage.tell("session/update", {"sessionId": "a-1", "update": call})
+    stage.wire.clear()
+    assert asks(stage, title=None) == "allow_once"
+    assert stage.reports == [
+        "permission for Read notes (read): allow_once, because the client cannot be asked, but serves text files itself"
+    ]
+
+
+def test_tool_calls_are_forgotten_with_their_turn() -> None:
+    stage = client()
+    opened(stage)
+    prompt = stage.hear("session/prompt", {"session_id": "mine", "content": []})
+    asks(stage, kind="read")
+    stage.answer({"stopReason": "end_turn"})
+    assert prompt.result == {"status": "ok"}
+    assert asks(stage) == "reject_once"
+
+
+def test_lines_are_cut_from_the_whole_file_that_the_client_gives() -> None:
+    stage = client()
+    opened(stage)
+    asked = stage.tell("fs/read_text_file", {"sessionId": "a-1", "path": "/f", "line": 2, "limit": 2})
+    assert "line" not in beside(stage.wire[0][1])
+    stage.reply({"content": "one\ntwo\nthree\nfour\n"})
+    assert asked.result == {"content": "two\nthree"}
+    whole = stage.tell("fs/read_text_file", {"sessionId": "a-1", "path": "/f"})
+    stage.reply({"content": "one\n"})
+    assert whole.result == {"content": "one\n"}
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "text"),
+    [
+        (1, 1, "a"),
+        (2, None, "b\r\nc\n"),
+        (None, 2, "a\nb"),
+        (0, 1, "a"),
+        (3, 9, "c\n"),
+        (4, 1, ""),
+        (9, None, ""),
+        (1, 0, ""),
+        (1, 3, "a\nb\r\nc"),
+    ],
+)
+def test_cut_lines_are_those_a_workspace_gives(line: int | None, limit: int | None, text: str) -> None:
+    from dragoman.workspace.text import page_of
+
+    assert truncate.lines("a\nb\r\nc\n", line, limit) == text == page_of("a\nb\r\nc\n", line, limit).text
+
+
+def test_a_negative_line_is_refused() -> None:
+    stage = client()
+    asked = stage.tell("fs/read_text_file", {"sessionId": "a-1", "path": "/f", "line": -1})
+    stage.reply({"content": "x"})
+    assert asked.error.kind == Kind.INVALID_PARAMS
+
+
+def test_a_terminals_output_is_cut_to_the_limit_it_was_created_with() -> None:
+    stage = client()
+    created = {"sessionId": "a-1", "command": "yes", "outputByteLimit": 4}
+    asked = stage.tell("terminal/create", created)
+    stage.reply({"terminal_id": "t1"})
+    assert asked.result == {"terminalId": "t1"}
+    there = {"sessionId": "a-1", "terminalId": "t1"}
+    output = stage.tell("terminal/output", there)
+    stage.reply({"output": "abcdéf", "truncated": False})
+    assert output.result == {"output": "déf", "truncated": True}
+    short = stage.tell("terminal/output", there)
+    stage.reply({"output": "abc", "truncated": False})
+    assert short.result == {"output": "abc", "truncated": False}
+    stage.tell("terminal/release", there)
+    stage.reply({"status": "ok"})
+    after = stage.tell("terminal/output", there)
+    stage.reply({"output": "abcdef", "truncated": False})
+    assert after.result["output"] == "abcdef"
+
+
+def test_a_cut_never_leaves_part_of_a_character() -> None:
+    assert truncate.tail("aé", 2) == ("é", True)
+    assert truncate.tail("aé", 1) == ("", True)
+    assert truncate.tail("aé", 3) == ("aé", False)
+
+
+# --- an agent at the other end ------------------------------------------------------------------------------------
+
+
+def agent(modes: list[str] | None = None) -> Rehearsal:
+    stage = Rehearsal("2025.1", Side.AGENT, cwd="/work")
+    stage.tell("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+    stage.reply({"agent_info": {"name": "a", "version": "1"}, "capabilities": {"supported_modes": modes or []}})
+    return stage
+
+
+def session(stage: Rehearsal, **params: Any) -> Asked:
+    asked = stage.tell("session/new", {"cwd": "/work", "mcpServers": [], **params})
+    stage.reply({"status": "ok"})
+    return asked
+
+
+def test_the_agent_is_told_its_folder_at_initialize() -> None:
+    stage = agent()
+    _, params = stage.wire[0]
+    assert params["working_directory"] == "/work"
+    assert params["mcp_servers"] == []
+
+
+def test_a_new_session_has_the_id_we_chose() -> None:
+    """Reference 5.14-2."""
+    stage = agent()
+    assert session(stage).result["sessionId"] == "id-1"
+    assert stage.wire[-1][1]["session_id"] == "id-1"
+    assert session(stage).result["sessionId"] == "id-2"
+
+
+def test_an_agent_that_insists_on_its_own_id_is_believed() -> None:
+    stage = agent()
+    asked = stage.tell("session/new", {"cwd": "/work", "mcpServers": []})
+    stage.reply({"status": "ok", "session_id": "its"})
+    assert asked.result["sessionId"] == "its"
+
+
+def test_a_session_in_another_folder_is_refused() -> None:
+    """Reference 5.14-3: whoever called starts another agent."""
+    stage = agent()
+    for method, more in (("session/new", {}), ("session/load", {"sessionId": "s"})):
+        asked = stage.tell(method, {"cwd": "/elsewhere", "mcpServers": [], **more})
+        assert asked.error.kind == Kind.INVALID_PARAMS
+        assert "one working directory" in asked.error.message
+    assert len(stage.wire) == 1
+    assert session(stage, cwd="/work/./").result["sessionId"] == "id-1"
+
+
+def test_servers_that_come_with_a_session_are_named_as_lost() -> None:
+    stage = agent()
+    session(stage, mcpServers=[{"name": "docs", "command": "d", "args": [], "env": []}])
+    assert "docs" in stage.reports[0]
+
+
+def test_modes_are_those_of_initialize() -> None:
+    stage = agent(["agent", "ask"])
+    modes = session(stage).result["modes"]
+    assert modes["currentModeId"] == "agent"
+    assert [mode["id"] for mode in modes["availableModes"]] == ["agent", "ask"]
+    assert "modes" not in session(agent()).result
+
+
+@pytest.mark.parametrize("name", ["mode", "initialMode"])
+def test_a_mode_wanted_from_the_start_is_said_when_the_session_is_made(name: str) -> None:
+    stage = agent(["agent", "ask"])
+    asked = session(stage, _meta={"dragoman": {name: "ask"}})
+    assert stage.wire[-1][1]["mode"] == "ask"
+    assert asked.result["modes"]["currentModeId"] == "ask"
+
+
+def test_the_mode_is_fixed_once_a_session_exists() -> None:
+    """Reference 5.14-31."""
+    stage = agent(["agent", "ask"])
+    session(stage)
+    asked = stage.tell("session/set_mode", {"sessionId": "id-1", "modeId": "ask"})
+    assert asked.error.kind == Kind.CAPABILITY_UNSUPPORTED
+    assert "session/new" in asked.error.message
+    same = stage.tell("session/set_mode", {"sessionId": "id-1", "modeId": "agent"})
+    assert same.result == {}
+
+
+def prompt(stage: Rehearsal, id: str) -> Asked:
+    return stage.tell("session/prompt", {"sessionId": id, "prompt": []})
+
+
+def test_a_turn_that_we_cancelled_ended_as_cancelled() -> None:
+    """Reference 5.14-5: the agent only says ok."""
+    stage = agent()
+    session(stage)
+    asked = prompt(stage, "id-1")
+    stage.tell("session/cancel", {"sessionId": "id-1"})
+    stage.reply({"status": "ok"})
+    assert asked.result["stopReason"] == "cancelled"
+    after = prompt(stage, "id-1")
+    stage.reply({"status": "ok"})
+    assert after.result["stopReason"] == "end_turn"
+
+
+def test_a_reason_that_the_agent_does_say_stands() -> None:
+    stage = agent()
+    session(stage)
+    asked = prompt(stage, "id-1")
+    stage.tell("session/cancel", {"sessionId": "id-1"})
+    stage.reply({"status": "ok", "stop_reason": "max_tokens"})
+    assert asked.result["stopReason"] == "max_tokens"
+
+
+def owner(stage: Rehearsal, method: str, **params: Any) -> str:
+    stage.hear(method, params)
+    return str(stage.ours[-1][1]["sessionId"])
+
+
+def test_a_call_without_a_session_belongs_to_the_only_one() -> None:
+    """Reference 5.14-4."""
+    stage = agent()
+    session(stage)
+    assert owner(stage, "fs/read_text_file", path="/anywhere") == "id-1"
+
+
+def test_with_several_sessions_a_call_belongs_to_the_only_open_turn() -> None:
+    stage = agent()
+    session(stage)
+    session(stage)
+    prompt(stage, "id-1")
+    assert owner(stage, "fs/write_text_file", path="/anywhere", content="") == "id-1"
+
+
+def test_a_terminal_belongs_to_the_session_that_created_it() -> None:
+    stage = agent()
+    session(stage)
+    session(stage)
+    prompt(stage, "id-1")
+    assert owner(stage, "terminal/create", command="ls") == "id-1"
+    stage.answer({"terminalId": "t1"})
+    prompt(stage, "id-2")
+    for method in ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"):
+        assert owner(stage, method, terminal_id="t1") == "id-1"
+
+
+def test_among_several_open_turns_the_path_decides() -> None:
+    stage = agent()
+    session(stage, additionalDirectories=["/lib"])
+    session(stage)
+    prompt(stage, "id-1")
+    prompt(stage, "id-2")
+    assert owner(stage, "fs/read_text_file", path="/work/notes") == "id-2"
+    assert owner(stage, "fs/read_text_file", path="/lib/x") == "id-1"
+    assert owner(stage, "terminal/create", command="ls") == "id-2"
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("fs/read_text_file", {"path": "/etc/passwd"}),
+        ("fs/read_text_file", {"path": "/work/../etc/passwd"}),
+        ("fs/read_text_file", {"path": "/workshop/x"}),
+        ("terminal/output", {"terminal_id": "nobody's"}),
+    ],
+)
+def test_a_call_that_could_be_anybodys_is_refused(method: str, params: dict[str, str]) -> None:
+    stage = agent()
+    session(stage)
+    session(stage)
+    asked = stage.hear(method, params)
+    assert asked.error.kind == Kind.ACCESS_DENIED
+    assert "2 sessions could be meant" in asked.error.message
+    assert stage.ours == []
+
+
+def test_a_call_before_any_session_is_refused() -> None:
+    assert agent().hear("fs/read_text_file", {"path": "/work/x"}).error.kind == Kind.ACCESS_DENIED

@@ -1,0 +1,108 @@
+"""A connection of ours and a peer that is only frames, for the tests of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from dragoman.dialect.dialects import Dialect
+from dragoman.dialect.dialects import dialect as find
+from dragoman.dialect.emulator import Settings
+from dragoman.engine.connection import Connection
+from dragoman.engine.handler import Handler, answering
+from dragoman.engine.incoming import Incoming
+from dragoman.engine.pending import Done
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.side import Side
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.base import Transport
+from dragoman.transport.memory import pair
+
+T = TypeVar("T")
+
+# No test takes longer unless it hangs.
+BOUND = 30.0
+
+SETTINGS = Settings(cwd="/work", now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: "fresh")
+
+
+class Talk(NamedTuple):
+    """Both ends: our connection, the peer, and what was reported."""
+
+    connection: Connection
+    peer: ScriptedPeer
+    reports: list[str]
+
+    async def answers(self) -> list[dict[str, Any]]:
+        """Everything said to the peer up to now: a last question is answered after it."""
+        heard = len(self.peer.heard)
+        await self.peer.request("last", "_echo", {})
+        return self.peer.heard[heard:-1]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a test's coroutine, within bounds."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(BOUND):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def decline(incoming: Incoming, done: Done) -> None:
+    """Serve nothing."""
+    if incoming.is_request:
+        done(None, ProtocolError(Kind.METHOD_NOT_FOUND, f"{incoming.method} is not served"))
+
+
+@asynccontextmanager
+async def talking(
+    functions: Mapping[str, Callable[[Any], Any]] | None = None,
+    *,
+    handlers: Mapping[str, Handler] | None = None,
+    we: Side = Side.AGENT,
+    dialect: str | Dialect = "v1",
+    ends: tuple[Transport, Transport] | None = None,
+) -> AsyncIterator[Talk]:
+    """A connection with these functions (of the params) or handlers, and its peer; `_echo` is always served."""
+    ours, theirs = ends or pair()
+    reports: list[str] = []
+    served: dict[str, Handler] = {"_echo": answering(lambda params: params)}
+    served.update({name: answering(function) for name, function in (functions or {}).items()})
+    served.update(handlers or {})
+    connection = Connection(
+        ours,
+        we,
+        served,
+        fallback=decline,
+        settings=SETTINGS,
+        speaks=find(dialect) if isinstance(dialect, str) else dialect,
+        report=reports.append,
+    )
+    connection.start()
+    try:
+        yield Talk(connection, ScriptedPeer(theirs), reports)
+    finally:
+        await connection.close()
+        await theirs.close()
+
+
+def call(id: Any, method: str, params: Any = msgspec.UNSET) -> dict[str, Any]:
+    """A request."""
+    message = {"jsonrpc": "2.0", "id": id, "method": method}
+    return message if params is msgspec.UNSET else {**message, "params": params}
+
+
+def note(method: str, params: Any) -> dict[str, Any]:
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def result(id: Any, value: Any) -> dict[str, Any]:
+    """A reply."""
+    return {"jsonrpc": "2.0", "id": id, "result": value}

@@ -1,0 +1,101 @@
+"""A house with real agents and a real store, as people run it; one test for all, for agents take time to start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import connect
+from dragoman.config.config_file import NamedAgent
+from dragoman.host.auth.roles import MemoryDirectory
+from dragoman.host.host import House
+from dragoman.roles.client.session import Conversation
+from dragoman.store.sqlite import SqliteStore
+from dragoman.transport.memory import pair
+from dragoman.transport.remote.server.auth import Visitor
+from tests.host.auth.test_roles import denied, hearing
+from tests.host.memory_host import Hosted, until
+
+PATIENCE = 90.0
+
+# A 2025.1 agent behind clients of other dialects: nothing about it is official.
+AGENT = NamedAgent(
+    name="everything",
+    command=sys.executable,
+    args=("-m", "dragoman", "agent", "everything", "--dialect", "2025.1"),
+    dialect="2025.1",
+)
+
+
+def told(session: Conversation) -> str:
+    """What the agent said, whatever was between."""
+    return "".join(message.text for message in session.transcript.messages if message.role == "agent")
+
+
+def agents() -> set[int]:
+    """The agents that this process has started and that are still there."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= set(map(int, (task / "children").read_text().split()))
+    return {pid for pid in found if b"everything" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+def descriptors() -> set[str]:
+    """What this process has open."""
+    return set(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.item("004-76")
+async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_restarted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        store = await SqliteStore.open(str(tmp_path / "log.db"))
+        directory = MemoryDirectory()
+        heard: list[tuple[str, Any]] = []
+        house = House([AGENT], store=store, directory=directory)
+        hosted = Hosted(house, [], [])
+        async with hosted.client("ann", **hearing(heard)) as ann, hosted.client("ann", dialect="crow") as ben:
+            one = await ann.open(str(tmp_path))
+            await one.ask("/stream 200 20")
+            two = await ben.load(one.id, str(tmp_path))
+            assert told(two) == told(one)
+            processes = agents()
+            assert len(processes) == 1
+            running = asyncio.ensure_future(two.ask("/slow 60"))
+            await until(lambda: any(name == "turn" and params["state"] == "started" for name, params in heard[2:]))
+            os.kill(min(processes), signal.SIGKILL)
+            error = await denied(running)
+            assert "SIGKILL" in error.message or "-9" in error.message or "killed" in error.message
+            exited = next(params for name, params in heard if name == "agent")
+            assert exited["sessionId"] == one.id
+            assert await two.ask("/echo back") == "back"
+            await until(lambda: told(one).endswith("back"))
+            assert told(one) == told(two)
+        await house.close()
+        assert not agents()
+        once = descriptors()
+        house = House([AGENT], store=store, directory=directory)
+        hosted.house = house
+        ours, theirs = pair()
+        serving = asyncio.ensure_future(house.receive(theirs, Visitor(user="ann", local=True)))
+        async with connect(ours, dialect="draft") as ann:
+            again = await ann.load(one.id, str(tmp_path))
+            assert told(again) == told(one)
+            assert not agents()  # looking wakes nobody
+            assert await again.ask("/echo on") == "on"
+        await house.close()
+        await serving
+        await asyncio.gather(*hosted.tasks)
+        assert not agents()
+        assert descriptors() <= once
+        await store.close()
+
+    before = descriptors()
+    async with asyncio.timeout(PATIENCE):
+        await scene()
+    assert len(descriptors()) <= len(before) + 1  # the warden's, which ends agents when we are killed

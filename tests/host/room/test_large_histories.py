@@ -1,0 +1,52 @@
+"""A history larger than what a client may leave unread reaches it, over WebSocket and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman import connect
+from dragoman.config.config_file import NamedAgent
+from dragoman.host.auth.roles import MemoryDirectory
+from dragoman.host.host import House
+from dragoman.host.limits import Bounds
+from dragoman.store.contract import Draft, EntryKind
+from dragoman.store.memory import MemoryStore
+from dragoman.transport.remote.server.endpoint import Endpoint
+from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.origin import own_name
+
+WITHIN = 30.0
+BUFFERED = 512 * 1024
+PIECES = ["x" * 2000] * 600 + ["y" * 2 * BUFFERED] * 2 + ["z" * 1000] * 100
+
+
+def draft(kind: str, body: object) -> Draft:
+    return Draft(kind=kind, actor="agent", time="2026-01-01T00:00:00.000Z", body=body)
+
+
+def said(text: str) -> Draft:
+    body = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return draft(EntryKind.UPDATE, body)
+
+
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+def test_a_history_beyond_the_limit_of_unread_bytes_is_told_as_fast_as_it_is_read(scheme: str, tmp_path: Path) -> None:
+    async def main() -> list[int]:
+        store = MemoryStore()
+        opened = {"sessionId": "s", "cwd": str(tmp_path), "agent": {"name": "everything", "version": "1"}}
+        await store.append("s", [draft(EntryKind.OPENED, opened), *map(said, PIECES)])
+        agent = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
+        bounds = Bounds(buffered=BUFFERED)
+        async with House([agent], store=store, directory=MemoryDirectory(own_name()), bounds=bounds) as house:
+            async with serving(Endpoint(house.receive, limits=Limits(buffered=BUFFERED))) as served:
+                url = served.url.replace("http", scheme, 1)
+                async with asyncio.timeout(WITHIN), connect(url, reconnect=0.0) as client:
+                    session = await client.load("s", str(tmp_path))
+                    return [len(update.content.text) for update in session.between]
+
+    assert asyncio.run(main()) == [len(piece) for piece in PIECES]

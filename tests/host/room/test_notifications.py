@@ -1,0 +1,124 @@
+"""What members hear of an entry: the frame that is shared says what each of them would have been said alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.dialect.dialects import dialect
+from dragoman.engine.codec import Speech
+from dragoman.host.room.notifications import UPDATE, News, retold, told
+from dragoman.host.room.stamping import stamped
+from dragoman.schema.base import encode
+from dragoman.schema.content import TextContent
+from dragoman.schema.side import Side
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    CurrentModeUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UpdateParams,
+    UsageUpdate,
+)
+from dragoman.store.contract import Line
+
+
+def line(kind: str, body: Any, seq: int = 7, actor: str = "agent") -> Line:
+    return Line(seq, kind, msgspec.Raw(encode(body)), actor, "t1")
+
+
+def lowered(update: Any) -> Any:
+    """An update as official v1 says it."""
+    body = Speech(dialect("v1"), Side.AGENT).lower_call(UPDATE, UpdateParams(session_id="s", update=update))[1]
+    return json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("update", "is_shared"),
+    [
+        (AgentMessageChunk(content=TextContent(text="hello")), True),
+        (AgentMessageChunk(content=TextContent(text='{"_meta": "denied"}')), True),
+        (ToolCallStart(tool_call_id="1", title="x", status="pending"), True),
+        (ToolCallProgress(tool_call_id="1", status="denied"), False),
+        (AgentMessageChunk(content=TextContent(text="x"), meta={"a": 1, "dragoman": {"secret": 1}}), False),
+        (CurrentModeUpdate(current_mode_id="code"), False),
+        (UsageUpdate(used=1, size=2), False),
+    ],
+)
+def test_a_shared_frame_is_what_official_v1_says_and_a_number(update: Any, is_shared: bool) -> None:
+    (news,) = told("s", line("update", update))
+    assert (news.frame is not None) is is_shared
+    assert encode(news.update) == encode(update)
+    if news.frame is not None:
+        frame = json.loads(news.frame)
+        assert frame["params"].pop("_meta") == {"dragoman": {"seq": 7}}
+        assert frame == {"jsonrpc": "2.0", "method": UPDATE, "params": lowered(update)}
+
+
+def test_a_prompt_is_heard_by_all_but_who_said_it_and_later_by_all() -> None:
+    body = {"prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "connection": "c1"}
+    heard = told("s", line("prompt", body, actor="ann"))
+    yours, *said = heard
+    assert (yours.only, yours.params["state"]) == ("c1", "yours")
+    assert [(news.update.content.text, news.but) for news in said] == [("a", "c1"), ("b", "c1")]
+    meta = json.loads(said[0].frame or b"")["params"]["_meta"]
+    assert meta == {"dragoman": {"seq": 7, "user": "ann"}}
+    assert [news.but for news in retold("s", line("prompt", body))] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "method", "told_of"),
+    [
+        ("turn_started", {}, "_dragoman/turn", {"state": "started", "by": "ann"}),
+        ("turn_ended", {"stopReason": "end_turn"}, "_dragoman/turn", {"state": "ended", "stopReason": "end_turn"}),
+        ("decided", {"toolCallId": "1"}, "_dragoman/permission_resolved", {"toolCallId": "1", "by": "ann"}),
+        ("agent_exited", {"message": "it died"}, "_dragoman/agent", {"state": "exited", "message": "it died"}),
+    ],
+)
+def test_what_only_those_hear_who_want_it(kind: str, body: Any, method: str, told_of: dict[str, Any]) -> None:
+    news: News = told("s", line(kind, body, actor="ann"))[0]
+    assert news.method == method
+    assert news.wanted
+    assert told_of.items() <= news.params.items()
+    assert retold("s", line(kind, body)) == []
+
+
+def test_who_was_not_there_hears_that_a_turn_failed() -> None:
+    failed = {"error": {"kind": "interrupted", "message": "its host ended"}}
+    (news,) = retold("s", line("turn_ended", failed))
+    assert (news.method, news.params["error"]) == ("_dragoman/turn", failed["error"])
+
+
+@pytest.mark.parametrize("kind", ["file", "terminal", "asked", "opened", "member", "lost", "from the future"])
+def test_what_nobody_hears(kind: str) -> None:
+    assert told("s", line(kind, {})) == []
+
+
+def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
+    root = Path(__file__).parents[3]
+    sources = "".join(file.read_text() for file in (root / "src" / "dragoman" / "host").glob("*.py"))
+    spoken = set(re.findall(r'"(_dragoman/\w+)"', sources))
+    page = (root / "docs" / "rooms.md").read_text()
+    assert spoken
+    assert sorted(name for name in spoken if name not in page) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "meta"),
+    [
+        ({"sessionId": "s"}, {"dragoman": {"seq": 7}}),
+        ({"sessionId": "s", "_meta": {"traceparent": "00-1"}}, {"dragoman": {"seq": 7}, "traceparent": "00-1"}),
+        ({"_meta": {"dragoman": {"kept": 1}}, "sessionId": "s"}, {"dragoman": {"seq": 7, "kept": 1}}),
+        ({"sessionId": "s", "_meta": None}, {"dragoman": {"seq": 7}}),
+        ({"sessionId": "s", "update": {"_meta": {"a": 1}}}, {"dragoman": {"seq": 7}}),
+    ],
+)
+def test_a_number_joins_what_an_update_carries_already(params: dict[str, Any], meta: dict[str, Any]) -> None:
+    frame = stamped(encode({"jsonrpc": "2.0", "method": UPDATE, "params": params}), 7)
+    assert frame.count(b'"_meta":{"dragoman":{"seq":7') == 1
+    assert json.loads(frame)["params"] == {**params, "_meta": meta}

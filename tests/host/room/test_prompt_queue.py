@@ -1,0 +1,74 @@
+"""The prompts of a room: one after the other, and a cancel is about what its sender said."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import Kind, ProtocolError
+from dragoman.host.room.prompt_queue import PREVIEW, Queue, Waiting
+from dragoman.schema.content import TextContent
+
+
+def waiting(id: str, desk: str) -> Waiting:
+    return Waiting(id, desk.upper(), desk, [TextContent(text=id)])
+
+
+def filled(*prompts: tuple[str, str]) -> Queue:
+    queue = Queue(10)
+    for id, desk in prompts:
+        queue.add(waiting(id, desk))
+    queue.next()
+    return queue
+
+
+def test_prompts_run_in_the_order_they_came() -> None:
+    queue = filled(("1", "ann"), ("2", "ben"), ("3", "ann"))
+    ran = [queue.running]
+    while (one := queue.next()) is not None:
+        ran.append(one)
+    assert [one.id for one in ran if one] == ["1", "2", "3"]
+    assert queue.is_empty
+
+
+def test_a_cancel_of_who_runs_stops_the_turn_and_takes_back_what_waits() -> None:
+    queue = filled(("1", "ann"), ("2", "ben"), ("3", "ann"))
+    withdrawn, stopped = queue.cancel("ann")
+    assert [one.id for one in withdrawn] == ["3"]
+    assert stopped is queue.running
+    assert [one.id for one in queue.waiting] == ["2"]
+
+
+def test_who_waits_behind_another_takes_back_only_their_own() -> None:
+    queue = filled(("1", "ann"), ("2", "ben"))
+    withdrawn, stopped = queue.cancel("ben")
+    assert [one.id for one in withdrawn] == ["2"]
+    assert stopped is None
+
+
+def test_who_waits_for_nothing_stops_the_turn_of_another() -> None:
+    queue = filled(("1", "ann"))
+    assert queue.cancel("ben") == ([], queue.running)
+
+
+def test_one_prompt_can_be_cancelled_by_its_id() -> None:
+    queue = filled(("1", "ann"), ("2", "ann"), ("3", "ann"))
+    withdrawn, stopped = queue.cancel("ann", "2")
+    assert [one.id for one in withdrawn] == ["2"]
+    assert stopped is None
+    assert queue.cancel("ann", "1") == ([], queue.running)
+
+
+def test_too_many_prompts_are_refused() -> None:
+    queue = Queue(1)
+    queue.add(waiting("1", "ann"))
+    with pytest.raises(ProtocolError) as refused:
+        queue.add(waiting("2", "ann"))
+    assert refused.value.kind == Kind.RATE_LIMITED
+    assert refused.value.data == {"limit": 1}
+
+
+def test_a_preview_is_one_short_line() -> None:
+    shown = Waiting("1", "Ann", "ann", [TextContent(text="first\nsecond " + "x" * 200)]).preview
+    assert shown.startswith("first second x")
+    assert len(shown) == PREVIEW
+    assert "\n" not in shown

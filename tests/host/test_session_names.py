@@ -1,0 +1,125 @@
+"""Whose the names of sessions are: those of one user are nothing to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ProtocolError
+from dragoman.host import session_names
+from dragoman.store.contract import Summary
+from dragoman.store.summary import given_name
+from tests.host.http.test_app import Caller, Doors, doors
+from tests.host.memory_host import opened
+
+
+def kept(id: str, name: str) -> Summary:
+    return Summary(session_id=id, entries=1, updated_at="", name=name)
+
+
+def shown(user: str | None, *stored: str) -> list[str | None]:
+    return [one.name for one in session_names.shown([kept(name, name) for name in stored], user, "root")]
+
+
+def test_no_two_users_have_the_same_names() -> None:
+    users = [
+        "ann",
+        "ann/x",
+        "ann~",
+        "ann%2Fx",
+        "a" * 41,
+        "a" * 42,
+        "https://id.example/ann",
+        "",
+        " ann",
+        "ann\n",
+        "Ann",
+    ]
+    spaces = {session_names.namespace(user) for user in users}
+    assert len(spaces) == len(users)
+    assert all(space.index("/") == len(space) - 1 <= 40 for space in spaces)
+    for user in users:
+        stored = session_names.kept("secret", user)
+        assert shown(user, stored) == ["secret"]
+        assert [shown(other, stored) for other in users if other != user] == [[stored]] * (len(users) - 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ann/secret", "x" * 97, "a\nb", "x$(id)", "x`id`", "dda3a510-0a1b-4c2d-8e3f-001122334455", "DDA3A510-0A1B-4C2D"],
+)
+def test_what_cannot_be_a_name_is_refused(name: str) -> None:
+    with pytest.raises(ProtocolError, match=r"name|'/'|characters"):
+        session_names.kept(name, "ann")
+
+
+@pytest.mark.parametrize("user", ["auth0|123", "a$(id)", "a`b", "a b'c", "-rf", "a=b"])
+def test_what_stands_before_a_name_is_as_plain_as_the_name(user: str) -> None:
+    stored = session_names.kept("roof", user)
+    assert given_name(stored) == stored
+    assert shown(user, stored, f"{user}/of before") == ["roof", "of before"]
+    assert shown("ben", f"{user}/of before") == [f"{user}/of before"]
+
+
+def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() -> None:
+    assert session_names.kept("a/b", None) == "a/b"
+    assert shown(None, "board", "ann/board") == ["board", "ann/board"]
+    assert shown("ben", "board", "ann/board") == ["board", "ann/board"]
+    assert shown("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
+
+
+async def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_other(tmp_path: Path) -> None:
+
+    async with doors(tmp_path) as at, at.hosted.client("ben", visitor={"local": False}, cwd="/") as remote:
+        at.hosted.house.roots = lambda _: None
+        theirs = (await opened(remote, tmp_path)).id
+        ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
+        assert (ann, ben) == ((200, "secret"), (200, "secret"))
+        assert (await at.ben("GET", "/api/sessions/secret")).json["sessionId"] == theirs
+        assert (await at.ann("GET", "/api/sessions/secret")).json["sessionId"] == at.session
+        assert (await at.ben("GET", "/api/sessions/ann%2Fsecret")).status == 404
+        for name in (at.session, at.session[:20], "ann/secret"):
+            refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": name})
+            assert refused.status == 400
+            assert "taken" not in refused.json["error"]["message"]
+        assert {one.name for one in await at.hosted.house.store.sessions()} == {"ann/secret", "ben/secret"}
+        await _shared(at)
+        assert (await at.ben("GET", "/api/sessions/ann/secret")).json["sessionId"] == at.session
+        assert {info.title for info in (await remote.sessions()).sessions} == {"secret", "ann/secret"}
+        owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
+        assert (await owner("GET", "/api/sessions")).json == {"sessions": []}
+        copied = [
+            await at.ben("POST", f"/api/sessions/{theirs}/fork", {"name": name}) for name in ("a/b", "secret", "copy")
+        ]
+        assert [answer.status for answer in copied] == [400, 400, 200]
+        assert copied[2].json["name"] == "copy"
+        assert len((await at.ben("GET", "/api/sessions")).json["sessions"]) == 3
+        # Even what the owner put in the way is not told of.
+        await at.hosted.house.store.rename(at.session, "ben/attic")
+        await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})
+        refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": "attic"})
+        assert (refused.status, at.session in refused.body.decode()) == (400, False)
+
+
+async def _called(caller: Caller, session: str, name: str) -> tuple[int, Any]:
+    answer = await caller("POST", f"/api/sessions/{session}/name", {"name": name})
+    return answer.status, answer.json.get("name")
+
+
+async def _shared(at: Doors) -> None:
+    made = await at.ann("POST", "/api/sessions/secret/members", {"user": "ben", "role": "viewer"})
+    assert made.status == 200
+
+
+async def test_what_was_opened_in_vain_can_be_taken_back_with_any_token_that_opens(tmp_path: Path) -> None:
+
+    async with doors(tmp_path) as at, at.hosted.client("ann") as remote:
+        empty = (await opened(remote, tmp_path)).id
+        link = (await at.ann("POST", f"/api/sessions/{empty}/shares", {"role": "editor"})).json["token"]
+        callers = [Caller(at.app, token) for token in (link, at.tokens.create("ann", "viewer")[0])]
+        editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
+        assert [(await each("DELETE", f"/api/sessions/{empty}")).status for each in callers] == [403, 403]
+        assert (await editing("DELETE", f"/api/sessions/{at.session}")).status == 403
+        assert (await editing("DELETE", f"/api/sessions/{empty}")).status == 200

@@ -1,0 +1,144 @@
+"""Requests find their answers, messages their turn and tool call, and faults are seen, in every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.cli.inspect.show import facts, told, tree
+from dragoman.dialect.dialects import NAMES, dialect
+from dragoman.inspect.analyze import Observer
+from dragoman.inspect.format import Header
+from dragoman.inspect.open_recording import lines_of, opened
+from dragoman.inspect.page import page
+from dragoman.inspect.reader import Reader
+from dragoman.inspect.redaction import Cleaner
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from tests.inspect.conversation import RECORDINGS, TALK, answer, call, news, observed, recorded
+
+
+def flaws(*talk: tuple[str, Any]) -> list[str]:
+    _, events = observed(list(talk))
+    return [str(flaw) for event in events for flaw in event.flaws]
+
+
+def test_answers_are_paired_with_their_requests_in_both_directions() -> None:
+    observer, events = observed()
+    paired = {event.line: event.asked.line for event in events if event.asked is not None}
+    assert paired == {3: 2, 5: 4, 11: 10, 13: 6}
+    assert [event.latency for event in events if event.asked] == [1000, 1000, 1000, 7000]
+    assert observer.open == {}
+
+
+def test_turns_and_tool_calls_gather_what_belongs_to_them() -> None:
+    observer, events = observed()
+    (turn,) = observer.turns
+    assert (turn.stop, turn.duration, turn.session, turn.prompt) == ("end_turn", 7000, "s1", "hello")
+    (tool,) = turn.calls.values()
+    assert (tool.title, tool.status, tool.first, tool.last) == ("Read", "completed", 9, 12)
+    assert [event.line for event in events if event.call is tool] == [9, 10, 11, 12]
+    assert [event.line for event in events if event.turn is turn] == [6, 7, 8, 9, 10, 11, 12, 13]
+
+
+def test_a_sound_conversation_has_no_faults() -> None:
+    assert flaws(*TALK) == []
+
+
+@pytest.mark.parametrize(
+    ("talk", "fault"),
+    [
+        ([("a2c", {"id": 5, "result": {}})], "jsonrpc is missing"),
+        ([("a2c", answer(5, {}))], "nobody asked"),
+        ([("c2a", call(None, "session/new", {"cwd": "/", "mcpServers": []}))], "id is a number or a string"),
+        ([("c2a", call(1, "session/new", {}))], "cwd is missing"),
+        ([("c2a", call(1, "no/such", {}))], "no known method"),
+        ([("a2c", call(1, "session/update", {}))], "it has no id"),
+        ([("a2c", b"Loading model...")], "no message"),
+        ([("a2c", b'{"jsonrpc":"2.0","method":"session/update","params":"\xff"}')], "read leniently"),
+        ([*TALK[:2], TALK[1]], "was answered before, in line 3"),
+        ([TALK[0], TALK[0]], "still in use by line 2"),
+        ([TALK[0], ("a2c", {**TALK[1][1], "error": {"code": 1, "message": "x"}})], "a result and an error"),
+        ([*TALK[:5], ("a2c", news({"sessionUpdate": "tool_call", "toolCallId": 7, "title": "x"}))], "toolCallId"),
+        ([*TALK[:5], ("a2c", answer(2, {}))], "stopReason is missing"),
+    ],
+)
+def test_faults_are_seen(talk: list[tuple[str, Any]], fault: str) -> None:
+    assert [each for each in flaws(*talk) if fault in each], flaws(*talk)
+
+
+@pytest.mark.parametrize("name", ["v1", "banjo", "2025.1", "crow", "draft"])
+def test_every_dialect_is_found_out_and_understood(name: str) -> None:
+    spoken = dialect(name)
+
+    def said(id: Any, method: str, params: Any) -> tuple[str, Any]:
+        spelled, lowered = spoken.lower_call(Side.AGENT, method, params)
+        return "c2a", call(id, spelled, lowered)
+
+    def result(id: Any, method: str, value: Any) -> tuple[str, Any]:
+        return "a2c", answer(id, spoken.lower_result(Side.AGENT, method, value))
+
+    info = {"name": "x", "version": "1"}
+    observer, events = observed(
+        [
+            said(0, "initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info}),
+            result(
+                0, "initialize", {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}, "agentInfo": info}
+            ),
+            said(1, "session/prompt", {"sessionId": "s1", "prompt": [{"type": "text", "text": "hello"}]}),
+            result(1, "session/prompt", {"stopReason": "end_turn"}),
+        ]
+    )
+    expected = "v1" if name == "banjo" else name
+    assert observer.hearing.names == (expected, expected)
+    assert [(turn.prompt, turn.stop) for turn in observer.turns] == [("hello", "end_turn")]
+    assert [str(flaw) for event in events for flaw in event.flaws if flaw.fatal] == []
+
+
+def test_trace_context_is_shown_with_request_and_answer() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    params = {"protocolVersion": 1, "clientCapabilities": {}, "_meta": {"traceparent": parent, "tracestate": "a=b"}}
+    _, events = observed([("c2a", call(0, "initialize", params)), TALK[1]])
+    assert [(event.trace, event.state) for event in events] == [(parent, "a=b")] * 2
+
+
+names = ["sessionUpdate", "content", "type", "text", "toolCallId", "title", "entries", "options", "availableCommands",
+         "toolCall", "outcome", "prompt", "sessionId", "path", "args", "status", "_meta", "env"]  # fmt: skip
+words = st.sampled_from(["", "x", "tool_call", "plan"])
+leaves = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | words
+anything = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner)
+)
+methods = st.sampled_from(sorted({name for _, name in METHODS} | {"cancel", "x"}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["c2a", "a2c"]), methods, anything, anything), max_size=4),
+    st.sampled_from(NAMES),
+)
+def test_nothing_a_peer_says_makes_looking_at_it_fail(said: list[tuple[str, str, Any, Any]], spoken: str) -> None:
+    observer, cleaner, talk = Observer(spoken), Cleaner(), []
+    for number, (way, method, params, result) in enumerate(said):
+        talk += [(way, call(number, method, params)), ("a2c" if way == "c2a" else "c2a", answer(number, result))]
+    events = [observer.observe(each) for each in recorded(talk)]
+    for event in events:
+        cleaner.learn(event.recorded)
+        cleaner.redact(event.recorded)
+    list(tree(observer))
+    assert [told(event) for event in events if not facts(event)] == []
+    assert "</script>" in page([(Header(), events)], "x")
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
+def test_recordings_of_real_peers_are_read_whole(path: Any) -> None:
+    reader, observer = Reader(), Observer()
+    with opened(str(path)) as file:
+        events = [observer.observe(each) for each in reader.read(lines_of(file, reader))]
+    assert reader.troubles == []
+    assert events
+    answered = [event for event in events if event.kind in ("answer", "failure") and event.id not in ("", "null")]
+    assert all(event.asked is not None for event in answered)

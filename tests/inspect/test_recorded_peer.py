@@ -1,0 +1,142 @@
+"""Recorded peers: a recording plays the agent for a client, or the client for an agent, and says who departed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman import Agent, Turn, connect, testing
+from dragoman.inspect.reader import NotRecorded
+from dragoman.inspect.recorded_peer import Recording
+from dragoman.inspect.tap import trace_to
+from dragoman.testing import joined, pair
+from dragoman.transport.base import Transport
+
+pytest_plugins = ["pytester"]
+
+# pytester forgets the modules that were first imported in a run inside this one; ours are to be the same in all.
+for _door in (dragoman, testing):
+    for _name in _door.__all__:
+        getattr(_door, _name)
+
+
+def parrot(mark: str = "") -> Agent:
+    agent = Agent("parrot")
+
+    @agent.prompt
+    async def repeat(turn: Turn) -> None:
+        await turn.say(turn.text + mark)
+
+    return agent
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    """A conversation with a parrot, recorded."""
+    path = tmp_path / "talk.ndjson"
+
+    async def scene() -> None:
+        with trace_to(str(path), ["parrot"], print) as tap:
+            async with joined(parrot(), trace=tap) as remote:
+                await (await remote.open(cwd="/")).ask("hello")
+
+    asyncio.run(scene())
+    return path
+
+
+async def client(transport: Transport, text: str = "hello") -> str:
+    async with connect(transport) as remote:
+        return await (await remote.open(cwd="/")).ask(text)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_client_meets_the_recorded_agent(talk: Path, strict: bool) -> None:
+    async def scene() -> str:
+        async with Recording(talk).as_agent(strict=strict) as transport:
+            return await client(transport)
+
+    assert asyncio.run(scene()) == "hello"
+
+
+def test_a_strict_recording_tells_where_a_client_departed(talk: Path) -> None:
+    async def scene() -> None:
+        async with Recording(talk).as_agent(strict=True) as transport:
+            with pytest.raises(Exception, match="was expected"):
+                await client(transport, "something else")
+
+    with pytest.raises(AssertionError, match=r"the client departed from the recording .*talk.ndjson: session/prompt"):
+        asyncio.run(scene())
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_agent_meets_the_recorded_client(talk: Path, strict: bool) -> None:
+    said = asyncio.run(Recording(talk).meets(parrot(), strict=strict))
+    assert any(b"agent_message_chunk" in frame for frame in said)
+
+
+def test_an_agent_that_says_something_else_departs_only_when_strict(talk: Path) -> None:
+    asyncio.run(Recording(talk).meets(parrot("!")))
+    with pytest.raises(AssertionError, match="the agent departed from the recording"):
+        asyncio.run(Recording(talk).meets(parrot("!"), strict=True))
+    asyncio.run(Recording(talk).meets(parrot("!"), strict=True, ignoring=["params.update.content.text"]))
+
+
+def test_an_agent_that_leaves_departs(talk: Path) -> None:
+    async def scene() -> None:
+        ours, theirs = pair()
+        await theirs.close("no")
+        await Recording(talk).meets(ours)
+
+    with pytest.raises(AssertionError, match="departed"):
+        asyncio.run(scene())
+
+
+def test_a_file_without_messages_says_how_to_record_one(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(NotRecorded, match="dragoman inspect run"):
+        Recording(tmp_path / "empty")
+
+
+async def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.Pytester, talk: Path) -> None:
+    pytester.path.joinpath("talk.ndjson").write_bytes(talk.read_bytes())
+    pytester.makepyfile(
+        f"""
+        import pytest
+        from dragoman import Agent, connect
+
+        agent = Agent("parrot")
+
+        @agent.prompt
+        async def repeat(turn):
+            await turn.say(turn.text)
+
+        @pytest.fixture
+        def acp_target():
+            return agent
+
+        def test_as_client(acp_recording):
+            assert acp_recording("talk.ndjson").meets_agent()
+
+        def test_as_agent(acp_recording):
+            async def client(transport):
+                async with connect(transport) as remote:
+                    return await (await remote.open(cwd="/")).ask("hello")
+
+            assert acp_recording("talk.ndjson").meets_client(client) == "hello"
+
+        def test_as_agent_of_a_command(acp_recording):
+            words = [{sys.executable!r}, "-m", "dragoman", "run", "hello", "--", "{{agent}}"]
+            assert acp_recording("talk.ndjson").meets_client(words).stdout == "hello\\n"
+
+        def test_recorded_anew(acp_session):
+            assert acp_session.ask("hello") == "hello"
+        """
+    )
+    pytester.runpytest_inprocess("-p", "no:cacheprovider", "--acp-record=taken").assert_outcomes(passed=4)
+    taken = list((pytester.path / "taken").iterdir())
+    assert [path.name.rpartition("-")[2] for path in taken] == ["test_recorded_anew.ndjson"]
+    await Recording(taken[0]).meets(parrot(), strict=True)

@@ -1,0 +1,181 @@
+"""Path patterns match whole paths, name by name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.policy.globs import word
+from dragoman.policy.path_patterns import LONGEST, fault_of, matches
+
+ROOTS = ("/w", "/more")
+HOME = "/home/me"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("**", "/w/a/b", True),
+        ("**", "/elsewhere/a", False),
+        ("a.txt", "/w/a.txt", True),
+        ("a.txt", "/more/a.txt", True),
+        ("a.txt", "/w/x/a.txt", False),
+        ("a.txt", "/w/a.txt.bak", False),
+        ("./a.txt", "/w/a.txt", True),
+        ("*.txt", "/w/a.txt", True),
+        ("*.txt", "/w/x/a.txt", False),
+        ("**/*.txt", "/w/a.txt", True),
+        ("**/*.txt", "/w/x/y/a.txt", True),
+        ("src/**", "/w/src/a/b", True),
+        ("src/**", "/w/src", True),
+        ("src/**", "/w/srcs/a", False),
+        ("src/**/test_?.py", "/w/src/a/test_1.py", True),
+        ("src/**/test_?.py", "/w/src/test_1.py", True),
+        ("src/**/test_?.py", "/w/src/test_12.py", False),
+        ("**/.env", "/w/.env", True),
+        ("**/.env", "/w/a/.env", True),
+        ("**/.env", "/w/a/x.env", False),
+        ("[ab].txt", "/w/a.txt", True),
+        ("[!ab].txt", "/w/a.txt", False),
+        ("[!ab].txt", "/w/c.txt", True),
+        ("[^a].txt", "/w/^.txt", True),
+        ("a[!x]b", "/w/a/b", False),
+        ("a?b", "/w/a/b", False),
+        ("a.b", "/w/axb", False),
+        ("a+(b)", "/w/a+(b)", True),
+        ("[", "/w/[", True),
+        ("A.txt", "/w/a.txt", False),
+        ("/etc/**", "/etc/passwd", True),
+        ("/etc/**", "/w/etc/passwd", False),
+        ("/**", "/anything", True),
+        ("/", "/w", False),
+        ("~/.ssh/**", "/home/me/.ssh/id", True),
+        ("~/.ssh/**", "/home/you/.ssh/id", False),
+        ("~", "/home/me/x", True),
+        ("*\n*", "/w/a\nb", True),
+        ("**", "/w/a\nb", True),
+        ("*.txt", "/w/.txt\n", False),
+        ("**/**", "/w/a/b", True),
+        ("src/**/**", "/w/src/a", True),
+        ("src/**/**/a", "/w/src/a", True),
+        ("src/**/b/**", "/w/src/a/b", True),
+        ("src/**/b/**", "/w/src/a/bc", False),
+        ("**/a/b/**/a/c", "/w/a/a/b/a/b/a/c", True),
+        ("*a*b*a", "/w/xabxa", True),
+        ("*a*b*a", "/w/xaab", False),
+        ("[!]", "/w/[!]", True),
+        ("[!]]", "/w/]", False),
+        ("[z-a]", "/w/z", False),
+        ("[a-c-]", "/w/-", True),
+        (".", "/w", True),
+        (".", "/w/a", False),
+    ],
+)
+def test_patterns(pattern: str, path: str, expected: bool) -> None:
+    assert matches(pattern, path, ROOTS, HOME) is expected
+
+
+def test_without_a_home_nothing_is_at_home() -> None:
+    assert not matches("~/a", "/a", (), "")
+
+
+@pytest.mark.parametrize("pattern", ["", "../a", "a/../b", "~you/a", "a\0b"])
+def test_patterns_that_nobody_can_mean_are_faults(pattern: str) -> None:
+    assert fault_of(pattern) is not None
+
+
+@pytest.mark.parametrize("pattern", ["**", "a/..b", "~/x", "/x", "a..b", "~"])
+def test_other_patterns_are_none(pattern: str) -> None:
+    assert fault_of(pattern) is None
+
+
+@given(st.text(min_size=1), st.text())
+def test_any_text_is_a_pattern_that_can_be_tried(pattern: str, path: str) -> None:
+    assert matches(pattern, path, ROOTS, HOME) in (True, False)
+
+
+@given(st.lists(st.text("ab.-_ é", min_size=1), min_size=1))
+def test_a_path_without_signs_matches_itself_alone(names: list[str]) -> None:
+    path = "/".join(names)
+    if fault_of(path) is None and not path.startswith("./") and path != ".":
+        assert matches(path, f"/w/{path}", ("/w",), HOME)
+        assert not matches(path, f"/w/{path}x", ("/w",), HOME)
+
+
+# --- by the book: what a pattern means, written as plainly as it can be, and slow ---------------------------------
+
+
+def meant(parts: list[str], names: list[str]) -> bool:
+    """Whether names are meant by the parts of a pattern."""
+    if not parts:
+        return not names
+    if parts[0] == "**":
+        return len(parts) == 1 or any(meant(parts[1:], names[skipped:]) for skipped in range(len(names) + 1))
+    return bool(names) and named(parts[0], names[0]) and meant(parts[1:], names[1:])
+
+
+def named(part: str, name: str) -> bool:
+    """Whether one name is meant by one part of a pattern."""
+    if not part:
+        return not name
+    if part[0] == "*":
+        return named(part[1:], name) or bool(name and named(part, name[1:]))
+    end = part.find("]", 3 if part[1:2] == "!" else 2) if part[0] == "[" else -1
+    if end > 0:
+        return bool(name) and among(part[1:end], name[0]) and named(part[end + 1 :], name[1:])
+    return bool(name) and part[0] in ("?", name[0]) and named(part[1:], name[1:])
+
+
+def among(inner: str, character: str) -> bool:
+    """Whether a character is one of those between brackets."""
+    if inner[0] == "!":
+        return not among_these(inner[1:], character)
+    return among_these(inner, character)
+
+
+def among_these(members: str, character: str) -> bool:
+    if not members:
+        return False
+    if len(members) > 2 and members[1] == "-":
+        return members[0] <= character <= members[2] or among_these(members[3:], character)
+    return members[0] == character or among_these(members[1:], character)
+
+
+PARTS = st.one_of(st.just("**"), st.sampled_from(["a", "b", "*", "?", "a*"]), st.text("ab-*?[]!", max_size=6))
+
+
+@settings(max_examples=1000)
+@given(st.lists(PARTS, min_size=1, max_size=6), st.lists(st.text("ab-[]!", max_size=5), min_size=1, max_size=6))
+def test_a_pattern_means_what_the_book_says(parts: list[str], names: list[str]) -> None:
+    pattern, path = "/x/" + "/".join(parts), "/x/" + "/".join(names)
+    assert matches(pattern, path, (), "") is meant(pattern.split("/"), path.split("/"))
+
+
+@given(st.text("ab-*?[]!", max_size=8), st.text("ab-[]!", max_size=8))
+def test_a_name_means_what_the_book_says(part: str, name: str) -> None:
+    assert bool(word(part)(name)) is named(part, name)
+
+
+# A matcher that goes back over what it has found would not come to an end with any of these.
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "**/" * 200 + "b",
+        "**/a/" * 100 + "b",
+        "**/*/" * 100 + "b",
+        "**/a*/" * 100 + "**/b",
+        "**/a/a/" * 50 + "b/**",
+        "*a" * 100 + "b",
+        "a*" * 100 + "b",
+        "?*" * 100 + "b",
+        "[a-z]*" * 60 + "b",
+        "/".join(["*a*a*a"] * 60 + ["b"]),
+    ],
+)
+def test_no_pattern_takes_long(pattern: str) -> None:
+    deep, wide = "/w" + "/a" * (LONGEST // 2 - 1), "/w/" + "a" * (LONGEST - 3)
+    mixed = "/w" + "/aaaaaaaaaaaaaaa" * (LONGEST // 16 - 1)
+    for path in (deep, wide, mixed):
+        assert not matches(pattern, path, ("/w",), "")
+    assert not word(pattern)("a" * 100_000)

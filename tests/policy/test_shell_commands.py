@@ -1,0 +1,219 @@
+"""Command lines are taken apart as a shell does it, or not claimed to be understood."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.policy.shell_commands import CommandPattern, canonical, steering, taken_apart
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("git status", [("git", "status")]),
+        ("  git   status  ", [("git", "status")]),
+        ("git status\n", [("git", "status")]),
+        ("cd a && npm test", [("cd", "a"), ("npm", "test")]),
+        ("a;b|c||d&e", [("a",), ("b",), ("c",), ("d",), ("e",)]),
+        ("echo 'a; rm b'", [("echo", "a; rm b")]),
+        ('echo "a && b"', [("echo", "a && b")]),
+        ("echo ';' rm", [("echo", ";", "rm")]),
+        (r"echo a\;b", [("echo", "a;b")]),
+        ("echo 'it'\"'\"'s'", [("echo", "it's")]),
+        ('echo ""', [("echo", "")]),
+        ("sh -c 'git status'", [("git", "status")]),
+        ("/bin/bash -lc 'a && b'", [("a",), ("b",)]),
+        ("sh -c \"sh -c 'git status'\"", [("git", "status")]),
+        (r'echo "a\"b\\c\d"', [("echo", 'a"b\\c\\d')]),
+    ],
+)
+def test_lines_that_are_understood(line: str, commands: list[tuple[str, ...]]) -> None:
+    apart = taken_apart(line)
+    assert list(apart.commands) == commands
+    assert not apart.is_opaque
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo $(rm -rf x)",
+        "echo `rm -rf x`",
+        'echo "$(rm -rf x)"',
+        "echo $HOME",
+        "git status > /etc/passwd",
+        "cat < a",
+        "(git status)",
+        "{ git status; }",
+        "git status\nrm -rf x",
+        "git status \\\n rm",
+        "git status # rm",
+        "echo 'unfinished",
+        'echo "unfinished',
+        "if true; then rm x; fi",
+        "! git status",
+        "sh -c 'echo $(rm x)'",
+        "",
+        ";",
+        "echo \\",
+        "git status\0rm",
+    ],
+)
+def test_lines_that_nobody_should_claim_to_understand(line: str) -> None:
+    assert taken_apart(line).is_opaque
+
+
+@pytest.mark.parametrize(("line", "is_wild"), [("rm *", True), ("rm '*'", False), ("ls ~", True), (r"ls \*", False)])
+def test_what_a_shell_would_expand_is_seen(line: str, is_wild: bool) -> None:
+    assert taken_apart(line).is_wild is is_wild
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
+def test_words_that_were_quoted_come_back_exactly(words: list[str]) -> None:
+    line = shlex.join(words)
+    apart = taken_apart(line)
+    if not apart.is_opaque and not (len(words) == 3 and words[1] in ("-c", "-lc")):
+        assert list(apart.commands) == [tuple(words)]
+
+
+@given(st.text())
+def test_any_text_can_be_taken_apart(line: str) -> None:
+    taken_apart(line)
+    canonical(line)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("npm test", "sh -c 'npm test'"),
+        ("npm  test ", "npm test"),
+        ("echo 'a b'", 'echo "a b"'),
+        ("bash -lc 'a && b'", "a && b"),
+    ],
+)
+def test_one_command_has_one_spelling(one: str, other: str) -> None:
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("rm *", "rm '*'"), ("echo $A", "echo '$A'"), ("a; b", "a ';' b")])
+def test_different_commands_keep_different_spellings(one: str, other: str) -> None:
+    assert canonical(one) != canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words", "allowed"),
+    [
+        (["git", "status"], "git status", True),
+        (["git", "status"], "git status --short", True),
+        (["git", "status"], "git stash", False),
+        (["git"], "gitk", False),
+        (["git"], "mygit", False),
+        (["git"], "/tmp/git status", False),
+        (["git"], "sudo git status", False),
+        (["git", "*"], "git status", False),
+        ("git status", "git status", True),
+        ("git status", "git status --short", False),
+        ("git *", "git status --short", True),
+        ("git *", "git", True),
+        ("git log *", "git status", False),
+        ("npm run test:*", "npm run test:unit", True),
+        ("npm run test:*", "npm run test:unit --x", False),
+        ("*", "anything at all", True),
+        ("rm -rf ?", "rm -rf a", True),
+    ],
+)
+def test_patterns_are_compared_word_by_word(pattern: str | list[str], words: str, allowed: bool) -> None:
+    assert CommandPattern.read(pattern).allows(tuple(words.split())) is allowed
+
+
+def test_what_a_shell_expands_does_not_fit_a_pattern_of_so_many_words() -> None:
+    assert not CommandPattern.read("rm ?").allows(("rm", "*"), is_wild=True)
+    assert CommandPattern.read(["ls"]).allows(("ls", "*"), is_wild=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rm x",
+        "/bin/rm x",
+        "sudo rm x",
+        "sudo -u root rm x",
+        "A=1 B=2 rm x",
+        "env A=1 rm x",
+        "timeout 5 rm x",
+        "xargs rm",
+        "bash -ec 'rm x'",
+        "bash -o pipefail -c 'cd a && rm x'",
+        "env -S 'rm x'",
+        "sudo bash -xc 'rm x'",
+        "sudo sh -ec \"bash -ec 'rm x'\"",
+        "eval 'rm x'",
+        "then rm x",
+        "! rm x",
+        "do A=1 rm x",
+    ],
+)
+def test_what_is_forbidden_is_found_behind_what_carries_it(words: str) -> None:
+    assert CommandPattern.read(["rm"]).concerns(tuple(shlex.split(words)))
+
+
+@pytest.mark.parametrize("words", ["echo rm", "grep rm x", "rmdir x", "A=rm"])
+def test_words_that_only_look_like_it_are_left_alone(words: str) -> None:
+    assert not CommandPattern.read(["rm"]).concerns(tuple(words.split()))
+
+
+@pytest.mark.parametrize("pattern", ["", "  ", [], [""], "a && b", "'x"])
+def test_patterns_that_mean_nothing_are_refused(pattern: str | list[str]) -> None:
+    with pytest.raises(ValueError):
+        CommandPattern.read(pattern)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PAGER", "cat"),
+        ("PAGER", ""),
+        ("GIT_PAGER", "less"),
+        ("MANPAGER", "cat"),
+        ("TERM", "dumb"),
+        ("TERM", "xterm-256color"),
+        ("NO_COLOR", "1"),
+        ("CI", "true"),
+        ("LANG", "de_DE.UTF-8@euro"),
+        ("LC_ALL", "C"),
+        ("COLUMNS", "120"),
+        ("PYTHONUNBUFFERED", "1"),
+    ],
+)
+def test_variables_that_agents_set_for_plain_output_change_nothing_else(name: str, value: str) -> None:
+    assert steering({name: value}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PAGER", "touch x"),
+        ("PAGER", "./less"),
+        ("PAGER", "cat\n"),
+        ("GIT_PAGER", "less; id"),
+        ("MANPAGER", "/tmp/cat"),
+        ("GH_PAGER", "sh"),
+        ("TERM", "../x"),
+        ("TERM", "$(id)"),
+        ("LANG", "/tmp/x"),
+        ("LC_EVIL", "C"),
+        ("COLUMNS", "a[$(id)]"),
+        ("LESSOPEN", "|id %s"),
+        ("LD_PRELOAD", ""),
+        ("PATH", "/usr/bin"),
+        ("GIT_SSH_COMMAND", "ssh"),
+        ("GIT_EXTERNAL_DIFF", "cat"),
+        ("pager", "cat"),
+        ("", ""),
+    ],
+)
+def test_every_other_variable_or_value_can_change_what_a_command_does(name: str, value: str) -> None:
+    assert steering({"TERM": "dumb", name: value}) == (name,)

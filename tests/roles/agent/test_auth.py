@@ -1,0 +1,294 @@
+"""Logins: credentials reach the author's hook, sessions wait for it, and it ends by time and by logout."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError, Turn
+from dragoman.roles.agent import auth
+from dragoman.schema.auth import AuthAccount, AuthMethod
+from dragoman.testing import joined
+from tests.roles.raw_client import CWD, Raw, opened, prompted, served
+
+NEW = {
+    "v1": {"cwd": CWD, "mcpServers": []},
+    "banjo": {"cwd": CWD},
+    "crow": {"cwd": CWD, "mcpServers": []},
+    "draft": {"workingDirectory": CWD},
+    "2025.1": {"session_id": "s1", "mode": "agent"},
+}
+REQUIRED = {"v1": -32000, "banjo": -32000, "crow": -32000, "2025.1": -32000, "draft": -32001}
+
+
+def locked(**declared: Any) -> Agent:
+    """An agent that does nothing for strangers."""
+    agent = Agent("locked", auth_required=True, **declared)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say("welcome")
+
+    return agent
+
+
+@pytest.mark.parametrize("dialect", sorted(NEW))
+async def test_no_session_is_opened_for_strangers_in_any_dialect(dialect: str) -> None:
+
+    agent = locked(dialect=dialect)
+    async with served(agent, dialect) as client:
+        error = await client.error("session/new", NEW[dialect])
+        assert error["code"] == REQUIRED[dialect]
+        assert error["data"]["kind"] == "auth_required"
+        assert agent.sessions == {}
+
+
+async def test_an_official_client_names_a_method_and_is_let_in_until_it_logs_out() -> None:
+
+    agent = locked()
+    forgotten: list[str] = []
+
+    @agent.authenticate("browser", "Log in with the browser")
+    async def check(credentials: dict[str, Any]) -> None:
+        assert credentials == {}
+
+    agent.logout(lambda: forgotten.append("all"))
+    async with served(agent) as client:
+        assert client.heard[0]["result"]["authMethods"] == [{"id": "browser", "name": "Log in with the browser"}]
+        assert client.heard[0]["result"]["agentCapabilities"]["auth"] == {"logout": {}}
+        assert (await client.error("session/new", NEW["v1"]))["data"]["authMethods"] == ["browser"]
+        assert (await client.error("authenticate", {"methodId": "passport"}))["code"] == -32602
+        assert await client.result("authenticate", {"methodId": "browser"}) == {}
+        session = await opened(client)
+        assert (await prompted(client, session))["result"] == {"stopReason": "end_turn"}
+        assert await client.result("logout", {}) == {}
+        assert forgotten == ["all"]
+        assert (await prompted(client, session))["error"]["code"] == -32000
+        assert (await client.error("session/list", {}))["code"] == -32000
+
+
+@pytest.mark.item("000-08", "000-22")
+async def test_a_token_of_2025_1_is_checked_and_a_wrong_one_opens_nothing() -> None:
+
+    agent = locked()
+
+    @agent.authenticate("token")
+    def check(credentials: dict[str, Any]) -> bool:
+        return credentials == {"token": "open sesame"}
+
+    async with served(agent, "2025.1") as client:
+        refused = await client.error("authenticate", {"type": "token", "token": "please"})
+        assert refused["code"] == -32000
+        assert "please" not in str(refused)
+        assert (await client.error("session/new", NEW["2025.1"]))["code"] == -32000
+        assert await client.result("authenticate", {"type": "token", "token": "open sesame"}) == {"status": "ok"}
+        assert (await client.result("session/new", NEW["2025.1"]))["session_id"] == "s1"
+        content = [{"type": "text", "text": "hello"}]
+        assert await client.result("session/prompt", {"session_id": "s1", "content": content}) == {"status": "ok"}
+
+
+@pytest.mark.item("000-08", "000-22", "004-11")
+@pytest.mark.parametrize("dialect", ["2025.1", "draft"])
+async def test_authentication_is_optional_where_the_agent_does_not_require_it(dialect: str) -> None:
+
+    agent = Agent("open")
+
+    @agent.authenticate("token")
+    def check(credentials: dict[str, Any]) -> bool:
+        return False
+
+    async with served(agent, dialect) as client:
+        await client.result("session/new", NEW[dialect])
+
+
+@pytest.mark.item("004-11", "004-16")
+@pytest.mark.parametrize(
+    ("method", "credentials"),
+    [
+        ("api_key", {"apiKey": "sk-secret"}),
+        ("oauth2", {"accessToken": "ya29.secret", "tokenType": "Bearer"}),
+        ("custom", {"anything": {"nested": ["secret"]}}),
+    ],
+)
+async def test_a_draft_client_authenticates_by_each_method_and_hears_when_the_login_ends(
+    method: str, credentials: Any
+) -> None:
+
+    agent = locked()
+    seen: list[Any] = []
+    end = datetime(2999, 2, 4, 10, 30, tzinfo=UTC)
+
+    @agent.authenticate(method)
+    async def check(given: dict[str, Any]) -> datetime:
+        seen.append(given)
+        return end
+
+    async with served(agent, "draft") as client:
+        assert (await client.error("session/new", NEW["draft"]))["code"] == -32001
+        result = await client.result("authenticate", {"method": method, "credentials": credentials})
+        assert result == {"success": True, "expiresAt": "2999-02-04T10:30:00.000Z"}
+        assert seen == [credentials]
+        assert "createdAt" in await client.result("session/new", NEW["draft"])
+
+
+@pytest.mark.item("004-16")
+async def test_a_draft_client_hears_of_a_failure_in_the_result_and_stays_outside() -> None:
+
+    agent = locked()
+
+    @agent.authenticate("api_key")
+    async def check(given: dict[str, Any]) -> None:
+        raise ProtocolError(Kind.AUTH_REQUIRED, "this key was revoked")
+
+    async with served(agent, "draft") as client:
+        asked = {"method": "api_key", "credentials": {"apiKey": "sk-secret"}}
+        assert await client.result("authenticate", asked) == {"success": False, "error": "this key was revoked"}
+        asked = {"method": "oauth2", "credentials": {}}
+        unknown = await client.result("authenticate", asked)
+        assert unknown["success"] is False
+        assert "api_key" in unknown["error"]
+        assert (await client.error("session/new", NEW["draft"]))["code"] == -32001
+
+
+@pytest.mark.parametrize("dialect", ["v1", "draft"])
+async def test_a_login_ends_at_its_time_in_the_middle_of_a_session(
+    dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr(auth, "clock", lambda: time)
+
+    def told(start: datetime) -> str:
+        return (start + timedelta(hours=1)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    async def say(client: Raw, dialect: str, session: str) -> Any:
+        member = "content" if dialect == "draft" else "prompt"
+        block = {"type": "text", "text": "hello"}
+        return await client.call("session/prompt", {"sessionId": session, member: [block]})
+
+    agent = locked()
+    agent.authenticate("api_key")(lambda _: timedelta(hours=1))
+    async with served(agent, dialect) as client:
+        asked = {"method": "api_key", "credentials": {}} if dialect == "draft" else {"methodId": "api_key"}
+        assert await client.result("authenticate", asked) in ({}, {"success": True, "expiresAt": told(time)})
+        session = (await client.result("session/new", NEW[dialect]))["sessionId"]
+        time += timedelta(minutes=59)
+        assert "result" in await say(client, dialect, session)
+        time += timedelta(minutes=1)
+        error = (await say(client, dialect, session))["error"]
+        assert error["code"] == REQUIRED[dialect]
+        assert "expired" in error["message"]
+        assert (await client.error("session/new", NEW[dialect]))["code"] == REQUIRED[dialect]
+        await client.result("authenticate", asked)
+        assert "result" in await say(client, dialect, session)
+
+
+async def test_a_login_in_a_terminal_is_offered_to_clients_that_have_one_and_counts_when_it_is_stored() -> None:
+
+    terminal = AuthMethod(id="setup", name="Set up", type="terminal", args=["--login"], env={"MODE": "login"})
+    agent = locked(auth_methods=[terminal])
+    stored: list[str] = []
+    agent.logged_in(lambda: bool(stored))
+    async with served(agent) as client:
+        assert client.heard[0]["result"]["authMethods"] == []
+    async with served(agent, capabilities={"auth": {"terminal": True}}) as client:
+        told = {"id": "setup", "name": "Set up", "type": "terminal", "args": ["--login"], "env": {"MODE": "login"}}
+        assert client.heard[0]["result"]["authMethods"] == [told]
+        error = await client.error("authenticate", {"methodId": "setup"})
+        assert (error["code"], "terminal" in error["message"]) == (-32602, True)
+        assert (await client.error("session/new", NEW["v1"]))["code"] == -32000
+        stored.append("a token, by the agent started with --login")
+        await opened(client)
+
+
+@pytest.mark.item("003-03")
+@pytest.mark.parametrize("params", [{}, {"methodId": "whatever"}, {"method": 1, "x": [None]}, [1, "two"], None, "text"])
+async def test_banjo_accepts_any_params_of_authenticate(params: Any) -> None:
+
+    async with served(Agent("banjo", dialect="banjo"), "banjo") as client:
+        assert await client.result("authenticate", params) == {}
+        await opened(client)
+
+
+@pytest.mark.parametrize("params", [{}, {"method": 1, "x": [None]}, [1, "two"], None, "text"])
+async def test_a_client_that_names_no_method_may_be_banjo_and_is_let_in_like_one(params: Any) -> None:
+    """Banjo's initialize is v1's: nobody can tell before."""
+
+    async with served(Agent("any"), "v1") as client:
+        assert await client.result("authenticate", params) == {}
+        await opened(client)
+    agent = locked()
+    agent.authenticate("keychain")(lambda _: False)
+    async with served(agent, "v1") as client:
+        assert (await client.error("authenticate", params))["code"] == -32000
+        assert (await client.error("authenticate", {"methodId": "other"}))["code"] == -32602
+
+
+async def test_what_banjo_says_is_no_password_where_a_hook_decides() -> None:
+
+    agent = locked(dialect="banjo")
+    agent.authenticate("keychain")(lambda _: False)
+    async with served(agent, "banjo") as client:
+        assert (await client.error("authenticate", {"anything": 1}))["code"] == -32000
+        assert (await client.error("session/new", NEW["banjo"]))["code"] == -32000
+
+
+async def test_who_is_logged_in_is_told_where_unstable_calls_are_offered() -> None:
+
+    agent = locked(unstable=True)
+    agent.authenticate("browser")(lambda _: None)
+    async with served(agent) as client:
+        assert await client.result("auth/status", {}) == {"state": "unauthenticated"}
+        await client.result("authenticate", {"methodId": "browser"})
+        assert await client.result("auth/status", {}) == {"state": "authenticated"}
+    async with served(Agent("open", unstable=True)) as client:
+        assert await client.result("auth/status", {}) == {"state": "not_required"}
+    async with served(Agent("stable")) as client:
+        assert (await client.error("auth/status", {}))["code"] == -32601
+
+
+async def test_a_client_hears_unasked_who_is_logged_in_now() -> None:
+
+    agent = locked(unstable=True)
+    lasts = [timedelta(hours=1), timedelta(milliseconds=50)]
+    agent.authenticate("browser")(lambda _: lasts.pop(0))
+    agent.accounts(lambda: [AuthAccount(label="ada")])
+    async with served(agent) as client:
+        await client.result("authenticate", {"methodId": "browser"})
+        await client.result("logout", {})
+        await client.result("authenticate", {"methodId": "browser"})
+        await client.until(lambda message: message.get("params") == {"state": "unauthenticated"})  # it has expired
+        ada = {"state": "authenticated", "accounts": [{"label": "ada"}]}
+        no_one = {"state": "unauthenticated"}
+        assert client.said("auth/status_update") == [ada, no_one, ada, no_one]
+        stored = {"is": False}
+        agent.logged_in(lambda: stored["is"])
+        await agent.auth_changed()  # nothing has changed
+        stored["is"] = True
+        await agent.auth_changed()
+        await client.heard_call("auth/status_update")
+        assert client.said("auth/status_update")[4:] == [ada]
+
+
+async def test_only_clients_that_were_offered_it_hear_of_the_login() -> None:
+
+    agent = locked()
+    agent.authenticate("browser")(lambda _: None)
+    async with served(agent) as client:
+        await client.result("authenticate", {"methodId": "browser"})
+        await agent.auth_changed()
+        assert client.said("auth/status_update") == []
+
+
+async def test_our_client_asks_who_is_logged_in_and_hears_of_changes() -> None:
+
+    agent = locked(unstable=True)
+    agent.authenticate("browser")(lambda _: None)
+    heard: list[str] = []
+    on = {"auth/status_update": lambda news: heard.append(news.state)}
+    async with joined(agent, on=on) as remote:
+        assert (await remote.auth_status()).state == "unauthenticated"
+        await remote.authenticate("browser")
+        await remote.logout()
+        assert heard == ["authenticated", "unauthenticated"]

@@ -1,0 +1,174 @@
+"""Questions to the user: forms and links, each for clients that announced it, with typed answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, ProtocolError, Turn
+from dragoman.schema.elicitation import EnumOption, MultiSelectItems, MultiSelectProperty, StringProperty
+from tests.roles.raw_client import CWD, opened, prompted, served
+
+BOTH: Any = {"elicitation": {"form": {}, "url": {}}}
+
+
+def asking(question: Any, **declared: Any) -> tuple[Agent, list[Any]]:
+    """An agent that asks one thing, and what came of it."""
+    agent = Agent("asking", **declared)
+    heard: list[Any] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        try:
+            heard.append(await question(turn))
+        except ProtocolError as error:
+            heard.append(error)
+
+    return agent, heard
+
+
+@pytest.mark.parametrize("dialect", ["v1", "banjo"])
+async def test_a_form_is_filled_in(dialect: str) -> None:
+
+    form = {
+        "branch": str,
+        "force": bool,
+        "copies": int,
+        "ratio": float,
+        "how": ["merge", "rebase"],
+        "note": StringProperty(title="A note", max_length=40, default=""),
+        "labels": MultiSelectProperty(items=MultiSelectItems(any_of=[EnumOption(const="a", title="A")]), default=[]),
+    }
+    agent, heard = asking(lambda turn: turn.elicit("How shall I release?", form=form), dialect=dialect)
+    async with served(agent, dialect, BOTH) as client:
+        filled = {"branch": "main", "force": False, "copies": 2, "ratio": 1, "how": "rebase", "labels": ["a"]}
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": filled}
+        session = await opened(client)
+        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+        [asked] = client.said("elicitation/create")
+        schema = asked.pop("requestedSchema")
+        assert asked == {"message": "How shall I release?", "mode": "form", "sessionId": session}
+        assert schema["required"] == ["branch", "force", "copies", "ratio", "how"]
+        assert schema["properties"]["how"] == {"type": "string", "title": "How", "enum": ["merge", "rebase"]}
+        kinds = {name: field["type"] for name, field in schema["properties"].items()}
+        assert kinds == {
+            "branch": "string",
+            "force": "boolean",
+            "copies": "integer",
+            "ratio": "number",
+            "how": "string",
+            "note": "string",
+            "labels": "array",
+        }
+    [answer] = heard
+    assert answer
+    assert (answer.action, answer["how"], answer.content) == ("accept", "rebase", filled)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_form_that_is_not_filled_in_is_no_error(action: str) -> None:
+
+    agent, heard = asking(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    async with served(agent, capabilities=BOTH) as client:
+        client.answers["elicitation/create"] = lambda _: {"action": action}
+        await prompted(client, await opened(client))
+    [answer] = heard
+    assert not answer
+    assert (answer.action, answer.content) == (action, {})
+
+
+@pytest.mark.parametrize("content", [{}, {"how": "magic"}, {"how": 1}, None])
+async def test_an_answer_that_does_not_fit_the_form_is_refused_by_the_field(content: Any) -> None:
+
+    agent, heard = asking(lambda turn: turn.elicit("How?", form={"how": ["merge", "rebase"]}))
+    async with served(agent, capabilities=BOTH) as client:
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": content}
+        await prompted(client, await opened(client))
+    [error] = heard
+    assert error.data == {"fields": ["how"]}
+
+
+async def test_a_link_is_followed_and_the_client_hears_when_that_is_done() -> None:
+
+    async def question(turn: Turn) -> Any:
+        async with turn.tool("Log in") as call:
+            answer = await turn.elicit("Log in, please", url="https://example.org/login", tool=call)
+        answer.complete()
+        return answer
+
+    agent, heard = asking(question)
+    async with served(agent, capabilities=BOTH) as client:
+        client.answers["elicitation/create"] = lambda _: {"action": "accept"}
+        session = await opened(client)
+        await prompted(client, session)
+        [asked] = client.said("elicitation/create")
+        link = asked.pop("elicitationId")
+        assert asked == {
+            "message": "Log in, please",
+            "mode": "url",
+            "sessionId": session,
+            "toolCallId": "call_1_1",
+            "url": "https://example.org/login",
+        }
+        assert client.said("elicitation/complete") == [{"elicitationId": link}]
+    assert heard[0]
+    assert heard[0].id == link
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "mode"),
+    [
+        ({}, "form"),
+        ({"elicitation": {}}, "form"),
+        ({"elicitation": {"url": {}}}, "form"),
+        ({"elicitation": {"form": {}}}, "url"),
+    ],
+)
+async def test_a_client_is_asked_only_in_the_ways_it_announced(capabilities: Any, mode: str) -> None:
+
+    given: dict[str, Any] = {"form": {"branch": str}} if mode == "form" else {"url": "https://example.org"}
+    agent, heard = asking(lambda turn: turn.elicit("Which?", **given))
+    async with served(agent, capabilities=capabilities) as client:
+        await prompted(client, await opened(client))
+        assert client.said("elicitation/create") == []
+    assert (heard[0].kind, heard[0].data["capability"]) == ("capability_unsupported", f"elicitation.{mode}")
+
+
+async def test_a_dialect_without_such_questions_is_never_asked() -> None:
+
+    agent, heard = asking(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    async with served(agent, "draft", {"fs": {"read": True}}) as client:
+        session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
+        content = [{"type": "text", "text": "go"}]
+        await client.result("session/prompt", {"sessionId": session, "content": content})
+        assert client.said("elicitation/create") == []
+    assert heard[0].kind == "capability_unsupported"
+
+
+async def test_a_question_is_a_form_or_a_link() -> None:
+
+    faults: list[str] = []
+
+    async def question(turn: Turn) -> None:
+        for given in ({}, {"form": {"a": str}, "url": "https://example.org"}, {"form": {"a": 5}}):
+            with pytest.raises(ValueError) as fault:
+                await turn.elicit("?", **given)
+            faults.append(str(fault.value))
+
+    agent, _ = asking(question)
+    async with served(agent, capabilities=BOTH) as client:
+        await prompted(client, await opened(client))
+    assert len(faults) == 3
+
+
+async def test_a_cancelled_turn_withdraws_its_question() -> None:
+
+    agent, _ = asking(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    async with served(agent, capabilities=BOTH) as client:
+        session = await opened(client)
+        prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
+        asked = await client.heard_call("elicitation/create")
+        client.tell("session/cancel", {"sessionId": session})
+        assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
+        assert {"requestId": asked["id"]} in client.said("$/cancel_request")

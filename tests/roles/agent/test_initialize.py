@@ -1,0 +1,63 @@
+"""What a client serves itself it offers by that: each method opens the capability that gates it, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Turn
+from dragoman.schema.fs import DirectoryEntry, ListDirectoryResult
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from dragoman.testing import joined
+from tests.roles.translated_pair import CWD, run
+
+GATED = sorted(name for (side, name), row in METHODS.items() if side is Side.CLIENT and row.gate.startswith("client."))
+PARTS = {"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "fs/unwatch"}
+PARTS |= {"elicitation/complete"}
+
+
+def offered(on: dict[str, Any], dialect: str = "v1") -> set[str]:
+    """The gates that a client opens for an agent."""
+    agent = Agent("looking")
+    seen: set[str] = set()
+
+    @agent.prompt
+    async def look(turn: Turn) -> None:
+        rows = [row for (side, _), row in METHODS.items() if side is Side.CLIENT and row.gate.startswith("client.")]
+        seen.update(row.gate for row in rows if turn.session.connection.offers(row.gate))
+
+    async def main() -> None:
+        async with joined(agent, dialect=dialect, on=on) as remote:
+            await (await remote.open(CWD)).ask("look")
+
+    run(main())
+    return seen
+
+
+@pytest.mark.parametrize("method", [name for name in GATED if name not in PARTS])
+def test_a_method_that_is_served_is_advertised(method: str) -> None:
+    gate = METHODS[Side.CLIENT, method].gate
+    assert gate in offered({method: lambda _: None})
+    assert gate not in offered({})
+
+
+@pytest.mark.parametrize("method", sorted(PARTS))
+def test_what_only_goes_with_another_method_opens_nothing(method: str) -> None:
+    assert offered({method: lambda _: None}) == set()
+
+
+@pytest.mark.parametrize("dialect", ["v1", "draft"])
+async def test_an_agent_lists_what_a_client_of_ones_own_lists(dialect: str) -> None:
+
+    agent = Agent("lister")
+
+    @agent.prompt
+    async def look(turn: Turn) -> None:
+        found = await turn.files.list(turn.session.cwd)
+        await turn.say(", ".join(entry.name for entry in found.entries))
+
+    listing = ListDirectoryResult(entries=[DirectoryEntry(name="virtual.txt", type="file")])
+    async with joined(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
+        assert await (await remote.open(CWD)).ask("look") == "virtual.txt"

@@ -1,0 +1,118 @@
+"""Several sessions and several agents at once: each conversation hears its own agent, and nobody waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from dragoman import Agent, Conversation, RemoteAgent, Turn
+from dragoman.schema.permission import RequestPermissionParams
+from dragoman.testing import joined
+from tests.roles.translated_pair import CWD, interpreted
+
+COUNT = 20
+
+
+class Repeater:
+    """Agents that repeat their prompt, and then wait until every conversation is under way."""
+
+    def __init__(self, conversations: int) -> None:
+        self.together = asyncio.Barrier(conversations)
+
+    def agent(self) -> Agent:
+        agent = Agent("repeater", version="1")
+
+        @agent.prompt
+        async def repeat(turn: Turn) -> None:
+            for number in range(COUNT):
+                await turn.say(f"{turn.text} {number};")
+                await asyncio.sleep(0)
+            await self.together.wait()
+            await turn.say("end")
+
+        return agent
+
+
+async def converse(session: Conversation, prompt: str) -> None:
+    heard = await session.ask(prompt)
+    said = "".join(f"{prompt} {number};" for number in range(COUNT)) + "end"
+    assert heard == said
+    assert [(message.role, message.text) for message in session.transcript.messages] == [
+        ("user", prompt),
+        ("agent", said),
+    ]
+
+
+@asynccontextmanager
+async def agents(repeater: Repeater) -> AsyncIterator[list[RemoteAgent]]:
+    """Three agents: of v1, of the draft, and one behind an interpreter."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(joined(repeater.agent())),
+            await stack.enter_async_context(joined(repeater.agent(), dialect="draft")),
+            await stack.enter_async_context(interpreted(repeater.agent(), "v1", "crow")),
+        ]
+
+
+@pytest.mark.item("004-09")
+async def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() -> None:
+
+    async with agents(Repeater(6)) as remotes:
+        sessions = [await remote.open(CWD) for remote in remotes for _ in range(2)]
+        assert len({session.id for session in sessions}) == 6
+        async with asyncio.TaskGroup() as group:
+            for number, session in enumerate(sessions):
+                group.create_task(converse(session, f"prompt {number}"))
+
+
+@pytest.mark.item("004-09")
+async def test_one_session_is_cancelled_and_its_neighbour_goes_on() -> None:
+
+    agent = Agent("patient", version="1")
+    go_on = asyncio.Event()
+
+    @agent.prompt
+    async def wait(turn: Turn) -> None:
+        await turn.say("working")
+        await go_on.wait()
+        await turn.say(" done")
+
+    async with joined(agent) as remote:
+        one, other = await remote.open(CWD), await remote.open(CWD)
+        async with one.prompt("a") as first, other.prompt("b") as second:
+            await anext(aiter(first))
+            await anext(aiter(second))
+            one.cancel()
+            assert (await first.wait()).stop_reason == "cancelled"
+            assert not second.is_over
+            go_on.set()
+            assert (await second.wait()).stop_reason == "end_turn"
+        assert other.transcript.messages[-1].text == "working done"
+
+
+async def test_a_question_of_one_session_keeps_no_other_session_waiting() -> None:
+
+    agent = Agent("asker", version="1")
+    answered = asyncio.Event()
+
+    @agent.prompt
+    async def ask(turn: Turn) -> None:
+        if turn.text == "ask":
+            await turn.say("yes" if await turn.ask("May I?") else "no")
+        else:
+            await turn.say("quick")
+
+    async def permission(question: RequestPermissionParams) -> str | None:
+        await answered.wait()
+        return question.options[0].option_id
+
+    async with joined(agent, permission=permission) as remote:
+        slow, quick = await remote.open(CWD), await remote.open(CWD)
+        asking = asyncio.create_task(slow.ask("ask"))
+        assert await quick.ask("go") == "quick"
+        assert not asking.done()
+        answered.set()
+        assert await asking == "yes"

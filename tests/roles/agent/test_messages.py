@@ -1,0 +1,102 @@
+"""Messages with ids: pieces that belong together, whatever is said in between, now and when they are told again."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman import Agent, Turn
+from dragoman.testing import joined
+from tests.roles.raw_client import opened, prompted, served, updates
+from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+
+
+def reporter(streaming: bool = True) -> Agent:
+    """An agent that writes two messages at a time, and thinks in one piece."""
+    agent = Agent("reporter", streaming=streaming)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        left, right = turn.message(), turn.message()
+        async with turn.message(is_thought=True) as thought:
+            await left.say("one ")
+            await thought.say("hm")
+            await right.say("uno ")
+            await left.say("two")
+            await right.say("dos")
+        await turn.message().say("done")
+
+    return agent
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool) -> None:
+
+    async with served(reporter(streaming)) as client:
+        session = await opened(client)
+        await prompted(client, session)
+        said: dict[str | None, list[str]] = {}
+        for update in updates(client, "agent_message_chunk"):
+            said.setdefault(update.get("messageId"), []).append(update["content"]["text"])
+        left, right, last = said
+        assert None not in said
+        assert "".join(said[left]) == "one two"
+        assert "".join(said[right]) == "uno dos"
+        assert said[last] == ["done"]
+        assert [len(said[left]), len(said[right])] == ([2, 2] if streaming else [1, 1])
+        [thought] = updates(client, "agent_thought_chunk")
+        assert thought["messageId"] not in (left, right, last)
+        await prompted(client, session)
+        again = {update.get("messageId") for update in updates(client, "agent_message_chunk")}
+        assert len(again) == 6  # those of another turn are other messages
+
+
+async def test_a_client_puts_them_together_also_after_loading() -> None:
+
+    async with joined(reporter()) as remote:
+        session = await remote.open(CWD)
+        await session.ask("go")
+        told = [(message.role, message.text) for message in session.transcript.messages]
+        assert told == [
+            ("user", "go"), ("agent", "one two"), ("thought", "hm"), ("agent", "uno dos"), ("agent", "done")
+        ]  # fmt: skip
+        loaded = await remote.load(session.id, CWD)
+        assert [(message.role, message.text) for message in loaded.transcript.messages] == told
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_what_is_said_beside_messages_with_ids_is_no_part_of_them(streaming: bool) -> None:
+    agent = Agent("reporter", streaming=streaming)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say("be")
+        await turn.say("fore")
+        async with turn.message() as named:
+            await named.say("named")
+        await turn.say("af")
+        await turn.say("ter")
+        async with turn.tool("Look"):
+            pass
+        await turn.say("the tool")
+        await turn.think("hm")
+        await turn.say("and more")
+
+    told = [
+        ("agent", "before"), ("agent", "named"), ("agent", "after"), ("agent", "the tool"), ("thought", "hm"),
+        ("agent", "and more"),
+    ]  # fmt: skip
+
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        await session.ask("go")
+        assert [(message.role, message.text) for message in session.transcript.messages[1:]] == told
+        loaded = await remote.load(session.id, CWD)
+        assert [(message.role, message.text) for message in loaded.transcript.messages[1:]] == told
+
+
+@pytest.mark.parametrize(("client", "speaks"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])
+async def test_dialects_without_ids_hear_the_pieces_in_order(client: str, speaks: str) -> None:
+
+    async with interpreted(reporter(), client, speaks) as remote:
+        session = await remote.open(CWD)
+        assert await session.ask("go") == "one uno twodosdone"

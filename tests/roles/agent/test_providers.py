@@ -1,0 +1,108 @@
+"""Model providers that clients may set: declared by the author, served by the library, without their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError, Provider, Turn
+from dragoman.testing import joined
+from tests.roles.raw_client import served
+from tests.roles.translated_pair import CWD, interpreted, run
+
+KEY = "sk-canary"
+
+
+def routed() -> Agent:
+    """An agent with two providers, which tells where they point."""
+    agent = Agent(
+        "routed",
+        providers=[
+            Provider(
+                id="main", supported=["anthropic", "openai"], required=True, api_type="openai", base_url="http://a"
+            ),
+            Provider(id="spare", supported=["openai"]),
+        ],
+    )
+
+    @agent.provider_changed
+    def changed(provider: Provider) -> None:
+        if provider.base_url == "http://nowhere":
+            raise ProtocolError(Kind.INVALID_PARAMS, "nobody is there")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        main = agent.providers["main"]
+        await turn.say(f"{main.api_type} {main.base_url} {main.headers.get('Authorization')} {agent.providers}")
+
+    return agent
+
+
+async def tour(remote: Any) -> None:
+    """List, set and turn off."""
+    listed = {info.provider_id: info for info in await remote.providers()}
+    assert listed["main"].current.base_url == "http://a"
+    assert listed["main"].required is True
+    assert not listed["spare"].current
+    await remote.set_provider("main", api_type="anthropic", base_url="http://b", headers={"Authorization": KEY})
+    said = await (await remote.open(CWD)).ask("where?")
+    assert said.startswith(f"anthropic http://b {KEY} ")
+    assert said.count(KEY) == 1  # a provider that is printed keeps its keys
+    await remote.set_provider("spare", api_type="openai", base_url="http://c")
+    await remote.disable_provider("spare")
+    assert [bool(info.current) for info in await remote.providers()] == [True, False]
+
+
+async def test_a_client_sets_providers_and_turns_them_off() -> None:
+
+    async with joined(routed()) as remote:
+        await tour(remote)
+
+
+@pytest.mark.parametrize(("client", "speaks"), [("banjo", "v1"), ("v1", "banjo")])
+async def test_also_through_an_interpreter(client: str, speaks: str) -> None:
+
+    async with interpreted(routed(), client, speaks) as remote:
+        await tour(remote)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("providers/set", {"providerId": "other", "apiType": "openai", "baseUrl": "http://b"}),
+        ("providers/set", {"providerId": "spare", "apiType": "anthropic", "baseUrl": "http://b"}),
+        ("providers/set", {"providerId": "spare", "apiType": "openai", "baseUrl": ""}),
+        ("providers/set", {"providerId": "spare", "apiType": "openai", "baseUrl": "http://nowhere"}),
+        ("providers/disable", {"providerId": "other"}),
+        ("providers/disable", {"providerId": "main"}),
+    ],
+)
+async def test_what_cannot_be_set_is_refused_and_changes_nothing(method: str, params: Any) -> None:
+
+    async with served(routed()) as client:
+        before = await client.result("providers/list", {})
+        assert (await client.error(method, params))["code"] == -32602
+        assert await client.result("providers/list", {}) == before
+
+
+def test_keys_are_never_told() -> None:
+    async def main() -> None:
+        async with served(routed()) as client:
+            headers = {"Authorization": KEY}
+            asked = {"providerId": "main", "apiType": "openai", "baseUrl": "http://b", "headers": headers}
+            await client.result("providers/set", asked)
+            [main, _] = (await client.result("providers/list", {}))["providers"]
+            assert main["current"] == {"apiType": "openai", "baseUrl": "http://b"}
+            assert KEY not in str(client.heard)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("agent", "dialect"), [(Agent("none"), "v1"), (Agent("none"), "draft")])
+async def test_an_agent_that_declared_none_has_no_such_methods(agent: Agent, dialect: str) -> None:
+
+    async with joined(agent, dialect=dialect) as remote:
+        with pytest.raises(ProtocolError) as refused:
+            await remote.providers()
+        assert refused.value.kind == Kind.CAPABILITY_UNSUPPORTED

@@ -1,0 +1,114 @@
+"""Questions about a request rather than a session: in hooks and in methods of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, ProtocolError, Session, Turn
+from dragoman.schema.elicitation import CreateElicitationParams
+from dragoman.testing import joined
+from tests.roles.raw_client import CWD, served
+from tests.roles.translated_pair import interpreted
+
+FORMS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+
+
+def curious() -> Agent:
+    """An agent that asks in every place where there is no turn."""
+    agent = Agent("curious", auth_required=True)
+
+    @agent.authenticate("browser")
+    async def sign_in(_: Any) -> bool:
+        gone = await agent.elicit("Sign in there", url="https://login.example.org/")
+        if gone:
+            gone.complete()
+        return bool(gone)
+
+    @agent.opened
+    async def opened(session: Session) -> None:
+        session.state["name"] = (await agent.elicit("Who are you?", form={"name": str}))["name"]
+
+    @agent.on("_curious/colour")
+    async def colour(_: Any) -> str:
+        return str((await agent.elicit("Which colour?", form={"colour": ["red", "blue"]}))["colour"])
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say(f"Hello, {turn.session.state['name']}.")
+
+    return agent
+
+
+async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
+
+    async with served(curious(), "v1", FORMS) as client:
+        client.answers["elicitation/create"] = lambda asked: (
+            {"action": "accept"} if asked["mode"] == "url" else {"action": "accept", "content": {"name": "Ada"}}
+        )
+        login = await client.call("authenticate", {"methodId": "browser"})
+        made = await client.call("session/new", {"cwd": CWD, "mcpServers": []})
+        assert "result" in login
+        assert "result" in made
+        link, form = client.said("elicitation/create")
+        assert (link["requestId"], form["requestId"]) == (login["id"], made["id"])
+        assert "sessionId" not in link
+        assert "sessionId" not in form
+        assert client.said("elicitation/complete") == [{"elicitationId": link["elicitationId"]}]
+
+
+def reply(question: CreateElicitationParams) -> Any:
+    """The user's answers."""
+    assert question.scope == "request"
+    return True if question.mode == "url" else {"name": "Ada", "colour": "blue"}
+
+
+async def tour(remote: Any) -> None:
+    """Log in, open a session, call a method: each asks once."""
+    await remote.authenticate("browser")
+    session = await remote.open(CWD)
+    assert await session.ask("hello") == "Hello, Ada."
+    assert await remote.request("_curious/colour", {}) == "blue"
+
+
+async def test_the_user_answers_what_is_asked_about_a_request() -> None:
+
+    async with joined(curious(), elicit=reply) as remote:
+        await tour(remote)
+
+
+@pytest.mark.parametrize(("client", "speaks"), [("v1", "v1"), ("banjo", "v1"), ("v1", "banjo")])
+async def test_through_an_interpreter_the_question_names_the_request_as_the_client_knows_it(
+    client: str, speaks: str
+) -> None:
+
+    open_ids: list[Any] = []
+    named: list[Any] = []
+
+    def answer(question: CreateElicitationParams) -> Any:
+        named.append(question.request_id)
+        open_ids.append(set(remote.connection._exchanges.open))
+        return reply(question)
+
+    async with interpreted(curious(), client, speaks, elicit=answer) as remote:
+        remote.connection._exchanges._last += 100  # the interpreter counts its own requests from 0
+        await tour(remote)
+    assert len(named) == 3
+    assert all(id in known for id, known in zip(named, open_ids, strict=True))
+
+
+async def test_without_a_request_nobody_is_asked() -> None:
+
+    agent = Agent("early")
+
+    @agent.prompt
+    async def answer(_: Turn) -> None:
+        await agent.elicit("Who?", form={"name": str})
+
+    with pytest.raises(RuntimeError, match=r"turn\.elicit"):
+        await agent.elicit("Who?", form={"name": str})
+    async with joined(agent, elicit=reply) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError):
+            await session.ask("hello")

@@ -1,0 +1,112 @@
+"""The options of seed 003 with their meaning: who answers a prompt, and whether a new session goes on from the last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Option, Session, Turn
+from dragoman.schema.config import SessionMode
+from dragoman.testing import joined
+from tests.roles.raw_client import opened, served
+from tests.roles.translated_pair import CWD
+
+ELSEWHERE = "/home/user/other"
+
+
+def duet(**declared: Any) -> Agent:
+    """An agent with two voices."""
+    agent = Agent("duet", **declared)
+    for name in ("claude", "codex"):
+
+        async def answer(turn: Turn, name: str = name) -> str | None:
+            await turn.say(f"{name} ")
+            return "refusal" if turn.text == "no" else None
+
+        agent.voice(name)(answer)
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("settings", "heard"),
+    [
+        ({}, "claude "),
+        ({"route": "codex"}, "codex "),
+        ({"route": "codex", "primary_agent": "claude"}, "codex "),
+        ({"route": "duet"}, "claude codex "),
+        ({"route": "duet", "primary_agent": "codex"}, "codex claude "),
+    ],
+)
+@pytest.mark.parametrize("dialect", ["banjo", "v1", "draft"])
+@pytest.mark.item("003-11")
+async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
+    settings: dict[str, str], heard: str, dialect: str
+) -> None:
+
+    async with joined(duet(), dialect=dialect) as remote:
+        session = await remote.open(CWD)
+        for option, value in settings.items():
+            await session.set_option(option, value)
+        assert await session.ask("hi") == heard
+
+
+async def test_a_voice_that_ends_the_turn_early_has_the_last_word() -> None:
+
+    async with joined(duet()) as remote:
+        session = await remote.open(CWD)
+        await session.set_option("route", "duet")
+        async with session.prompt("no") as turn:
+            updates = [update async for update in turn]
+        assert turn.stop_reason == "refusal"
+        assert len(updates) == 1
+
+
+async def test_with_one_voice_there_is_nothing_to_choose() -> None:
+    agent = Agent("solo", options=[Option.switch("loud")])
+
+    @agent.voice("only")
+    async def answer(turn: Turn) -> None:
+        await turn.say("me")
+
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        assert [option.id for option in session.options] == ["loud"]
+        assert await session.ask("hi") == "me"
+
+
+async def test_with_auto_resume_a_new_session_goes_on_where_the_last_of_its_folder_ended() -> None:
+
+    modes = [SessionMode(id="a", name="A"), SessionMode(id="b", name="B")]
+    agent = duet(options=[Option.auto_resume()], modes=modes)
+    went_on: list[tuple[str, str]] = []
+
+    @agent.forked
+    def forked(session: Session, origin: Session) -> None:
+        went_on.append((session.id, origin.id))
+
+    async with joined(agent) as remote:
+        first = await remote.open(CWD)
+        await first.ask("hi")
+        await first.set_mode("b")
+        await first.set_option("route", "codex")
+        second = await remote.open(CWD)
+        assert went_on == [(second.id, first.id)]
+        assert second.mode == "b"
+        assert await second.ask("hi") == "codex "
+        replayed = await remote.load(second.id, CWD)
+        assert [message.text for message in replayed.transcript.messages] == ["hi", "claude ", "hi", "codex "]
+        assert await (await remote.open(ELSEWHERE)).ask("hi") == "claude "  # another folder begins anew
+        await second.set_option("auto_resume", "off")
+        third = await remote.open(CWD)
+        assert third.mode == "a"
+        assert len(went_on) == 1
+
+
+async def test_without_auto_resume_each_session_begins_anew() -> None:
+
+    agent = duet()
+    async with served(agent) as client:
+        await opened(client)
+        second = await opened(client)
+        assert len(agent.sessions[second].transcript) == 0

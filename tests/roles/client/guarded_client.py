@@ -1,0 +1,133 @@
+"""An agent that does what it is told, and a user who answers what is asked: what tests of the guard are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from dragoman import Agent, Conversation, ProtocolError, RemoteAgent, Turn
+from dragoman.config.grants import Grants
+from dragoman.policy.decide import Policy
+from dragoman.policy.modes import MODES
+from dragoman.roles.client.permission.guard import Guard
+from dragoman.roles.client.permission.prompt import Asked, Choice
+from dragoman.schema.config import SessionMode
+from dragoman.schema.permission import PermissionOption
+from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
+from dragoman.store.audit import Audit
+from dragoman.testing import joined
+
+DIALECTS = ("v1", "draft")
+
+
+def doer(dialect: str = "v1") -> Agent:
+    """Does one thing a prompt: asks leave for a tool call, reads, writes or runs; says what came of it."""
+    agent = Agent("doer", version="1", dialect=dialect, modes=[SessionMode(id=name, name=name) for name in MODES])
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        for step in json.loads(turn.text):
+            try:
+                said = await _do(turn, dict(step))
+            except ProtocolError as error:
+                said = error.kind
+            await turn.say(f"{said}\n")
+
+    return agent
+
+
+async def _do(turn: Turn, step: dict[str, Any]) -> str:
+    match step.pop("do"):
+        case "ask":
+            options = [PermissionOption(**option) for option in step.pop("options", ())] or None
+            reason = step.pop("reason", None)
+            call = ToolCallUpdate(
+                tool_call_id=step.pop("id", "c1"),
+                title=step.pop("title", "something"),
+                locations=[ToolCallLocation(path=path) for path in step.pop("paths", ())] or UNSET,
+                meta={"dragoman": {"reason": reason}} if reason else UNSET,
+                **step,
+            )
+            return (await turn.ask("", tool=call, options=options)).kind
+        case "read":
+            return await turn.files.read(step["path"])
+        case "write":
+            await turn.files.write(step["path"], step["text"])
+            return "written"
+        case "run":
+            more: dict[str, Any] = {name: step[name] for name in ("cwd", "env") if name in step}
+            size = (24, 80) if step.get("interactive") else None
+            ran = await turn.terminals.run(step["command"], step.get("args", ()), size=size, **more)
+            return ran.output.strip()
+        case "mode":
+            return str(turn.session.mode)
+    raise AssertionError(step)
+
+
+class User:
+    """Sits in front of the client: notes what is asked, and gives the answers it was given."""
+
+    def __init__(self, *answers: Choice | None) -> None:
+        self.asked: list[Asked] = []
+        self._answers = list(answers)
+
+    def __call__(self, asked: Asked) -> Choice | None:
+        self.asked.append(asked)
+        assert self._answers, f"nobody expected to be asked: {asked.lines}"
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+class Scene:
+    """A guarded session, and what is kept of it."""
+
+    def __init__(
+        self, guard: Guard, agent: RemoteAgent, session: Conversation, folder: Path, user: User, audit: Audit
+    ) -> None:
+        self.guard = guard
+        self.agent = agent
+        self.session = session
+        self.folder = folder
+        self.user = user
+        self.audit = audit
+
+    async def do(self, *steps: dict[str, Any]) -> list[str]:
+        """Have the agent do things in one turn."""
+        return (await self.session.ask(json.dumps(steps))).splitlines()
+
+    async def do_one(self, **step: Any) -> str:
+        """Have the agent do one thing."""
+        (said,) = await self.do(step)
+        return said
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The audit, which must be whole."""
+        assert self.audit.verify().faults == []
+        return list(self.audit.entries())
+
+
+@asynccontextmanager
+async def guarded(
+    folder: Path,
+    dialect: str = "v1",
+    *answers: Choice | None,
+    policy: Any = None,
+    grants: Grants | None = None,
+    nobody: bool = False,
+    **options: Any,
+) -> AsyncIterator[Scene]:
+    """Our agent and our guarded client in one dialect, with a session in `folder`/w."""
+    user = User(*answers)
+    audit = Audit(str(folder / "audit.jsonl"), durable=False)
+    kept = grants or Grants(str(folder / "grants.json"))
+    guard = Guard(policy or Policy(), grants=kept, audit=audit, ask=None if nobody else user, **options)
+    work = folder / "w"
+    work.mkdir(exist_ok=True)
+    async with joined(doer(dialect), dialect=dialect, permission=guard.ask, lend=guard.lend()) as agent:
+        guard.attend(agent)
+        yield Scene(guard, agent, await agent.open(str(work)), work, user, audit)
+    await guard.close()

@@ -1,0 +1,351 @@
+"""The guard as an agent meets it, by raw JSON: each cell of the table of modes, cancelled questions, what is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Conversation, RemoteAgent, connect
+from dragoman.config.paths import places
+from dragoman.policy.decide import Policy
+from dragoman.policy.decision import ALLOW, DENY
+from dragoman.policy.modes import MODES
+from dragoman.policy.question import OPERATIONS
+from dragoman.roles.client.permission.guard import Guard
+from dragoman.roles.client.permission.prompt import Asked, Choice
+from dragoman.store.audit import Audit
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import pair
+from tests.policy.test_modes import SIGNS, TABLE
+
+OPTIONS = [
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "ever", "name": "Ever", "kind": "allow_always"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+
+# How an agent asks for each operation; mcp_start is no agent's to ask.
+CALLS: dict[str, dict[str, Any]] = {
+    "file_read": {"kind": "read", "locations": [{"path": "a"}]},
+    "file_write": {"kind": "edit", "locations": [{"path": "a"}]},
+    "file_delete": {"kind": "delete", "locations": [{"path": "a"}]},
+    "terminal_execute": {"kind": "execute", "rawInput": {"command": "make"}},
+    "network_access": {"kind": "fetch", "rawInput": {"url": "https://example.org"}},
+    "mcp_tool": {"kind": "other", "name": "mcp__tracker__list"},
+    "switch_mode": {"kind": "switch_mode"},
+    "other": {"kind": "think"},
+}
+
+
+class Wire:
+    """A raw agent and a guarded client, with one session."""
+
+    def __init__(self, peer: ScriptedPeer, guard: Guard, remote: RemoteAgent, session: Conversation) -> None:
+        self.peer = peer
+        self.guard = guard
+        self.remote = remote
+        self.session = session
+        self._id = 100
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """What the client answers, as it is on the wire."""
+        self._id += 1
+        answer = await self.peer.request(self._id, method, {"sessionId": "s", **params})
+        return {name: value for name, value in answer.items() if name in ("result", "error")}
+
+    def permission(self, id: str, call: dict[str, Any], options: list[dict[str, str]] = OPTIONS) -> Any:
+        """The outcome of a question."""
+        return self.call("session/request_permission", toolCall={"toolCallId": id, **call}, options=options)
+
+    def own_mode(self, mode: str) -> None:
+        """The agent says which mode it is in."""
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": mode}
+        self.peer.send({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+
+
+@asynccontextmanager
+async def wired(folder: Path, **options: Any) -> AsyncIterator[Wire]:
+    """A raw v1 agent with a session in `folder`."""
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+    modes = {
+        "currentModeId": "default",
+        "availableModes": [{"id": name, "name": name} for name in ("default", *sorted(set(MODES) - {"default"}))],
+    }
+
+    async def begin() -> None:
+        for result in ({"protocolVersion": 1}, {"sessionId": "s", "modes": modes}):
+            asked = await peer.receive()
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+    beginning = asyncio.create_task(begin())
+    guard = Guard(**{"policy": Policy(), **options})
+    async with connect(ours, dialect="v1", permission=guard.ask, lend=guard.lend()) as remote:
+        guard.attend(remote, "raw")
+        session = await remote.open(str(folder))
+        await beginning
+        yield Wire(peer, guard, remote, session)
+    await guard.close()
+
+
+def selected(option: str) -> dict[str, Any]:
+    """A raw answer."""
+    return {"result": {"outcome": {"outcome": "selected", "optionId": option}}}
+
+
+# The write of several files at once (reference 5.17).
+BATCH = "fs/write_files"
+
+CANCELLED = {"result": {"outcome": {"outcome": "cancelled"}}}
+
+
+# --- the table, cell by cell --------------------------------------------------------------------------------
+
+
+@pytest.mark.item("003-14", "004-47")
+@pytest.mark.parametrize("answer", [ALLOW, DENY], ids=["who says yes", "who says no"])
+@pytest.mark.parametrize("mode", TABLE)
+async def test_each_cell_is_answered_so_on_the_wire(tmp_path: Path, mode: str, answer: Any) -> None:
+    """Without the user where the table allows or denies; by the user where it asks."""
+
+    asked: list[Asked] = []
+
+    def user(question: Asked) -> Choice:
+        asked.append(question)
+        return Choice(answer)
+
+    async with wired(tmp_path, ask=user, mode=mode) as wire:
+        for operation, sign in zip(OPERATIONS, TABLE[mode], strict=True):
+            if operation not in CALLS:
+                continue
+            before = len(asked)
+            raw = await wire.permission(operation, CALLS[operation])
+            expected = {"allow": "yes", "deny": "no", "ask": "yes" if answer is ALLOW else "no"}[SIGNS[sign]]
+            assert (operation, raw) == (operation, selected(expected))
+            assert len(asked) - before == (SIGNS[sign] == "ask"), operation
+
+
+@pytest.mark.item("003-14", "004-47")
+@pytest.mark.parametrize("mode", TABLE)
+async def test_each_cell_holds_on_the_wire_for_what_is_lent(tmp_path: Path, mode: str) -> None:
+
+    (tmp_path / "a").write_text("old")
+    path, asked = str(tmp_path / "a"), []
+
+    def user(question: Asked) -> Choice:
+        asked.append(question.questions[0].operation)
+        return Choice(DENY)
+
+    async with wired(tmp_path, ask=user, mode=mode) as wire:
+        answers = {
+            "file_read": await wire.call("fs/read_text_file", path=path),
+            "file_write": await wire.call("fs/write_text_file", path=path, content="new"),
+            "terminal_execute": await wire.call("terminal/create", command="true"),
+        }
+    cells = {name: SIGNS[sign] for name, sign in zip(OPERATIONS, TABLE[mode], strict=True) if name in answers}
+    assert asked == [name for name, cell in cells.items() if cell == "ask"]
+    for name, raw in answers.items():
+        if cells[name] == "allow":
+            assert "result" in raw, (name, raw)
+        else:
+            assert raw["error"]["data"]["kind"] == "permission_denied", name
+    assert answers["file_read"] == {"result": {"content": "old"}}
+    assert (tmp_path / "a").read_text() == ("new" if cells["file_write"] == "allow" else "old")
+
+
+@pytest.mark.parametrize("own", MODES)
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions", "dontAsk"])
+async def test_the_agents_own_mode_makes_the_answer_stricter_and_never_looser(
+    tmp_path: Path, mode: str, own: str
+) -> None:
+    """How strict an answer is: given, asked about, refused."""
+
+    asked: list[Asked] = []
+
+    def user(question: Asked) -> Choice:
+        asked.append(question)
+        return Choice(ALLOW)
+
+    async def strictness(operation: str) -> int:
+        before = len(asked)
+        raw = await wire.permission(operation, CALLS[operation])
+        return 2 if raw == selected("no") else len(asked) - before
+
+    async with wired(tmp_path, ask=user, mode=mode) as wire:
+        alone = {name: await strictness(name) for name in CALLS}
+        wire.own_mode(own)
+        both = {name: await strictness(name) for name in CALLS}
+        assert wire.session.mode == own
+        assert wire.guard.mode("s") == mode
+    assert all(both[name] >= alone[name] for name in CALLS)
+    if own in ("plan", "architect"):
+        assert both["file_write"] == both["terminal_execute"] == 2
+    if own == "ask" and mode != "bypassPermissions":
+        assert both["file_write"] >= 1
+
+
+# --- questions that nobody answers ----------------------------------------------------------------------------
+
+
+async def test_cancelling_answers_every_open_question_and_asks_no_more(tmp_path: Path) -> None:
+    """One question is open, others of both kinds wait behind it: all are answered, and the user sees only the first."""
+
+    asked: list[Asked] = []
+    open_now = asyncio.Event()
+    audit = Audit(str(tmp_path / "audit.jsonl"), durable=False)
+
+    async def user(question: Asked) -> Choice:
+        asked.append(question)
+        open_now.set()
+        await asyncio.Event().wait()
+        return Choice(ALLOW)
+
+    async with wired(tmp_path, ask=user, audit=audit) as wire:
+        async with wire.session.prompt("go") as turn:
+            prompt = await wire.peer.expect(method="session/prompt")
+            for number in (1, 2, 3):
+                call = {"toolCallId": str(number), **CALLS["terminal_execute"]}
+                params = {"sessionId": "s", "toolCall": call, "options": OPTIONS}
+                wire.peer.send(
+                    {"jsonrpc": "2.0", "id": number, "method": "session/request_permission", "params": params}
+                )
+                await open_now.wait()
+            use = {"sessionId": "s", "command": "make"}
+            wire.peer.send({"jsonrpc": "2.0", "id": 4, "method": "terminal/create", "params": use})
+            (tmp_path / "a").write_text("x")
+            await wire.call("fs/read_text_file", path=str(tmp_path / "a"))  # so all before it has arrived
+            turn.cancel()
+            answers: dict[int, Any] = {}
+            while len(answers) < 4:
+                message = await wire.peer.receive()
+                if "id" in message and "method" not in message:
+                    answers[message["id"]] = message
+            wire.peer.send({"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "cancelled"}})
+            await turn.wait()
+        assert turn.stop_reason == "cancelled"
+        assert [answers[number]["result"] for number in (1, 2, 3)] == [CANCELLED["result"]] * 3
+        assert answers[4]["error"]["data"]["kind"] == "permission_denied"
+        assert len(asked) == 1
+    decided = [each["decision"] for each in audit.entries() if each["what"] == "decided"]
+    assert sorted(decided) == ["allow"] + ["cancelled"] * 4
+
+
+async def test_a_question_that_nobody_answers_is_refused_by_an_offered_option(tmp_path: Path) -> None:
+
+    async def silent(_: Asked) -> Choice:
+        await asyncio.Event().wait()
+        return Choice(ALLOW)
+
+    async with wired(tmp_path, ask=silent, patience=0.01) as wire:
+        assert await wire.permission("1", CALLS["terminal_execute"]) == selected("no")
+        raw = await wire.call("fs/write_text_file", path=str(tmp_path / "a"), content="x")
+        assert "nobody answered within 0.01 seconds" in raw["error"]["message"]
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("scope", ["once", "session", "workspace", "always"])
+@pytest.mark.parametrize(
+    ("offered", "told"),
+    [
+        (["allow_once", "reject_once"], {"once": "allow_once", "always": "allow_once"}),
+        (["allow_once", "allow_always"], {"once": "allow_once", "always": "allow_always"}),
+        (["allow_always", "reject_once"], {"once": None, "always": "allow_always"}),
+        (["reject_once"], {"once": None, "always": None}),
+        ([], {"once": None, "always": None}),
+        (["allow_for_a_while", "reject_once"], {"once": None, "always": None}),
+    ],
+)
+async def test_a_yes_is_said_by_an_offered_option_or_not_at_all(
+    tmp_path: Path, offered: list[str], told: dict[str, str | None], scope: str
+) -> None:
+    """Never an option that was not offered, never one that reaches further than the user went (peers.md 42)."""
+
+    async with wired(tmp_path, ask=lambda _: Choice(ALLOW, scope)) as wire:
+        options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in offered]
+        raw = await wire.permission("1", CALLS["terminal_execute"], options)
+        expected = told["always" if scope == "always" else "once"]
+        assert raw == (CANCELLED if expected is None else selected(f"id-{expected}"))
+
+
+# --- what is ours -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "link", "folder link", "dots", "hard link", "missing folder"])
+@pytest.mark.parametrize("file", ["policy", "agents", "grants", "trust", "audit", "store", "project", "other project"])
+async def test_no_file_call_writes_what_is_ours_though_everything_is_allowed(
+    tmp_path: Path, file: str, kind: str
+) -> None:
+    """The session's folder is the whole home, by every way there, with XDG folders that are relative, so unset."""
+
+    home = tmp_path.resolve()
+    found = places({"HOME": str(home), "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "./state"})
+    assert found.config == str(home / ".config" / "dragoman")
+    ours = {
+        "policy": found.policy,
+        "agents": os.path.join(found.config, "config.toml"),
+        "grants": found.grants,
+        "trust": found.trust,
+        "audit": found.audit,
+        "store": os.path.join(found.data, "store.sqlite"),
+        "project": str(home / ".dragoman" / "policy.toml"),
+        "other project": str(home / "code" / "x" / ".dragoman" / "policy.toml"),
+    }[file]
+    real = Path(ours)
+    name = str(real)
+    # Before the guard comes: what it reads must be in order.
+    guard = Guard.of_user(found, environ={}, mode="bypassPermissions", roots=[str(home)])
+    if kind != "missing folder":
+        real.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        (home / "innocent").symlink_to(real)
+        name = str(home / "innocent")
+    elif kind == "folder link":
+        (home / "innocent").symlink_to(real.parent)
+        name = str(home / "innocent" / real.name)
+    elif kind == "dots":
+        name = f"{real.parent}/../{real.parent.name}/./{real.name}"
+    elif kind == "hard link":
+        if not real.exists():
+            real.write_text("{}" if real.suffix == ".json" else "")
+        os.link(real, home / "innocent")
+        name = str(home / "innocent")
+    before = real.read_bytes() if real.exists() else None
+    ours_end, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def agent() -> list[dict[str, Any]]:
+        for result in ({"protocolVersion": 1}, {"sessionId": "s"}):
+            asked = await peer.receive()
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        await opened.wait()
+        text = "mode = 'bypassPermissions'"
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("fs/write_text_file", {"path": name, "content": text}),
+            (BATCH, {"files": [{"path": name, "content": text}]}),
+        ]
+        return [
+            await peer.request(id, method, {"sessionId": "s", **params}) for id, (method, params) in enumerate(calls, 1)
+        ]
+
+    opened = asyncio.Event()
+    playing = asyncio.create_task(agent())
+    async with connect(ours_end, dialect="v1", permission=guard.ask, lend=guard.lend()) as remote:
+        guard.attend(remote)
+        await remote.open(str(home))
+        opened.set()
+        answers = await playing
+    await guard.close()
+    if kind == "hard link":  # the other name is a file of its own from then on
+        assert real.read_bytes()[: len(before or b"")] == before
+    else:
+        kinds = [answer["error"]["data"]["kind"] for answer in answers]
+        assert set(kinds) <= {"permission_denied", "access_denied", "resource_not_found"}, answers
+        after = real.read_bytes() if real.exists() else None
+        assert (after or b"").startswith(before or b"")
+        assert b"bypassPermissions" not in (after or b"") or file == "audit"

@@ -1,0 +1,146 @@
+"""Following the agent: the places its tool calls name, as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, ConnectionFailed, Turn, connect
+from dragoman.schema.toolcall import ToolCallLocation
+from dragoman.schema.update import ToolCallProgress
+from dragoman.session.location import Place
+from dragoman.testing import ScriptedPeer, joined
+from dragoman.transport.memory import pair
+from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+
+A, B = f"{CWD}/src/a.py", f"{CWD}/src/b.py"
+
+
+def wanderer() -> Agent:
+    agent = Agent("wanderer", version="1")
+
+    @agent.prompt
+    async def wander(turn: Turn) -> None:
+        async with turn.tool("Read", kind="read", id="c1", paths=[ToolCallLocation(path=A, line=3)]) as call:
+            await call.text("found")
+        places = [ToolCallLocation(path=B, line=7)]
+        async with turn.tool("Edit", kind="edit", id="c2", paths=places) as call:
+            await turn.update(ToolCallProgress(tool_call_id="c2", locations=places))  # said again: no news
+            await call.ask()
+
+    return agent
+
+
+TOLD = [Place(path=A, line=3, tool_call_id="c1"), Place(path=B, line=7, tool_call_id="c2")]
+
+
+async def test_each_place_is_told_once_in_order() -> None:
+
+    async with joined(wanderer()) as remote:
+        session = await remote.open(CWD)
+        told: list[Place] = []
+        session.on_location = told.append
+        following = session.follow()
+        await session.ask("go")
+        assert told == TOLD
+        assert [await anext(following), await anext(following)] == TOLD
+
+
+@pytest.mark.item("004-37")
+async def test_a_range_of_the_draft_arrives_whole() -> None:
+    where = {"path": A, "line": 42, "column": 5, "endLine": 55, "endColumn": 2}
+
+    async def script(peer: ScriptedPeer) -> None:
+        asked = await peer.expect(method="initialize")
+        info = {"protocolVersion": 1, "agentInfo": {"name": "a", "version": "1"}, "capabilities": {}}
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": info})
+        asked = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s"}})
+        asked = await peer.expect(method="session/prompt")
+        data = {"id": "tc_1", "tool": "fs/write_text_file", "input": {"path": A}, "location": where}
+        params = {"sessionId": "s", "type": "tool_call", "data": data}
+        peer.send({"jsonrpc": "2.0", "method": "session/update", "params": params})
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
+
+    ours, theirs = pair()
+    playing = asyncio.create_task(script(ScriptedPeer(theirs)))
+    async with connect(ours, dialect="draft") as remote:
+        session = await remote.open(CWD)
+        following = session.follow()
+        await session.ask("go")
+        place = await anext(following)
+    await playing
+    assert place == Place(path=A, line=42, column=5, end_line=55, end_column=2, tool_call_id="tc_1")
+
+
+@pytest.mark.item("004-37")
+async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire() -> None:
+
+    agent = Agent("pointer", version="1", dialect="draft")
+
+    @agent.prompt
+    async def point(turn: Turn) -> None:
+        there = {"dragoman": {"column": 5, "endLine": 55, "endColumn": 2}}
+        async with turn.tool("Edit", kind="edit", paths=[ToolCallLocation(path=A, line=42, meta=there)]):
+            pass
+
+    ours, theirs = pair()
+    serving = agent.attach(theirs)
+    client = ScriptedPeer(ours)
+    info = {"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "capabilities": {}}
+    await client.request(1, "initialize", info)
+    made = await client.request(2, "session/new", {"workingDirectory": CWD})
+    content = [{"type": "text", "text": "go"}]
+    await client.request(3, "session/prompt", {"sessionId": made["result"]["sessionId"], "content": content})
+    updates = [heard["params"] for heard in client.heard if heard.get("method") == "session/update"]
+    (call,) = [update["data"] for update in updates if update["type"] == "tool_call"]
+    assert call["location"] == {"path": A, "line": 42, "column": 5, "endLine": 55, "endColumn": 2}
+    await serving.close()
+
+
+@pytest.mark.parametrize(("client", "agent"), TRANSLATED)
+async def test_places_come_through_an_interpreter(client: str, agent: str) -> None:
+
+    async with interpreted(wanderer(), client, agent) as remote:
+        session = await remote.open(CWD)
+        told: list[Place] = []
+        session.on_location = told.append
+        await session.ask("go")
+        assert [(place.path, place.line) for place in told][:2] == [(A, 3), (B, 7)]
+
+
+async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
+    async def read(following: Any) -> list[Place]:
+        return [place async for place in following]
+
+    async with joined(wanderer()) as remote:
+        session = await remote.open(CWD)
+        closed, left = session.follow(), session.follow()
+        closed.close()
+        assert await read(closed) == []
+        reading = asyncio.create_task(read(left))
+        await session.ask("go")
+        await remote.close_session(session.id)
+        assert await reading == TOLD
+
+
+async def test_following_ends_when_the_agent_is_gone() -> None:
+
+    agent = Agent("mortal", version="1")
+    ours, theirs = pair()
+    serving = agent.attach(theirs)
+
+    @agent.prompt
+    async def die(turn: Turn) -> None:
+        await theirs.close("the end")
+        await asyncio.Event().wait()
+
+    async with connect(ours) as remote:
+        session = await remote.open(CWD)
+        following = session.follow()
+        with pytest.raises(ConnectionFailed):
+            await session.ask("go")
+        assert [place async for place in following] == []
+    await serving.close()

@@ -1,0 +1,426 @@
+"""A client with a store: everything is in the log before its author hears of it, and sessions go on from there."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Turn
+from dragoman.errors import ConnectionFailed, StoreFault
+from dragoman.roles.client.logged_conversation import LoggedConversation
+from dragoman.roles.client.logged_sessions import LoggedAgent
+from dragoman.roles.client.workspace import Lending
+from dragoman.schema.config import SessionMode
+from dragoman.schema.content import EmbeddedResource, TextContent
+from dragoman.schema.mcp import McpServer, NameValue
+from dragoman.schema.update import AgentMessageChunk
+from dragoman.store.contract import Draft, Entry
+from dragoman.store.export import export_session, import_session
+from dragoman.store.memory import MemoryStore
+from dragoman.store.replay import as_text, minutes
+from dragoman.store.sqlite import SqliteStore
+from dragoman.testing import joined
+
+PATIENCE = 20.0
+
+
+def talker() -> Agent:
+    agent = Agent("talker")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        if turn.text == "many":
+            for number in range(5000):
+                await turn.say(f"{number} ")
+        elif turn.text == "ask":
+            async with turn.tool("Paint", kind="edit"):
+                await turn.say("yes" if await turn.ask("May I?") else "no")
+        elif turn.text == "read":
+            await turn.say(await turn.files.read(str(Path(turn.session.cwd) / "note.txt")))
+        else:
+            kinds = ",".join(type(block).__name__ for block in turn.prompt)
+            await turn.say(f"{kinds}: {turn.text}")
+
+    return agent
+
+
+class Slow(MemoryStore):
+    """Keeps what it is told to keep when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.news = asyncio.Event()
+        self.fault: StoreFault | None = None
+        self.appends = 0
+
+    async def asked_for(self, appends: int) -> None:
+        while self.appends < appends:
+            self.news.clear()
+            await self.news.wait()
+
+    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+        self.appends += 1
+        self.news.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        return await super().append(session_id, drafts)
+
+
+def run(test: Any) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"))
+    heard: list[str] = []
+    async with joined(
+        talker(), store=store, permission="allow", on_entry=lambda _, entry: heard.append(entry.kind)
+    ) as agent:
+        session = await agent.open(str(tmp_path))
+        assert await session.ask("ask") == "yes"
+        assert isinstance(session, LoggedConversation)
+        assert session.log == session.id
+    entries = await store.read(session.id)
+    kinds = [entry.kind for entry in entries]
+    assert kinds == heard
+    assert kinds[:3] == ["opened", "turn_started", "prompt"]
+    assert kinds.index("asked") < kinds.index("decided") < kinds.index("turn_ended") == len(kinds) - 1
+    assert len({entry.turn for entry in entries[1:]}) == 1
+    assert entries[-1].body == {"stopReason": "end_turn"}
+    summary = await store.find(session.id)
+    assert (summary.agent, summary.cwd, summary.title) == ("talker", str(tmp_path), "ask")
+    assert summary.agent_session == session.id
+    taken = minutes(await store.lines(session.id))
+    assert [message.text for message in taken.messages] == ["ask", "yes"]
+    assert next(iter(taken.tool_calls.values())).status == "completed"
+    assert "## Agent\n\nyes" in as_text(taken)
+    await store.close()
+
+
+async def test_nothing_is_told_before_it_is_kept() -> None:
+
+    store = Slow()
+    async with joined(talker(), store=store) as agent:
+        session = await agent.open("/")
+        heard: list[Any] = []
+        session.on_update = heard.append
+        async with session.prompt("hello") as turn:
+            store.gate.clear()
+            await store.asked_for(3)  # opened, the prompt, then what the agent says
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert heard == []
+            assert not turn.is_over
+            store.gate.set()
+            texts = [update.content.text async for update in turn]  # type: ignore[union-attr]
+        assert texts == ["TextContent: hello"]
+        assert len(heard) == 1
+        assert turn.stop_reason == "end_turn"
+
+
+async def test_the_agent_gets_a_prompt_only_when_it_is_kept() -> None:
+
+    store = Slow()
+    prompts: list[str] = []
+    agent = Agent("listener")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        prompts.append(turn.text)
+
+    async with joined(agent, store=store) as remote:
+        session = await remote.open("/")
+        store.gate.clear()
+        asking = asyncio.ensure_future(session.ask("hello"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert prompts == []
+        store.gate.set()
+        await asking
+        assert prompts == ["hello"]
+
+
+async def test_a_stream_is_kept_in_few_commits_and_loses_nothing() -> None:
+
+    store = Slow()
+    async with joined(talker(), store=store) as agent:
+        session = await agent.open("/")
+        text = await session.ask("many")
+    assert text == "".join(f"{number} " for number in range(5000))
+    entries = await store.read(session.id)
+    told = [entry.body.content.text if not isinstance(entry.body, dict) else entry.body["content"]["text"]
+            for entry in entries if entry.kind == "update"]  # fmt: skip
+    assert "".join(told) == text
+    assert store.appends < 1000
+
+
+async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover() -> None:
+
+    store = Slow()
+    async with joined(talker(), store=store) as agent:
+        session = await agent.open("/")
+        heard: list[Any] = []
+        session.on_update = heard.append
+        turn = await session.prompt("many").__aenter__()
+        store.fault = StoreFault("full", "there is no room")
+        with pytest.raises(StoreFault, match="no room"):
+            await turn.wait()
+        logged = [entry for entry in await store.read(session.id) if entry.kind == "update"]
+        assert len(logged) == len(heard)
+        with pytest.raises(StoreFault):
+            await session.ask("again")
+        store.fault = None
+        assert await session.ask("again") == "TextContent: again"
+
+
+async def test_what_an_agent_still_says_in_a_turn_that_could_not_be_kept_is_no_part_of_the_next() -> None:
+
+    agent, begun = Agent("late"), asyncio.Event()
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        if turn.text == "first":
+            try:
+                begun.set()
+                for number in range(1 << 30):
+                    await turn.say(f"{number} ")
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                for _ in range(100):
+                    await turn.say("late")
+                    await asyncio.sleep(0)
+                raise
+        await turn.say(f"this is {turn.text}")
+
+    store = Slow()
+    async with joined(agent, store=store) as client:
+        session = await client.open("/")
+        turn = await session.prompt("first").__aenter__()
+        await begun.wait()
+        store.fault = StoreFault("full", "there is no room")
+        with pytest.raises(StoreFault, match="no room"):
+            await turn.wait()
+        store.fault = None
+        assert await session.ask("second") == "this is second"
+    assert "late" not in as_text(minutes(await store.lines(session.id)))
+
+
+async def test_forms_and_what_was_filled_in_are_logged_on_both_sides_and_links_without_their_keys() -> None:
+
+    kept = MemoryStore()
+    agent = Agent("asker", store=kept)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.elicit("Which branch?", form={"branch": str})
+        await turn.elicit("Sign in", url="https://example.org/login?key=s3cret")
+
+    async def reply(params: Any) -> Any:
+        logged = await store.read(session.id)
+        assert logged[-1].kind == "asked", "the user sees what is kept"
+        return {"branch": "main"} if params.mode == "form" else True
+
+    store = MemoryStore()
+    async with joined(agent, store=store, elicit=reply) as client:
+        session = await client.open("/")
+        await session.ask("go")
+    for each in (store, kept):
+        told = [entry for entry in await each.read(session.id) if entry.kind in ("asked", "decided")]
+        assert [entry.kind for entry in told] == ["asked", "decided"] * 2
+        assert [told[0].body["message"], told[1].body] == [
+            "Which branch?",
+            {"action": "accept", "content": {"branch": "main"}},
+        ]
+        assert told[2].body["url"] == "https://example.org/login"
+        assert told[3].body == {"elicitationId": told[2].body["elicitationId"], "action": "accept"}
+        assert b"s3cret" not in b"".join(await each.lines(session.id))
+
+
+async def test_what_is_lost_in_translation_is_logged_in_the_session_it_was_lost_in() -> None:
+
+    store = MemoryStore()
+    server = McpServer(name="db", command="db", args=[], env=[])
+    async with joined(talker(), store=store, dialect="2025.1", cwd="/") as client:
+        await client.open("/")
+        session = await client.open("/", mcp_servers=[server])
+        await session.ask("hello")
+    sessions = {summary.session_id: await store.read(summary.session_id) for summary in await store.sessions()}
+    logged = [(id, entry) for id, entries in sessions.items() for entry in entries if entry.kind == "translated"]
+    assert [id for id, _ in logged] == [session.id]
+    assert logged[0][1].actor == "dragoman"
+    assert "MCP servers lost (db)" in logged[0][1].body["message"]
+
+
+async def test_a_mode_is_set_when_it_is_in_the_log() -> None:
+
+    store = Slow()
+    agent = talker()
+    agent.modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
+    async with joined(agent, store=store) as client:
+        session = await client.open("/")
+        await session.set_mode("code")
+        assert (await store.read(session.id))[-1].body["currentModeId"] == "code"
+        store.fault = StoreFault("full", "there is no room")
+        with pytest.raises(StoreFault):
+            await session.set_mode("ask")
+        store.fault = None
+        await session.set_mode("code")
+
+
+async def test_uses_of_files_are_logged_without_what_is_in_them(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("a secret")
+
+    store = MemoryStore()
+    async with joined(talker(), store=store, lend=Lending()) as agent:
+        session = await agent.open(str(tmp_path))
+        assert await session.ask("read") == "a secret"
+    (use,) = [entry for entry in await store.read(session.id) if entry.kind == "file"]
+    assert use.body == {"method": "fs/read_text_file", "path": str(tmp_path / "note.txt")}
+
+
+async def test_secrets_of_mcp_servers_are_kept_apart_and_used_again() -> None:
+
+    store = MemoryStore()
+    server = McpServer(name="db", command="db", args=[], env=[NameValue(name="TOKEN", value="s3cret")])
+    agent = talker()
+    async with joined(agent, store=store) as remote:
+        session = await remote.open("/", mcp_servers=[server])
+        await session.ask("hello")
+        lines = await store.lines(session.id)
+        assert b"TOKEN" in lines[0]
+        assert not any(b"s3cret" in line for line in lines)
+    async with joined(agent, store=store) as remote:
+        assert isinstance(remote, LoggedAgent)
+        gone_on = await remote.go_on(session.id)
+        assert gone_on.session.mcp_servers == [server]
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+async def test_an_imported_session_names_no_servers_and_folders_until_it_was_opened_here(is_fork: bool) -> None:
+
+    elsewhere, here = MemoryStore(), MemoryStore()
+    server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
+    async with joined(talker(), store=elsewhere) as remote:
+        session = await remote.open("/", mcp_servers=[server], directories=["/etc"])
+        await session.ask("hello")
+    file = io.BytesIO()
+    await export_session(elsewhere, session.id, file, "2026-01-02T00:00:00Z")
+    file.seek(0)
+    log = (await import_session(here, file)).session_id
+    if is_fork:
+        log = (await here.fork(log, "fork")).session_id
+    async with joined(talker(), store=here) as remote:
+        assert isinstance(remote, LoggedAgent)
+        went = (await remote.go_on(log)).session
+        assert (went.mcp_servers, went.directories) == ([], [])
+        ours = McpServer(name="ours", command="/bin/true", args=[], env=[])
+        await remote.go_on(log, mcp_servers=[ours])
+    async with joined(talker(), store=here) as remote:
+        assert isinstance(remote, LoggedAgent)
+        assert (await remote.go_on(log)).session.mcp_servers == [ours]
+
+
+async def test_a_session_goes_on_where_its_agent_has_it() -> None:
+
+    store = MemoryStore()
+    agent = talker()
+    async with joined(agent, store=store) as remote:
+        session = await remote.open("/")
+        await session.ask("hello")
+        await store.rename(session.id, "work")
+    count = len(await store.read(session.id))
+    async with joined(agent, store=store) as remote:
+        loaded = await remote.load(session.id, "/")
+        assert [update for update in loaded.between if isinstance(update, AgentMessageChunk)]
+    async with joined(agent, store=store) as remote:
+        assert isinstance(remote, LoggedAgent)
+        went = await remote.go_on("work")
+        assert went.how == "session/resume"
+        assert await went.session.ask("more") == "TextContent: more"
+    kinds = [entry.kind for entry in (await store.read(session.id))[count:]]
+    # What load told again is not logged again.
+    assert kinds == ["opened", "opened", "turn_started", "prompt", "update", "turn_ended"]
+    assert len(await store.sessions()) == 1
+
+
+async def test_a_session_whose_agent_forgot_it_goes_on_with_what_was_said() -> None:
+
+    store = MemoryStore()
+    async with joined(talker(), store=store) as remote:
+        session = await remote.open("/")
+        await session.ask("hello")
+    async with joined(talker(), store=store) as remote:  # another one, which knows nothing
+        assert isinstance(remote, LoggedAgent)
+        went = await remote.go_on(session.id)
+        assert went.how == "session/new"
+        assert "no session" in went.why
+        answer = await went.session.ask("more")
+        assert answer.startswith(f"{EmbeddedResource.__name__},{TextContent.__name__}: ")
+        assert "## User\n\nhello" in answer
+        assert await went.session.ask("more") == "TextContent: more"
+    assert len(await store.sessions()) == 1
+    assert (await store.find(session.id)).agent_session == went.session.id
+
+
+async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.roles.agent.open_session.new_id", lambda: "session-1")
+
+    store = MemoryStore()
+    for _ in range(2):
+        async with joined(talker(), store=store) as remote:
+            session = await remote.open("/")
+            await session.ask("hello")
+    logs = await store.sessions()
+    assert [summary.agent_session for summary in logs] == ["session-1", "session-1"]
+    assert [summary.turns for summary in logs] == [1, 1]
+
+
+async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
+
+    store = MemoryStore()
+    async with joined(talker(), store=store) as remote:
+        session = await remote.open("/")
+        await session.ask("hello")
+        fork = await remote.fork(session.id, "/")
+        await fork.ask("more")
+    summary = await store.find(fork.id)
+    assert summary.forked_from == session.id
+    assert [m.text for m in minutes(await store.lines(fork.id)).messages][0::2] == ["hello", "more"]
+    assert (await store.find(session.id)).turns == 1
+
+
+async def test_the_death_of_an_agent_is_the_last_thing_in_the_log() -> None:
+
+    store = MemoryStore()
+    agent = Agent("mortal")
+    leaving: list[Any] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say("I die")
+        leaving.append(asyncio.ensure_future(turn.session.connection.close("died")))
+        await asyncio.Event().wait()
+
+    async with joined(agent, store=store) as remote:
+        session = await remote.open("/")
+        heard: list[Any] = []
+        session.on_update = heard.append
+        with pytest.raises(ConnectionFailed):
+            await session.ask("go")
+        assert len(heard) == 1
+    kinds = [entry.kind for entry in await store.read(session.id)]
+    assert kinds[:4] == ["opened", "turn_started", "prompt", "update"]
+    assert set(kinds[4:]) == {"agent_exited", "turn_ended"}

@@ -1,0 +1,329 @@
+"""Recovery from errors: what the table says, applied a bounded number of times, with clock and chance in our hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, ConnectionFailed, Kind, Lending, Option, ProtocolError, Turn
+from dragoman.roles.client.recovery import STRATEGIES, Recovery, Strategy, Trouble, strategy_of
+from dragoman.schema.config import SessionMode
+from dragoman.testing import joined
+from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+
+
+class Clock:
+    """Pauses that take no time and are remembered."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+class Failing:
+    """Work that fails with these errors, one after the other, and then succeeds."""
+
+    def __init__(self, *kinds: str) -> None:
+        self.errors = [ProtocolError(kind, f"{kind} it is") for kind in kinds]
+        self.stretches: list[float] = []
+
+    async def __call__(self, stretch: float) -> str:
+        self.stretches.append(stretch)
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+def yes(_: Trouble) -> bool:
+    return True
+
+
+@pytest.mark.item("004-60")
+@pytest.mark.parametrize(
+    ("kind", "strategy"),
+    [
+        (Kind.SESSION_NOT_FOUND, Strategy.NEW_SESSION),
+        (Kind.PERMISSION_DENIED, Strategy.EXPLAIN),
+        (Kind.RATE_LIMITED, Strategy.BACK_OFF),
+        (Kind.TIMEOUT, Strategy.LONGER),
+        (Kind.INTERNAL_ERROR, Strategy.REPORT),
+        (Kind.INVALID_PARAMS, None),
+        (Kind.CANCELLED, None),
+    ],
+)
+def test_each_kind_has_its_strategy(kind: str, strategy: str | None) -> None:
+    assert strategy_of(ProtocolError(kind)) == strategy
+    assert STRATEGIES.get(kind) == strategy
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "data"),
+    [
+        (Kind.INVALID_PARAMS, "Session not found: abc", None),
+        (Kind.INTERNAL_ERROR, "Internal error", {"details": "Unknown session abc"}),
+        (Kind.INTERNAL_ERROR, "session abc does not exist", None),
+        (Kind.RESOURCE_NOT_FOUND, "no such session", None),
+    ],
+)
+def test_agents_that_call_an_unknown_session_something_else_are_understood(
+    kind: str, message: str, data: dict[str, Any] | None
+) -> None:
+    assert strategy_of(ProtocolError(kind, message, data)) == Strategy.NEW_SESSION
+
+
+@pytest.mark.item("004-60")
+async def test_pauses_grow_twofold_up_to_a_limit_and_are_never_quite_the_same() -> None:
+
+    clock = Clock()
+    chances = iter([1.0, 0.0, 0.5, 1.0, 1.0])
+    recovery = Recovery(tries=6, first_pause=1.0, longest_pause=6.0, sleep=clock.sleep, chance=lambda: next(chances))
+    assert await recovery.run(Failing(*[Kind.RATE_LIMITED] * 5)) == "done"
+    assert clock.pauses == [1.0, 1.0, 3.0, 6.0, 6.0]
+
+
+@pytest.mark.item("004-60")
+async def test_each_timeout_makes_the_next_try_more_patient() -> None:
+
+    work = Failing(Kind.TIMEOUT, Kind.TIMEOUT)
+    assert await Recovery(longer=3.0).run(work) == "done"
+    assert work.stretches == [1.0, 3.0, 9.0]
+
+
+@pytest.mark.item("004-60")
+@pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR])
+async def test_the_user_is_told_and_decides_whether_to_try_again(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+
+    told: list[str] = []
+    answers = iter([True, False])
+
+    async def retry(_: Trouble) -> bool:
+        return next(answers)
+
+    work = Failing(kind, kind, kind)
+    recovery = Recovery(tell=lambda trouble: told.append(trouble.explanation), retry=retry)
+    with pytest.raises(ProtocolError) as caught:
+        await recovery.run(work)
+    assert caught.value.kind == kind
+    assert len(work.stretches) == 2
+    assert len(told) == 2
+    assert all(f"{kind} it is" in text for text in told)
+    assert bool(caplog.records) == (kind == Kind.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR])
+async def test_nothing_that_a_user_must_allow_is_tried_again_when_nobody_asks_them(kind: str) -> None:
+
+    work = Failing(kind)
+    with pytest.raises(ProtocolError):
+        await Recovery().run(work)
+    assert len(work.stretches) == 1
+
+
+@pytest.mark.parametrize("kind", list(STRATEGIES))
+async def test_tries_are_bounded_and_the_last_error_is_raised(kind: str) -> None:
+
+    work = Failing(*[kind] * 9)
+
+    async def renew() -> None:
+        return None
+
+    recovery = Recovery(tries=3, retry=yes, sleep=Clock().sleep)
+    with pytest.raises(ProtocolError) as caught:
+        await recovery.run(work, renew=renew)
+    assert caught.value.kind == kind
+    assert len(work.stretches) == 3
+
+
+@pytest.mark.parametrize("kind", [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.SESSION_NOT_FOUND])
+async def test_what_has_had_effects_is_not_repeated_unasked(kind: str) -> None:
+
+    async def renew() -> None:
+        return None
+
+    for retry, tries in ((None, 1), (yes, 2)):
+        work = Failing(kind)
+        recovery = Recovery(retry=retry, sleep=Clock().sleep)
+        running = recovery.run(work, renew=renew, has_acted=lambda: True)
+        if retry is None:
+            with pytest.raises(ProtocolError):
+                await running
+        else:
+            assert await running == "done"
+        assert len(work.stretches) == tries
+
+
+async def test_other_errors_and_a_lost_agent_pass_through() -> None:
+
+    work = Failing(Kind.AUTH_REQUIRED)
+    with pytest.raises(ProtocolError):
+        await Recovery(retry=yes).run(work)
+
+    async def lost(_: float) -> None:
+        raise ConnectionFailed("gone")
+
+    with pytest.raises(ConnectionFailed):
+        await Recovery(retry=yes).run(lost)
+    assert len(work.stretches) == 1
+
+
+# --- with an agent --------------------------------------------------------------------------------------------
+
+
+def troubled(fail: Callable[[int], str | None]) -> Agent:
+    """An agent whose nth prompt fails with what `fail` says."""
+    agent = Agent("troubled", version="1", modes=[SessionMode(id=id, name=id) for id in ("ask", "code")])
+    prompts = 0
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        nonlocal prompts
+        prompts += 1
+        kind = fail(prompts)
+        if kind is not None:
+            raise ProtocolError(kind, "try later")
+        await turn.say("well done")
+
+    return agent
+
+
+@pytest.mark.item("004-60")
+async def test_a_rate_limited_prompt_is_asked_again_after_a_pause() -> None:
+
+    clock = Clock()
+    async with joined(troubled(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
+        session = await remote.open(CWD)
+        recovery = Recovery(sleep=clock.sleep, chance=lambda: 1.0)
+        assert await session.ask("go", recover=recovery) == "well done"
+        assert clock.pauses == [1.0, 2.0]
+
+
+@pytest.mark.item("004-60")
+async def test_a_session_that_the_agent_forgot_goes_on_as_a_new_one() -> None:
+
+    agent = troubled(lambda _: None)
+    async with joined(agent) as remote:
+        session = await remote.open(CWD, mode="code")
+        assert await session.ask("one") == "well done"
+        before = session.id
+        agent.sessions.clear()  # it was started anew, say
+        told: list[Trouble] = []
+        recovery = Recovery(tell=told.append)
+        assert await session.ask("two", recover=recovery) == "well done"
+        assert session.id != before
+        assert session.mode == "code"
+        assert [trouble.strategy for trouble in told] == [Strategy.NEW_SESSION]
+        assert "without its memory" in told[0].explanation
+        assert await session.ask("three") == "well done"
+        assert [one.text for one in session.transcript.messages if one.role == "agent"] == ["well done"] * 3
+
+
+@pytest.mark.parametrize("dialect", ["v1", "banjo", "draft"])
+async def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: str) -> None:
+
+    options = [
+        Option.models(["sonnet", "opus"]),
+        Option.switch("loud"),
+        Option.free("depth", 3),
+        Option.select("mood", ["good", "bad"]),
+    ]
+    agent = Agent("set", options=options)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say(" ".join(str(turn.session.option(option.id)) for option in options))
+
+    async with joined(agent, dialect=dialect) as remote:
+        session = await remote.open(CWD)
+        for option, value in (("model", "opus"), ("loud", True), ("depth", 5), ("mood", "bad")):
+            await session.set_option(option, value)
+        assert await session.ask("how?") == "opus True 5 bad"
+        agent.sessions.clear()
+        agent.options[3] = Option.select("mood", ["good"])  # what is no longer taken stops nobody
+        assert await session.ask("how?", recover=Recovery()) == "opus True 5 good"
+
+
+async def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_anew(tmp_path: Path) -> None:
+
+    agent = Agent("runner", version="1")
+    opened: list[Any] = []
+
+    @agent.prompt
+    async def start(turn: Turn) -> None:
+        opened.append(await turn.terminals.create("sleep", ["600"]))
+        await turn.say(opened[-1].id)
+
+    lending = Lending()
+    async with joined(agent, lend=lending) as remote:
+        session = await remote.open(str(tmp_path))
+        first = await session.ask("one")
+        agent.sessions.clear()
+        second = await session.ask("two", recover=Recovery())
+        ended, running = lending.terminal(first), lending.terminal(second)
+        assert ended is not None
+        assert ended.output()[2] is not None
+        assert running is not None
+        assert running.output()[2] is None
+
+
+@pytest.mark.item("004-60")
+@pytest.mark.parametrize(("client", "agent"), TRANSLATED)
+async def test_kinds_arrive_through_an_interpreter_and_are_recovered_from(client: str, agent: str) -> None:
+
+    kinds = [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR]
+    clock = Clock()
+    told: list[str] = []
+    recovery = Recovery(tries=9, sleep=clock.sleep, retry=yes, tell=lambda trouble: told.append(trouble.error.kind))
+    failing = troubled(lambda n: kinds[n - 1] if n <= len(kinds) else None)
+    async with interpreted(failing, client, agent) as remote:
+        session = await remote.open(CWD)
+        assert await session.ask("go", recover=recovery) == "well done"
+        assert told == kinds
+        failing.sessions.clear()
+        assert await session.ask("go", recover=recovery) == "well done"
+        assert told[len(kinds) :] == [Kind.SESSION_NOT_FOUND]
+
+
+@pytest.mark.item("004-60", "004-62")
+async def test_a_silent_turn_is_asked_again_with_more_patience() -> None:
+
+    agent = Agent("slow", version="1")
+    cancelled = False
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        nonlocal cancelled
+        if not cancelled:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled = True
+        await turn.say("awake")
+
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        told: list[str] = []
+        recovery = Recovery(longer=1000.0, tell=lambda trouble: told.append(trouble.error.message))
+        assert await session.ask("go", idle_timeout=0.02, recover=recovery) == "awake"
+        assert cancelled
+        assert told == ["nothing was heard of the agent for 0.02 s"]
+
+
+@pytest.mark.parametrize(
+    ("message", "data", "told"),
+    [
+        ("Internal error", {"details": "no such session"}, "Internal error: no such session"),
+        ("Internal error", {"details": ["deep"]}, "Internal error"),
+        ("no such session", {"details": "no such session"}, "no such session"),
+        ("Internal error", None, "Internal error"),
+    ],
+)
+def test_the_reason_that_stands_beside_a_message_is_told_with_it(
+    message: str, data: dict[str, Any] | None, told: str
+) -> None:
+    assert ProtocolError(Kind.INTERNAL_ERROR, message, data).explanation == told

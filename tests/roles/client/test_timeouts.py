@@ -1,0 +1,240 @@
+"""Patience: what takes too long ends, and says so with the kind timeout."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dragoman import Agent, Kind, ProtocolError, StartFailed, Turn, connect
+from dragoman.roles.client.watch import GRACE, Watch
+from dragoman.schema.permission import RequestPermissionParams
+from dragoman.testing import ScriptedPeer, joined
+from dragoman.transport.memory import pair
+from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+
+SOON = 0.03
+
+
+# --- the watch, without a clock -------------------------------------------------------------------------------
+
+
+def test_an_agent_is_idle_when_nothing_new_was_heard_for_so_long() -> None:
+    watch = Watch(10.0, None, now=0.0)
+    assert watch.look(2.5, heard=0, is_waiting=False) is None
+    assert watch.look(10.0, heard=1, is_waiting=False) is None
+    assert watch.look(19.9, heard=1, is_waiting=False) is None
+    assert watch.look(20.0, heard=1, is_waiting=False) == "nothing was heard of the agent for 10 s"
+
+
+def test_time_in_which_the_agent_waits_for_us_does_not_count() -> None:
+    watch = Watch(10.0, None, now=0.0)
+    assert watch.look(100.0, heard=0, is_waiting=True) is None
+    assert watch.look(109.0, heard=0, is_waiting=False) is None
+    assert watch.look(110.0, heard=0, is_waiting=False) is not None
+
+
+def test_for_the_whole_turn_everything_counts() -> None:
+    watch = Watch(None, 10.0, now=5.0)
+    assert watch.look(14.9, heard=99, is_waiting=True) is None
+    assert watch.look(15.0, heard=100, is_waiting=True) == "the turn took longer than 10 s"
+
+
+@pytest.mark.parametrize(
+    ("idle", "whole", "pause", "grace"), [(8.0, None, 2.0, GRACE), (None, 3.0, 3.0, 3.0), (8.0, 1.0, 1.0, 1.0)]
+)
+def test_it_is_looked_at_in_time_for_both_limits(
+    idle: float | None, whole: float | None, pause: float, grace: float
+) -> None:
+    watch = Watch(idle, whole, now=0.0)
+    assert (watch.pause(0.0), watch.grace) == (pause, grace)
+
+
+# --- turns ----------------------------------------------------------------------------------------------------
+
+
+def dreamer() -> tuple[Agent, list[str]]:
+    """An agent that says a word and dreams on, and what became of its dreams."""
+    agent = Agent("dreamer", version="1")
+    ends: list[str] = []
+
+    @agent.prompt
+    async def dream(turn: Turn) -> None:
+        if turn.text != "dream":
+            await turn.say("awake")
+            return
+        await turn.say("zz")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    return agent, ends
+
+
+@pytest.mark.item("004-62")
+async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
+
+    agent, ends = dreamer()
+    async with joined(agent, idle_timeout=SOON) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError, match="nothing was heard") as caught:
+            await session.ask("dream")
+        assert caught.value.kind == Kind.TIMEOUT
+        assert ends == ["cancelled"]
+        assert await session.ask("wake up", idle_timeout=10) == "awake"
+
+
+@pytest.mark.item("004-62")
+async def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
+
+    agent = Agent("talker", version="1")
+
+    @agent.prompt
+    async def talk(turn: Turn) -> None:
+        while True:
+            await turn.say("bla ")
+            await asyncio.sleep(0)
+
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError, match="longer than") as caught:
+            await session.ask("talk", timeout=SOON, idle_timeout=10)
+        assert caught.value.kind == Kind.TIMEOUT
+
+
+async def test_an_agent_that_does_not_even_end_the_turn_is_left_alone() -> None:
+
+    ours, theirs = pair()
+    peer = ScriptedPeer(theirs)
+
+    async def script() -> None:
+        asked = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"protocolVersion": 1}})
+        asked = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s"}})
+        first = await peer.expect(method="session/prompt")
+        await peer.expect(method="session/cancel")
+        second = await peer.expect(method="session/prompt")
+        for asked in (first, second):  # the first one comes much too late, and nobody minds
+            peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
+
+    playing = asyncio.create_task(script())
+    async with connect(ours, idle_timeout=SOON) as remote:
+        session = await remote.open(CWD)
+        turn = session.prompt("one")
+        with pytest.raises(ProtocolError) as caught:
+            async with turn:
+                await turn.wait()
+        assert caught.value.kind == Kind.TIMEOUT
+        async with session.prompt("two", idle_timeout=10) as other:
+            assert (await other.wait()).stop_reason == "end_turn"
+        assert turn.result is None
+    await playing
+
+
+async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
+
+    agent = Agent("asker", version="1")
+
+    @agent.prompt
+    async def ask(turn: Turn) -> None:
+        await turn.say("yes" if await turn.ask("May I?") else "no")
+
+    waits: list[bool] = []
+
+    async def think(question: RequestPermissionParams) -> str:
+        await asyncio.sleep(0)
+        waits.append(session.keeps_agent_waiting)
+        return question.options[0].option_id
+
+    async with joined(agent, idle_timeout=10, permission=think) as remote:
+        session = await remote.open(CWD)
+        assert await session.ask("go") == "yes"
+        assert waits == [True]
+        assert not session.keeps_agent_waiting
+
+
+async def test_without_a_limit_nobody_looks() -> None:
+
+    agent, _ = dreamer()
+    async with joined(agent) as remote:
+        session = await remote.open(CWD)
+        async with session.prompt("dream") as turn:
+            assert turn._alarm is None
+            turn.cancel()
+        assert turn.stop_reason == "cancelled"
+
+
+# --- everything else ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("004-62")
+async def test_an_answer_that_never_comes_is_a_timeout() -> None:
+
+    agent, _ = dreamer()
+
+    @agent.on("_slow")
+    async def slow(params: object) -> None:
+        await asyncio.Event().wait()
+
+    async with joined(agent, timeout=SOON) as remote:
+        with pytest.raises(ProtocolError, match="_slow was not answered") as caught:
+            await remote.request("_slow", {})
+        assert caught.value.kind == Kind.TIMEOUT
+
+
+@pytest.mark.item("004-62")
+@pytest.mark.parametrize(("client", "agent"), TRANSLATED)
+async def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client: str, agent: str) -> None:
+
+    hasty = Agent("hasty", version="1")
+
+    @hasty.prompt
+    async def ask(turn: Turn) -> None:
+        await turn.session.request("_acme/slow", {}, timeout=SOON)
+
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    async with interpreted(hasty, client, agent, on={"_acme/slow": never}) as remote:
+        session = await remote.open(CWD)
+        with pytest.raises(ProtocolError) as caught:
+            await session.ask("go")
+        assert caught.value.kind == Kind.TIMEOUT
+
+
+@pytest.mark.item("004-62")
+async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
+
+    agent = Agent("hasty", version="1", dialect="draft")
+
+    @agent.prompt
+    async def ask(turn: Turn) -> None:
+        await turn.session.request("_acme/slow", {}, timeout=SOON)
+
+    ours, theirs = pair()
+    serving = agent.attach(theirs)
+    client = ScriptedPeer(ours)
+    info = {"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "capabilities": {}}
+    await client.request(1, "initialize", info)
+    made = await client.request(2, "session/new", {"workingDirectory": CWD})
+    content = [{"type": "text", "text": "go"}]
+    params = {"sessionId": made["result"]["sessionId"], "content": content}
+    answer = await client.request(3, "session/prompt", params)
+    assert answer["error"]["code"] == -32009
+    await serving.close()
+
+
+# --- starting -------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_that_says_nothing_at_its_start_is_given_up_and_one_hears_of_each_attempt() -> None:
+
+    told: list[str] = []
+    with pytest.raises(StartFailed, match="understands no dialect"):
+        async with connect(["sh", "-c", "cat > /dev/null"], patience=SOON, report=told.append):
+            pass
+    attempts = ["v1", "draft", "crow", "2025.1"]
+    assert [line.split(":")[0] for line in told] == [f"sh -c cat > /dev/null in {name}" for name in attempts]

@@ -1,0 +1,99 @@
+"""The transcript of a session: what was said and done, merged, at any moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Turn
+from dragoman.schema.config import SessionMode
+from dragoman.schema.plan import PlanEntry
+from dragoman.schema.update import UsageUpdate
+from dragoman.session.message import Message
+from dragoman.testing import joined
+from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+
+
+def worker(*, usage: bool = False) -> Agent:
+    agent = Agent("worker", version="1", modes=[SessionMode(id=id, name=id) for id in ("ask", "code")])
+
+    @agent.prompt
+    async def work(turn: Turn) -> None:
+        await turn.think("let me ")
+        await turn.think("see")
+        await turn.plan(PlanEntry(content="look", priority="high", status="in_progress"))
+        await turn.say("I ")
+        await turn.say("look.")
+        async with turn.tool("Read a", kind="read", name="read", input={"path": f"{CWD}/a"}) as call:
+            await call.text("found")
+        await turn.say("Done.")
+        if usage:
+            await turn.update(UsageUpdate(used=5, size=10))
+            turn.session.set_title("Looking")
+
+    return agent
+
+
+def picture(transcript: Any) -> list[tuple[str, str]]:
+    return [
+        (entry.role, entry.text) if isinstance(entry, Message) else ("call", f"{entry.title} {entry.status}")
+        for entry in transcript
+    ]
+
+
+SAID = [
+    ("user", "go"),
+    ("thought", "let me see"),
+    ("agent", "I look."),
+    ("call", "Read a completed"),
+    ("agent", "Done."),
+]
+
+
+async def test_a_turn_is_read_back_in_order_and_merged() -> None:
+
+    async with joined(worker(usage=True)) as remote:
+        session = await remote.open()
+        await session.ask("go")
+        transcript = session.transcript
+        assert picture(transcript) == SAID
+        assert [entry.content for entry in transcript.plan] == ["look"]
+        assert transcript.usage == UsageUpdate(used=5, size=10)
+        assert (transcript.title, transcript.mode) == ("Looking", "ask")
+        assert session.plan == transcript.plan
+        await session.ask("again")
+        assert len(session.transcript) == 2 * len(SAID)
+
+
+async def test_it_can_be_read_in_the_middle_of_a_turn() -> None:
+
+    async with joined(worker()) as remote:
+        session = await remote.open()
+        seen: list[int] = []
+        async with session.prompt("go") as turn:
+            async for _ in turn:
+                seen.append(len(session.transcript))
+        assert seen == sorted(seen)
+        assert picture(session.transcript) == SAID
+
+
+async def test_a_loaded_session_has_the_transcript_it_had() -> None:
+
+    async with joined(worker(usage=True)) as remote:
+        session = await remote.open(CWD)
+        await session.ask("go")
+        loaded = await remote.load(session.id, CWD)
+        assert picture(loaded.transcript) == SAID
+        assert loaded.title == "Looking"
+
+
+@pytest.mark.parametrize(("client", "agent"), TRANSLATED)
+async def test_it_is_the_same_through_an_interpreter(client: str, agent: str) -> None:
+
+    async with interpreted(worker(), client, agent) as remote:
+        session = await remote.open(CWD)
+        await session.ask("go")
+        told = [(who, text.replace("Read a", "read")) for who, text in picture(session.transcript)]
+        assert told == [(who, text.replace("Read a", "read")) for who, text in SAID]
+        assert [entry.content for entry in session.plan] == ["look"]

@@ -1,0 +1,820 @@
+"""What a client lends and an agent uses, over the wire: in official v1, in the draft, and through the interpreter.
+
+Each test is one agent's turn, played for every way; the frames at the agent's end are kept, and looked at where it
+matters how a call is said. Without a lending client the same turn works on the agent's own files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman import Agent, Conversation, Lending, ProtocolError, Question, RemoteAgent, Turn, connect
+from dragoman.dialect.side_data import noted
+from dragoman.errors import Kind
+from dragoman.roles.client import fs_calls
+from dragoman.roles.client.dial import Dial
+from dragoman.roles.proxy.relay import Relay
+from dragoman.schema.fs import ListDirectoryParams, UnwatchParams, WatchParams
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import pair
+from dragoman.workspace.snapshot import merged
+from tests.pairs.peers import Watched
+
+BOUND = 30.0
+
+# (the client's dialect, the agent's); two different ones have the interpreter between them.
+WAYS = [("v1", "v1"), ("banjo", "banjo"), ("draft", "draft"), ("v1", "draft"), ("draft", "v1")]
+ways = pytest.mark.parametrize("way", WAYS, ids="-".join)
+ALL = {"binary": True, "list": True, "createDirectory": True, "watch": True, "atomic": True}
+
+Work = Callable[[Turn], Awaitable[None]]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(BOUND):
+            await work
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def met(agent: Agent, way: tuple[str, str], **options: Any) -> AsyncIterator[tuple[RemoteAgent, Watched]]:
+    """A client of this agent, and the frames that pass the agent's end."""
+    client, spoken = way
+    agent.dialect = "auto" if spoken == "v1" else spoken
+    ours, theirs = pair()
+    ends: list[Any] = []
+    running: list[asyncio.Task[Any]] = []
+    if client != spoken:
+        back, inner = pair()
+        dial = Dial(back, dialect=spoken, cwd=os.getcwd(), report=ends.append)
+        running.append(asyncio.create_task(Relay(theirs, dial, report=ends.append).run()))
+        theirs = inner
+    wire = Watched(theirs)
+    connection = agent.attach(wire)
+    try:
+        async with connect(ours, dialect=client, **options) as remote:
+            yield remote, wire
+    finally:
+        await connection.close()
+        for task in running:
+            await task
+
+
+@asynccontextmanager
+async def in_turn(
+    folder: Path, work: Work, way: tuple[str, str] = ("v1", "v1"), **options: Any
+) -> AsyncIterator[tuple[RemoteAgent, Watched, Conversation]]:
+    """The agent does this work in its turn; a fault of it fails the test."""
+    faults: list[BaseException] = []
+    agent = Agent("worker")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        try:
+            await work(turn)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            faults.append(error)
+
+    options = {"lend": Lending(), "cwd": str(folder), **options}
+    async with met(agent, way, **options) as (remote, wire):
+        session = await remote.open(str(folder))
+        await session.ask("work")
+        if faults:
+            raise faults[0]
+        yield remote, wire, session
+
+
+async def did(folder: Path, work: Work, way: tuple[str, str] = ("v1", "v1"), **options: Any) -> Watched:
+    async with in_turn(folder, work, way, **options) as (_, wire, _):
+        return wire
+
+
+def asked(wire: Watched) -> list[str]:
+    """The methods of all that the agent asked its client."""
+    return [frame["method"] for frame in wire.said if "method" in frame and "id" in frame]
+
+
+async def refusal(call: Awaitable[object]) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        await call
+    return caught.value
+
+
+class Approving:
+    """Approves by resource, and remembers the questions."""
+
+    def __init__(self, refuse: Sequence[str] = ()) -> None:
+        self.questions: list[Question] = []
+        self._refuse = refuse
+
+    def __call__(self, question: Question) -> bool:
+        self.questions.append(question)
+        return not question.resource.endswith(tuple(self._refuse) or ("\0",))
+
+
+BYTES = bytes(range(256)) * 3
+
+
+# --- each call, each way ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("004-75")
+@ways
+async def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) -> None:
+    async def work(turn: Turn) -> None:
+        path = str(tmp_path / "sub" / "a.bin")
+        assert await turn.files.write_bytes(path, BYTES, create_directories=True) is True
+        assert await turn.files.write_bytes(path, BYTES) is False
+        assert await turn.files.read_bytes(path) == BYTES
+        assert await turn.files.read_bytes(path, 254, 4) == b"\xfe\xff\x00\x01"
+        error = await refusal(turn.files.write_bytes(path, b"", overwrite=False))
+        assert error.kind == Kind.INVALID_PARAMS
+
+    approve = Approving()
+    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert (tmp_path / "sub" / "a.bin").read_bytes() == BYTES
+    assert asked(wire) == ["fs/write_binary_file"] * 2 + ["fs/read_binary_file"] * 2 + ["fs/write_binary_file"]
+    first = next(frame for frame in wire.said if frame.get("method") == "fs/write_binary_file")
+    assert first["params"]["data"] == base64.b64encode(BYTES).decode()
+    assert first["params"]["createDirectories"] is True
+    answers = [frame["result"] for frame in wire.heard if "size" in (frame.get("result") or {})]
+    assert answers[0] == {"data": base64.b64encode(BYTES).decode(), "size": len(BYTES)}
+    assert answers[1] == {"data": base64.b64encode(BYTES[254:258]).decode(), "size": len(BYTES), "truncated": True}
+    assert [question.operation for question in approve.questions] == ["write", "write", "read", "read", "write"]
+    assert approve.questions[0].data == BYTES
+
+
+@pytest.mark.item("004-75")
+@ways
+async def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str]) -> None:
+    (tmp_path / "file").write_text("four")
+    os.symlink("/etc", tmp_path / "link")
+
+    async def work(turn: Turn) -> None:
+        assert await turn.files.make_directory(str(tmp_path / "a")) is True
+        assert await turn.files.make_directory(str(tmp_path / "a")) is False
+        assert await turn.files.make_directory(str(tmp_path / "b" / "c"), parents=True) is True
+        error = await refusal(turn.files.make_directory(str(tmp_path / "x" / "y")))
+        assert error.kind == Kind.RESOURCE_NOT_FOUND
+        found = await turn.files.list(str(tmp_path), recursive=True)
+        assert [(entry.name, entry.type) for entry in found.entries] == [
+            ("a", "directory"),
+            ("b", "directory"),
+            ("file", "file"),
+            ("link", "symlink"),
+            ("b/c", "directory"),
+        ]
+        assert found.entries[2].size == 4
+        assert found.entries[2].modified_at.endswith("Z")
+        assert not found.truncated
+        few = await turn.files.list(str(tmp_path), limit=2)
+        assert ([entry.name for entry in few.entries], few.truncated) == (["a", "b"], True)
+
+    approve = Approving()
+    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert asked(wire) == ["fs/create_directory"] * 4 + ["fs/list_directory"] * 2
+    assert [(question.operation, question.call) for question in approve.questions] == (
+        [("write", "fs/create_directory")] * 4 + [("read", "fs/list_directory")] * 2
+    )
+
+
+@pytest.mark.item("004-75")
+@ways
+async def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, way: tuple[str, str]) -> None:
+    (tmp_path / "old").write_text("old")
+
+    async def work(turn: Turn) -> None:
+        batch: dict[str, str | bytes] = {f"{tmp_path}/old": "new", f"{tmp_path}/sub/bytes": b"\x00\xff"}
+        assert (await refusal(turn.files.write_many(batch))).kind == Kind.RESOURCE_NOT_FOUND
+        assert (tmp_path / "old").read_text() == "old"
+        assert await turn.files.write_many(batch, create_directories=True) == 5
+        outside = {**batch, f"{tmp_path}/../outside": "x"}
+        assert (await refusal(turn.files.write_many(outside))).kind == Kind.ACCESS_DENIED
+
+    approve = Approving()
+    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert (tmp_path / "old").read_text() == "new"
+    assert (tmp_path / "sub" / "bytes").read_bytes() == b"\x00\xff"
+    assert sorted(os.listdir(tmp_path)) == ["old", "sub"]
+    assert asked(wire) == ["fs/write_files"] * 3
+    assert [(question.resource, question.text, question.data) for question in approve.questions[2:4]] == [
+        (f"{tmp_path}/old", "new", None),
+        (f"{tmp_path}/sub/bytes", None, b"\x00\xff"),
+    ]
+
+
+@pytest.mark.item("004-40", "004-75")
+@ways
+async def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, way: tuple[str, str]) -> None:
+    (tmp_path / "old").write_text("1")
+
+    async def work(turn: Turn) -> None:
+        async with turn.files.watch(str(tmp_path), recursive=True) as watch:
+            (tmp_path / "new").write_text("1")
+            (tmp_path / "old").unlink()
+            (tmp_path / "sub").mkdir()
+            (tmp_path / "sub" / "deep").write_text("1")
+            wanted = {
+                f"{tmp_path}/new": "created",
+                f"{tmp_path}/old": "deleted",
+                f"{tmp_path}/sub": "created",
+                f"{tmp_path}/sub/deep": "created",
+            }
+            found: dict[str, str] = {}
+            async for changes in watch:
+                merged(found, changes)
+                if found == wanted:
+                    break
+
+    approve = Approving()
+    async with in_turn(tmp_path, work, way, lend=Lending(approve=approve)) as (remote, wire, _):
+        assert asked(wire) == ["fs/watch", "fs/unwatch"]
+        told = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
+        assert told
+        assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in told)
+        assert [(question.operation, question.call) for question in approve.questions] == [("read", "fs/watch")]
+        assert remote._loan is not None
+        assert remote._loan.files._watches == {}
+
+
+@pytest.mark.parametrize(
+    "way", [("v1", "v1"), ("draft", "draft"), ("2025.1", "2025.1"), ("crow", "crow")], ids="-".join
+)
+async def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tuple[str, str]) -> None:
+    (tmp_path / "old").write_text("1")
+
+    async def work(turn: Turn) -> None:
+        path = str(tmp_path / "file")
+        assert await turn.files.write_bytes(path, BYTES) is True
+        assert await turn.files.read_bytes(path, 1, 2) == b"\x01\x02"
+        assert await turn.files.make_directory(str(tmp_path / "a" / "b"), parents=True) is True
+        assert [entry.name for entry in (await turn.files.list(str(tmp_path))).entries] == ["a", "file", "old"]
+        assert await turn.files.write_many({path: "one", f"{tmp_path}/two": b"2"}) == 4
+        async with turn.files.watch(str(tmp_path)) as watch:
+            (tmp_path / "old").unlink()
+            assert await watch.changes() == [(f"{tmp_path}/old", "deleted")]
+        for call in (
+            turn.files.read_bytes("/etc/hostname"),
+            turn.files.write_bytes(f"{tmp_path}/../x", b""),
+            turn.files.list("/etc"),
+            turn.files.make_directory(f"{tmp_path}/../x"),
+            turn.files.write_many({f"{tmp_path}/../x": ""}),
+        ):
+            assert (await refusal(call)).kind == Kind.ACCESS_DENIED
+
+    lend = None if way[0] in ("v1", "draft") else Lending()  # two dialects have no words for these calls
+    wire = await did(tmp_path, work, way, lend=lend)
+    assert asked(wire) == []
+    assert not os.path.exists(tmp_path / ".." / "x")
+
+
+@pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != ("v1", "draft")], ids="-".join)  # v1 has no words for it
+async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
+    tmp_path: Path, way: tuple[str, str], lent: bool
+) -> None:
+    async def work(turn: Turn) -> None:
+        path = f"{tmp_path}/new/deep/file"
+        assert (await refusal(turn.files.write(path, "x"))).kind == Kind.RESOURCE_NOT_FOUND
+        await turn.files.write(path, "é\nb\n", encoding="latin-1", create_directories=True)
+        assert Path(path).read_bytes() == b"\xe9\nb\n"
+        assert await turn.files.read(path, encoding="latin-1") == "é\nb\n"
+        assert await turn.files.read(path, line=1, limit=1, encoding="latin-1") == "é"
+        assert (await refusal(turn.files.write(path, "c", overwrite=False))).kind == Kind.INVALID_PARAMS
+        assert (await refusal(turn.files.write(path, "c", encoding="no-such"))).kind == Kind.INVALID_PARAMS
+        assert Path(path).read_bytes() == b"\xe9\nb\n"
+        await turn.files.write(f"{path}.more", "c", overwrite=False)
+        assert Path(f"{path}.more").read_text() == "c"
+
+    wire = await did(tmp_path, work, way, lend=Lending() if lent else None)
+    assert bool(asked(wire)) is lent
+
+
+@pytest.mark.parametrize("client", ["v1", "banjo", "crow", "2025.1"])
+async def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_neither_read_nor_written_in_another(
+    tmp_path: Path, client: str
+) -> None:
+    async def work(turn: Turn) -> None:
+        path = f"{tmp_path}/file"
+        error = await refusal(turn.files.write(path, "é", encoding="latin-1"))
+        assert error.kind == Kind.CAPABILITY_UNSUPPORTED
+        assert "latin-1" in error.message
+        await turn.files.write(path, "é", encoding="UTF-8")
+        assert Path(path).read_text("utf-8") == "é"
+        assert (await refusal(turn.files.read(path, encoding="latin-1"))).kind == Kind.CAPABILITY_UNSUPPORTED
+        assert await turn.files.read(path, encoding="utf8") == "é"
+        assert (await refusal(turn.files.write(path, "e", overwrite=False))).kind == Kind.INVALID_PARAMS
+
+    await _done(did(tmp_path, work, (client, "draft")))
+
+
+async def _done(work: Awaitable[object]) -> None:
+    await work
+
+
+async def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> None:
+    async def work(turn: Turn) -> None:
+        path = f"{tmp_path}/file"
+        for call in (
+            turn.files.write(path, "x", encoding="latin-1"),
+            turn.files.write(path, "x", create_directories=True),
+            turn.files.write(path, "x", overwrite=False),
+            turn.files.read(path, encoding="latin-1"),
+        ):
+            assert (await refusal(call)).kind == Kind.CAPABILITY_UNSUPPORTED
+
+    assert asked(await did(tmp_path, work, lend=Lending(binary=False))) == []
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
+@pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("v1", "draft"), ("draft", "v1")], ids="-".join)
+async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
+    tmp_path: Path, way: tuple[str, str], lent: bool
+) -> None:
+    deaf = ["-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done"]
+    counting = ["-c", "trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done"]
+
+    async def until(terminal: Any, text: str) -> None:
+        async with asyncio.timeout(BOUND):
+            while text not in (await terminal.output()).output:  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0.01)
+
+    async def work(turn: Turn) -> None:
+        async with await turn.terminals.create("sleep", ["600"], timeout=0.2) as late:
+            assert await late.wait() != 0
+        if way[1] == "draft" or not lent:
+            async with await turn.terminals.create("sh", deaf) as terminal:
+                await until(terminal, "ready")
+                if way[0] == "draft" or not lent:
+                    await terminal.kill(force=True)
+                    assert await terminal.wait() != 0
+        async with await turn.terminals.create("sh", counting) as terminal:
+            await until(terminal, "ready")
+            if lent and way[1] != "draft":
+                assert (await refusal(terminal.kill("SIGUSR1"))).kind == Kind.CAPABILITY_UNSUPPORTED
+            elif way[0] == "draft" or not lent:
+                await terminal.kill("SIGUSR1")
+                await until(terminal, "usr1")
+
+    await did(tmp_path, work, way, lend=Lending() if lent else None)
+
+
+# --- offered and gated --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("004-40")
+async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
+    async def introduced(dialect: str, lend: Lending, **options: Any) -> Any:
+        ours, theirs = pair()
+        peer = ScriptedPeer(theirs)
+
+        async def answer() -> Any:
+            frame = await peer.receive()
+            result = {"protocolVersion": 1, "agentInfo": {"name": "a", "version": "1"}}
+            capabilities = "capabilities" if dialect == "draft" else "agentCapabilities"
+            peer.send({"jsonrpc": "2.0", "id": frame["id"], "result": {**result, capabilities: {}}})
+            return frame["params"]
+
+        hearing = asyncio.create_task(answer())
+        async with connect(ours, dialect=dialect, lend=lend, **options):
+            return await hearing
+
+    params = await introduced("draft", Lending(max_terminals=5))
+    assert params["capabilities"] == {
+        "fs": {"read": True, "write": True, **ALL},
+        "terminal": {"create": True, "interactive": True, "maxConcurrent": 5},
+    }
+    lend = Lending(max_terminals=5, interactive=False, binary=False, listing=False, folders=False, batches=False)
+    ui = {"permissionDialogs": True, "diffViewer": True, "codeNavigation": False}
+    params = await introduced("draft", lend, capabilities=noted(lend.capabilities(), ui=ui))
+    assert params["capabilities"] == {
+        "fs": {"read": True, "write": True, "watch": True},
+        "terminal": {"create": True, "maxConcurrent": 5},
+        "ui": ui,
+    }
+    params = await introduced("v1", Lending(max_terminals=5, watching=False, binary=False))
+    told = params["clientCapabilities"]
+    assert told["fs"] == {"readTextFile": True, "writeTextFile": True}
+    assert told["terminal"] is True
+    assert told["_meta"]["dragoman"] == {
+        "fs": {"list": True, "createDirectory": True, "atomic": True},
+        "terminal": {"interactive": True, "maxConcurrent": 5},
+    }
+    params = await introduced("v1", Lending(files=False, terminals=False))
+    assert "_meta" not in params["clientCapabilities"]
+
+
+RAW: dict[str, tuple[str, dict[str, Any]]] = {
+    "fs/read_binary_file": ("binary", {}),
+    "fs/write_binary_file": ("binary", {"data": ""}),
+    "fs/list_directory": ("listing", {}),
+    "fs/create_directory": ("folders", {}),
+    "fs/watch": ("watching", {}),
+    "fs/unwatch": ("watching", {"watchId": "w"}),
+    "fs/write_files": ("batches", {"files": []}),
+}
+
+
+@pytest.mark.item("000-20")
+@pytest.mark.parametrize("method", RAW)
+@pytest.mark.parametrize("dialect", ["v1", "draft"])
+async def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, dialect: str) -> None:
+    """The agent is a rough one that asks all the same."""
+    part, more = RAW[method]
+    (tmp_path / "file").write_text("1")
+
+    less: dict[str, Any] = {part: False}
+    for lend in (Lending(**less), Lending(files=False)):
+        agent = Agent("rough")
+
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            connection = turn.session.connection
+            params = {"sessionId": turn.session.id, "path": str(tmp_path / "file"), **more}
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            connection.send_request(method, params, lambda result, error: done.set_result((result, error)))
+            result, error = await done
+            await turn.say(f"{result} {error.kind}")
+
+        async with met(agent, (dialect, dialect), lend=lend) as (remote, _):
+            session = await remote.open(str(tmp_path))
+            assert await session.ask("go") == "None capability_unsupported"
+
+
+@pytest.mark.item("000-20")
+@pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft")], ids="-".join)
+async def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, way: tuple[str, str]) -> None:
+    (tmp_path / "no").write_text("old")
+
+    async def work(turn: Turn) -> None:
+        no = str(tmp_path / "no")
+        calls = [
+            turn.files.read(no),
+            turn.files.write(no, "new"),
+            turn.files.read_bytes(no),
+            turn.files.write_bytes(no, b"new"),
+            turn.files.write_many({f"{tmp_path}/yes": "new", no: "new"}),
+            turn.files.list(f"{tmp_path}/dir-no"),
+            turn.files.make_directory(f"{tmp_path}/new-no"),
+            turn.files.watch(no).__aenter__(),
+            turn.terminals.create("touch", [f"{tmp_path}/yes", "no"]),
+        ]
+        for call in calls:
+            assert (await refusal(call)).kind == Kind.PERMISSION_DENIED
+
+    approve = Approving(refuse=["no"])
+    await did(tmp_path, work, way, lend=Lending(approve=approve))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"no": "old"}
+    assert [question.operation for question in approve.questions] == [
+        "read", "write", "read", "write", "write", "write", "read", "write", "read", "execute",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "place"),
+    [
+        ("fs/write_binary_file", {"path": "{cwd}/f", "data": "not base64!"}, "data"),
+        ("fs/write_files", {"files": [{"path": "{cwd}/f", "content": "x", "data": "eA=="}]}, "files[0]"),
+        ("fs/write_files", {"files": [{"path": "{cwd}/f"}]}, "files[0]"),
+        (
+            "fs/write_files",
+            {"files": [{"path": "{cwd}/f", "content": ""}, {"path": "{cwd}/g", "data": "?"}]},
+            "files[1]",
+        ),
+    ],
+)
+async def test_what_cannot_be_read_is_named_and_nothing_is_written(
+    tmp_path: Path, method: str, params: dict[str, Any], place: str
+) -> None:
+    async def work(turn: Turn) -> None:
+        said = msgspec.json.decode(msgspec.json.encode(params).replace(b"{cwd}", str(tmp_path).encode()))
+        connection = turn.session.connection
+        error = await refusal(connection.request(method, {"sessionId": turn.session.id, **said}))
+        assert error.kind == Kind.INVALID_PARAMS
+        assert error.data is not None
+        assert error.data["errors"][0]["path"].startswith(place)
+
+    await did(tmp_path, work)
+    assert os.listdir(tmp_path) == []
+
+
+# --- folders of a session -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("004-55")
+async def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: Path) -> None:
+    project, more, extra, closed = (tmp_path / name for name in ("project", "more", "extra", "closed"))
+    for folder in (project, more, extra, closed):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+
+    async def work(turn: Turn) -> None:
+        for folder in (project, more, extra):
+            assert await turn.files.read(f"{folder}/file") == folder.name
+            assert await turn.files.read_bytes(f"{folder}/file") == folder.name.encode()
+            await turn.files.write_bytes(f"{folder}/new", b"")
+        for path in (f"{closed}/file", f"{project}/../closed/file", "/etc/hostname"):
+            assert (await refusal(turn.files.read(path))).kind == Kind.ACCESS_DENIED
+            assert (await refusal(turn.files.read_bytes(path))).kind == Kind.ACCESS_DENIED
+        error = await refusal(turn.terminals.create("true", cwd=str(extra)))
+        assert error.kind == Kind.ACCESS_DENIED  # files only
+
+    agent = Agent("worker")
+    faults: list[BaseException] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        try:
+            await work(turn)
+        except BaseException as error:
+            faults.append(error)
+
+    async with met(agent, ("v1", "v1"), lend=Lending(extra_roots=[str(extra)])) as (remote, _):
+        session = await remote.open(str(project), directories=[str(more)])
+        await session.ask("go")
+        assert faults == []
+
+
+@pytest.mark.item("004-55")
+async def test_relative_paths_of_a_draft_agent_are_in_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+
+    async def work(turn: Turn) -> None:
+        await turn.files.write("text", "1")
+        await turn.files.write_bytes("./bytes", b"1")
+        await turn.files.write_many({"sub/one": "1", "two": "2"})
+        await turn.files.make_directory("sub/made")
+        found = await turn.files.list("sub")
+        assert [entry.name for entry in found.entries] == ["made", "one"]
+        assert await turn.files.read_bytes("sub/../two") == b"2"
+        async with turn.files.watch("sub") as watch:
+            (tmp_path / "sub" / "new").write_text("")
+            assert await watch.changes() == [(f"{tmp_path}/sub/new", "created")]
+        for path in ("../out", "sub/../../out"):
+            assert (await refusal(turn.files.write_many({"two": "3", path: ""}))).kind == Kind.ACCESS_DENIED
+            assert (await refusal(turn.files.list(path))).kind == Kind.ACCESS_DENIED
+
+    await did(tmp_path, work, ("draft", "draft"))
+    assert sorted(os.listdir(tmp_path)) == ["bytes", "sub", "text", "two"]
+    assert (tmp_path / "two").read_text() == "2"
+
+
+async def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    lending = Lending(protected=lambda roots: [f"{root}/own" for root in roots])
+
+    async def work(turn: Turn) -> None:
+        own = str(tmp_path / "own")
+        for call in (
+            turn.files.write(f"{own}/f", ""),
+            turn.files.write_bytes(f"{own}/f", b""),
+            turn.files.make_directory(f"{own}/d"),
+            turn.files.make_directory(f"{own}/d/e", parents=True),
+            turn.files.write_many({f"{tmp_path}/f": "", f"{own}/f": ""}),
+        ):
+            assert (await refusal(call)).kind == Kind.ACCESS_DENIED
+        assert (await turn.files.list(own)).entries == []
+
+    await did(tmp_path, work, lend=lending)
+    assert os.listdir(tmp_path) == ["own"]
+
+
+# --- watches end --------------------------------------------------------------------------------------------------
+
+
+async def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fs_calls, "MAX_WATCHES", 2)
+
+    async def work(turn: Turn) -> None:
+        connection = turn.session.connection
+        params = WatchParams(path=str(tmp_path))  # one session is open: it may go unsaid
+        first = await connection.request("fs/watch", params)
+        await connection.request("fs/watch", params)
+        assert (await refusal(connection.request("fs/watch", params))).kind == Kind.RATE_LIMITED
+        await connection.request("fs/unwatch", UnwatchParams(watch_id=first.watch_id))
+        again = connection.request("fs/unwatch", UnwatchParams(watch_id=first.watch_id))
+        assert (await refusal(again)).kind == Kind.RESOURCE_NOT_FOUND
+        await connection.request("fs/watch", params)
+
+    async with in_turn(tmp_path, work) as (remote, wire, session):
+        assert remote._loan is not None
+        watches = remote._loan.files._watches
+        assert len(watches) == 2
+        tasks = [task for *_, task in watches.values()]
+        await session.close()
+        assert watches == {}
+        await asyncio.gather(*tasks, return_exceptions=True)
+        (tmp_path / "new").write_text("1")
+        other = await remote.open(str(tmp_path))
+        await other.ask("again")
+        # Two answers, no news: nobody watches for the first session any more.
+        assert [frame for frame in wire.heard if frame.get("method") == "fs/changed"] == []
+        tasks = [task for *_, task in watches.values()]
+    assert watches == {}
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    agent = Agent("watcher")
+
+    @agent.opened
+    def opened(session: Any) -> None:
+        async def follow() -> None:
+            async with session.files.watch(str(tmp_path)) as watch:
+                watching.set()
+                assert [changes async for changes in watch] == []
+            ended.set()
+
+        tasks.append(asyncio.create_task(follow()))
+
+    tasks: list[asyncio.Task[None]] = []
+    watching = asyncio.Event()
+    async with met(agent, ("v1", "v1"), lend=Lending()) as (remote, _):
+        await remote.open(str(tmp_path))
+        await watching.wait()
+    await ended.wait()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path) -> None:
+    async def work(turn: Turn) -> None:
+        listing = turn.session.connection.request("fs/list_directory", ListDirectoryParams(path=str(tmp_path)))
+        if turn.text == "work":
+            assert (await listing).entries == []
+        else:
+            await turn.say((await refusal(listing)).kind)
+
+    async with in_turn(tmp_path, work) as (remote, _, session):
+        await remote.open(str(tmp_path))
+        assert await session.ask("again") == Kind.INVALID_PARAMS
+
+
+# --- terminals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.item("004-40")
+@pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("draft", "v1")], ids="-".join)
+async def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way: tuple[str, str]) -> None:
+    """The bound is of all sessions together, and the client keeps it whatever the agent does."""
+
+    agent = Agent("worker")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        terminal = await turn.terminals.create("true")
+        if turn.text == "keep":
+            turn.session.state["kept"] = terminal
+        else:
+            await terminal.release()
+
+    async with met(agent, way, lend=Lending(max_terminals=2)) as (remote, _):
+        first, second = await remote.open(str(tmp_path)), await remote.open(str(tmp_path))
+        await first.ask("keep")
+        await second.ask("keep")
+        for session in (first, second):
+            assert (await refusal(session.ask("more"))).kind == Kind.RATE_LIMITED
+        await agent.sessions[first.id].state["kept"].release()
+        await second.ask("more")
+
+
+@pytest.mark.item("004-40")
+async def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(tmp_path: Path) -> None:
+    lending = Lending()
+
+    async def work(turn: Turn) -> None:
+        line = 'test -t 0 && stty size && read a && echo "got $a"'
+        async with await turn.terminals.create("/bin/sh", ["-c", line], size=(33, 101)) as terminal:
+            shown = lending.terminal(terminal.id)
+            assert shown is not None
+            shown.type("yes\n")
+            assert await terminal.wait() == 0
+            output = (await terminal.output()).output
+            assert output.split("\r\n")[-2:] == ["got yes", ""]
+            assert "33 101\r\n" in output
+
+    wire = await did(tmp_path, work, ("draft", "draft"), lend=lending)
+    created = next(frame["params"] for frame in wire.said if frame.get("method") == "terminal/create")
+    assert (created["interactive"], created["rows"], created["columns"]) == (True, 33, 101)
+
+
+@pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft")], ids="-".join)
+async def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: Path, way: tuple[str, str]) -> None:
+    async def work(turn: Turn) -> None:
+        refused = await refusal(turn.terminals.create("true", size=(24, 80)))
+        assert refused.kind == Kind.CAPABILITY_UNSUPPORTED
+
+    async def rough(turn: Turn) -> None:
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        params = {"command": "true", "interactive": True}
+        turn.session.connection.send_request("terminal/create", params, lambda _, error: done.set_result(error))
+        error = await done
+        if way[0] == "draft":
+            assert error.kind == Kind.CAPABILITY_UNSUPPORTED
+
+    wire = await did(tmp_path, work, way, lend=Lending(interactive=False))
+    assert asked(wire) == []
+    await did(tmp_path, rough, way, lend=Lending(interactive=False))
+
+
+async def test_an_agents_own_terminal_can_be_a_real_one(tmp_path: Path) -> None:
+    async def work(turn: Turn) -> None:
+        async with await turn.terminals.create("tty", size=(24, 80)) as terminal:
+            assert await terminal.wait() == 0
+            assert (await terminal.output()).output.startswith("/dev/")
+
+    await _ignored(did(tmp_path, work, lend=None))
+
+
+async def _ignored(work: Awaitable[object]) -> None:
+    await work
+
+
+@pytest.mark.parametrize(
+    "env", [[{"name": "", "value": "x"}], [{"name": "A=B", "value": "x"}], [{"name": "A", "value": "\0"}]]
+)
+async def test_an_environment_that_cannot_be_is_refused(tmp_path: Path, env: list[dict[str, str]]) -> None:
+    async def work(turn: Turn) -> None:
+        params = {"sessionId": turn.session.id, "command": "true", "env": env}
+        error = await refusal(turn.session.connection.request("terminal/create", params))
+        assert error.kind == Kind.INVALID_PARAMS
+
+    await _ignored(did(tmp_path, work))
+
+
+async def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it_was_killed(tmp_path: Path) -> None:
+    async def work(turn: Turn) -> None:
+        connection = turn.session.connection
+
+        async def ask(method: str, **params: Any) -> Any:
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            connection.send_request(method, params, lambda result, error: done.set_result((result, error)), True)
+            result, error = await done
+            assert error is None, error
+            return result
+
+        created = await ask("terminal/create", command="/bin/sh", args=["-c", "echo out; echo err >&2"])
+        terminal = created["terminalId"]
+        await ask("terminal/wait_for_exit", terminalId=terminal)
+        await ask("terminal/kill", terminalId=terminal)
+        await ask("terminal/release", terminalId=terminal)
+
+    wire = await did(tmp_path, work, ("draft", "draft"))
+    pushed = [frame["params"] for frame in wire.heard if frame.get("method") == "terminal/output"]
+    assert {(params["stream"], params["data"]) for params in pushed} == {("stdout", "out\n"), ("stderr", "err\n")}
+    answers = [frame["result"] for frame in wire.heard if "result" in frame]
+    assert isinstance(next(answer["pid"] for answer in answers if "terminalId" in answer), int)
+    assert {"killed": False} in answers  # it had ended
+    assert {"released": True} in answers
+
+
+async def test_terminals_end_with_their_session(tmp_path: Path) -> None:
+    async def work(turn: Turn) -> None:
+        await turn.terminals.create("sleep", ["1000"])
+
+    lending = Lending()
+    async with in_turn(tmp_path, work, lend=lending) as (_, _, session):
+        (terminal,) = lending.shown.values()
+        assert terminal.output().exit is None
+        await session.close()
+        assert terminal.output().exit is not None
+        assert terminal.buried
+
+
+async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+    lending = Lending()
+
+    async def work(turn: Turn) -> None:
+        await turn.say(await turn.files.read(turn.text))
+
+    agents = [Agent("a"), Agent("b")]
+    for agent in agents:
+        agent.prompt(work)
+    async with met(agents[0], ("v1", "v1"), lend=lending) as (one, _):
+        async with met(agents[1], ("v1", "v1"), lend=lending) as (two, _):
+            first, second = await one.open(str(folders[0])), await two.open(str(folders[1]))
+            assert await first.ask(f"{folders[0]}/file") == "one"
+            assert await second.ask(f"{folders[1]}/file") == "two"
+            assert (await refusal(first.ask(f"{folders[1]}/file"))).kind == Kind.ACCESS_DENIED
+        assert await first.ask(f"{folders[0]}/file") == "one"

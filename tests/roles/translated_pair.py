@@ -1,0 +1,48 @@
+"""Our client and our agent, joined directly or with an interpreter between them, bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dragoman import Agent, RemoteAgent, connect
+from dragoman.roles.client.dial import Dial
+from dragoman.roles.proxy.relay import Relay
+from dragoman.transport.memory import pair
+
+BOUND = 20.0
+CWD = "/home/user/project"
+
+# Client and agent of two dialects each: what a feature must bear on the way through the vocabulary.
+TRANSLATED = [("draft", "v1"), ("v1", "draft")]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a test's coroutine to its end, which comes soon."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(BOUND):
+            await work
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def interpreted(agent: Agent, client: str, speaks: str, **options: Any) -> AsyncIterator[RemoteAgent]:
+    """Our client in one dialect, an interpreter, our agent in another."""
+    outside, front = pair()
+    back, inside = pair()
+    agent.dialect = speaks
+    serving = agent.attach(inside)
+    dial = Dial(back, dialect=speaks, cwd=CWD)
+    relay = Relay(front, dial, client_dialect=client, report=lambda _: None)
+    running = asyncio.create_task(relay.run())
+    try:
+        async with connect(outside, dialect=client, cwd=CWD, **options) as remote:
+            yield remote
+    finally:
+        await outside.close()
+        await running
+        await serving.close()

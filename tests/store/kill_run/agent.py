@@ -1,0 +1,51 @@
+"""The agent of a kill run: it answers each prompt with numbered pieces and some questions.
+
+    python -m tests.store.kill_run.agent FOLDER NAME
+
+Keeps its sessions. Started by the client; the recorder hears that it is there, and which questions were answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+
+from dragoman import Agent, Turn
+from dragoman.store.sqlite import SqliteStore
+from tests.store.kill_run.paths import AGENT_FILE, store_file
+from tests.store.kill_run.report import Teller
+
+# So many pieces has an answer; few enough to end before the kill now and then. Each third one makes a pause, so that a
+# turn lasts some tenths of a second and commits have different sizes. Seconds.
+PIECES = (10, 100)
+PAUSE = 0.006
+
+
+# Of a hundred pieces, after so many the client is asked for leave.
+QUESTIONS = 4
+
+
+def made(folder: str, name: str, teller: Teller) -> Agent:
+    """The agent with its store."""
+    agent = Agent("streamer", store=SqliteStore(store_file(folder, AGENT_FILE)))
+    dice = random.Random(name)
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        for number in range(dice.randint(*PIECES)):
+            await turn.say(f"{turn.text}:{number} ")
+            if number % 3 == 0:
+                await asyncio.sleep(dice.random() * PAUSE)
+            if dice.randrange(100) < QUESTIONS:
+                question = f"{turn.text}?{number}"
+                await turn.ask(question)
+                teller.say("heard", question)
+
+    return agent
+
+
+if __name__ == "__main__":
+    teller = Teller(os.environ["KILLING_RECORDER"], "agent", sys.argv[2])
+    made(sys.argv[1], sys.argv[2], teller).run()

@@ -1,0 +1,278 @@
+"""Indexing: it never keeps an append waiting, is done in small slices, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ProtocolError
+from dragoman.store import search_text as passages_module
+from dragoman.store.contract import Draft
+from dragoman.store.search_text import FINDABLE, passages
+from dragoman.store.sqlite import SqliteStore, reading, search_index
+from dragoman.store.sqlite.append import Log
+from dragoman.store.sqlite.schema import SPAN
+from dragoman.store.sqlite.writer import YIELDS
+
+# No wait of these tests is longer. Seconds.
+PATIENCE = 60
+
+
+def said(text: str) -> Draft:
+    body = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)
+
+
+END = Draft(kind="turn_ended", actor="agent", time="2026-01-01T00:00:00Z", body={"stopReason": "end_turn"})
+
+LARGE = "many words " * (FINDABLE // 11 + 1)
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await is_so():  # noqa: ASYNC110 (another thread does it)
+            await asyncio.sleep(0.001)
+
+
+class Gate:
+    """Records what the writer does, in order, and holds the first slice until it is let through."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.order: list[str] = []
+        self.sizes: list[int] = []
+        self.begun = threading.Event()
+        self.released = threading.Event()
+        write, append = search_index.write, Log.append
+
+        def gated(connection: Any, stretches: list[search_index.Stretch]) -> list[str]:
+            self.order.append("slice")
+            self.sizes.append(sum(len(passage.text) for stretch in stretches for passage in stretch.passages))
+            self.begun.set()
+            assert self.released.wait(PATIENCE)
+            return write(connection, stretches)
+
+        def noted(log: Log, batch: Any) -> None:
+            append(log, batch)
+            self.order += [one.session_id for one in batch]
+
+        monkeypatch.setattr(search_index, "write", gated)
+        monkeypatch.setattr(Log, "append", noted)
+
+    async def wait(self) -> None:
+        assert await asyncio.to_thread(self.begun.wait, PATIENCE)
+
+
+async def test_an_append_goes_before_the_next_slice_of_a_large_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("large", [*(said(LARGE) for _ in range(8)), END])
+    await gate.wait()
+    appends = []
+    for number in range(3):
+        appends.append(asyncio.ensure_future(store.append(f"other-{number}", [said("hello")])))
+        await asyncio.sleep(0)  # each is handed over by itself
+
+    async def handed_over() -> bool:
+        return store._writer._inbox.qsize() >= 1 and not store._writer._gathered
+
+    await until(handed_over)
+    gate.released.set()
+    await asyncio.gather(*appends)
+    assert gate.order[:2] == ["large", "slice"]
+    assert gate.order[2:5] == ["other-0", "other-1", "other-2"], "an append waited for more than one slice"
+    assert len(await store.search("words", limit=100)) > 8
+    await store.close()
+    assert len(gate.sizes) >= 8
+    assert max(gate.sizes) <= search_index.SLICE + FINDABLE
+
+
+async def test_work_that_can_wait_lets_other_work_go_first_but_not_without_end(tmp_path: Path) -> None:
+    order: list[str] = []
+    begun, released = threading.Event(), threading.Event()
+
+    def hold(_: Any) -> None:
+        begun.set()
+        assert released.wait(PATIENCE)
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    held = asyncio.ensure_future(store._write(hold))
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    later = store._writer.put_later(lambda _: order.append("later"))
+    others = [asyncio.ensure_future(store._write(lambda _: order.append("other"))) for _ in range(3 * YIELDS)]
+
+    async def handed_over() -> bool:
+        return store._writer._inbox.qsize() == 2 and not store._writer._gathered
+
+    await until(handed_over)
+    released.set()
+    await asyncio.gather(held, *others, asyncio.wrap_future(later))
+    # The work that held everything up was the first of those that went before.
+    assert order.index("later") == YIELDS - 1
+    await store.close()
+
+
+async def test_logs_are_read_and_decoded_outside_the_writers_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    class Slow(passages_module.Joiner):
+        def add(self, line: bytes) -> list[passages_module.Passage]:
+            begun.set()
+            assert released.wait(PATIENCE)
+            return super().add(line)
+
+    monkeypatch.setattr(search_index, "Joiner", Slow)
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("large", [said("needle"), END])
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        await store.append("other", [said("hello")])
+        assert len(await store.read("other")) == 1
+    released.set()
+    assert len(await store.search("needle")) == 1
+    await store.close()
+
+
+def test_a_store_is_closed_without_waiting_for_the_index_which_goes_on_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "s.db")
+
+    async def write() -> None:
+        gate = Gate(monkeypatch)
+        store = await SqliteStore.open(path, durability="off")
+        await store.append("large", [*(said(LARGE) for _ in range(8)), said("needle"), END])
+        await gate.wait()
+        closing = asyncio.ensure_future(store.close())
+        await asyncio.sleep(0)
+        with pytest.raises(ProtocolError, match="closed"):
+            await store.append("large", [said("too late")])
+        gate.released.set()
+        async with asyncio.timeout(PATIENCE):
+            await closing
+        assert gate.order == ["large", "slice"]
+        monkeypatch.undo()
+
+    async def go_on() -> None:
+        store = await SqliteStore.open(path, durability="off")
+        assert await store._read(search_index.behind) == ["large"]
+        await store.append("other", [said("hello"), END])
+
+        async def is_done() -> bool:
+            return not await store._read(search_index.behind)
+
+        await until(is_done)
+        assert [hit.session_id for hit in await store.search("needle")] == ["large"]
+        await store.close()
+
+    asyncio.run(write())
+    asyncio.run(go_on())
+
+
+async def test_a_search_is_answered_while_appends_come_without_a_pause(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("large", [said(LARGE) for _ in range(4)])
+    waiting: set[asyncio.Future[Any]] = set()
+    search = asyncio.ensure_future(store.search("words", limit=1))
+    async with asyncio.timeout(PATIENCE):
+        while not search.done():  # the writer always has something to commit
+            while len(waiting) < 8:
+                waiting.add(asyncio.ensure_future(store.append("other", [said("hello")])))
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert len(await search) == 1
+    await asyncio.gather(*waiting)
+    await store.close()
+
+
+async def test_many_short_sessions_are_indexed_in_few_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    gate.released.set()
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await asyncio.gather(*(store.append(f"s{number}", [said(f"word{number} here")]) for number in range(1000)))
+    assert len(await store.search("here", limit=2000)) == 1000
+    assert [hit.session_id for hit in await store.search("word777")] == ["s777"]
+    await store.close()
+    assert len(gate.sizes) <= 4
+
+
+async def test_what_stands_far_behind_in_a_huge_entry_is_kept_but_not_found(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    text = "first " + "x" * FINDABLE + " last"
+    await store.append("one", [said(text)])
+    assert len(await store.search("first")) == 1
+    assert await store.search("last") == []
+    assert (await store.read("one"))[0].body["content"]["text"] == text
+    await store.close()
+
+
+async def test_passages_are_the_same_wherever_indexing_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages_module, "LONGEST", 60)
+    monkeypatch.setattr(passages_module, "FINDABLE", 200)
+    monkeypatch.setattr(search_index, "SLICE", 100)
+    dice = random.Random("where indexing stops")
+
+    def next_draft() -> Draft:
+        kind = dice.choice(["agent_message_chunk"] * 8 + ["agent_thought_chunk", "usage_update", "tool_call", "new"])
+        if kind == "new":
+            return Draft(kind="prompt", actor="user", time="t", body={"prompt": [{"type": "text", "text": "go on"}]})
+        text = dice.choice([" ", "word", "wo rd ", "x" * 30, "long " * dice.choice([1, 20, 60])])
+        body = {"sessionUpdate": kind, "title": text, "content": {"type": "text", "text": text}}
+        return Draft(kind="update", actor="agent", time="t", body=body)
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    for _ in range(40):
+        await store.append("one", [next_draft() for _ in range(dice.randint(1, 30))])
+        await store.search("word")
+    rows = await store._read(
+        lambda connection: connection.execute("SELECT first, role, text FROM passages ORDER BY id").fetchall()
+    )
+    expected = [(found.first, found.role, found.text) for found in passages(await store.lines("one"))]
+    assert [(first, role.decode(), text.decode()) for first, role, text in rows] == expected
+    await store.close()
+
+
+async def test_what_another_process_indexed_meanwhile_is_not_indexed_twice(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("one", [said("needle")])
+    stale = await store._read(lambda connection: search_index.gather(connection, deque(["one"]), lambda: True))
+    await store.append("one", [said(" thread")])
+    assert len(await store.search("needle")) == 1
+    assert await store._write(lambda connection: search_index.write(connection, stale)) == ["one"]
+    assert [hit.snippet for hit in await store.search("needle")] == ["needle thread"]
+    await store.delete("one")
+    assert await store._write(lambda connection: search_index.write(connection, stale)) == ["one"]
+    await store.close()
+
+
+async def test_a_damaged_entry_is_left_out_of_the_index_and_the_rest_is_found(tmp_path: Path) -> None:
+
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("one", [said(f"word{number} ") for number in range(10)])
+
+    def damage(connection: Any) -> None:
+        place = reading.find(connection, "one").number * SPAN
+        connection.execute("UPDATE entries SET sum = sum + 1 WHERE place = ?", (place + 4,))
+        connection.execute("DELETE FROM entries WHERE place IN (?, ?)", (place + 6, place + 10))
+
+    await store._write(damage)
+    assert [len(await store.search(f"word{number}")) for number in range(10)] == [1, 1, 1, 0, 1, 0, 1, 1, 1, 0]
+    assert await store._read(search_index.behind) == []
+    await store.close()

@@ -1,0 +1,137 @@
+"""check_dialect passes ours and finds what is wrong with others, with no example written for either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from dragoman.dialect.dialects import NAMES, Dialect, dialect
+from dragoman.dialect.emulator import Flow, FlowMaker, Ledger, Pass, Settings
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from dragoman.testing import check_dialect
+from dragoman.testing.samples import samples
+
+# 2025.1 has one line for the shell where the vocabulary has a program, its words and its variables.
+REWORDED = {"2025.1": ("terminal/create.command", "terminal/create.args[]", "terminal/create.env")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_own_dialects_keep_the_contract(name: str) -> None:
+    check_dialect(dialect(name), reworded=REWORDED.get(name, ()))
+
+
+def test_every_type_of_the_table_has_samples_that_it_accepts() -> None:
+    for row in METHODS.values():
+        for kind in (row.params, row.result):
+            if kind not in (None, Any):
+                assert samples(kind), f"{row.name} has no sample of {kind}"
+                for value in samples(kind):
+                    msgspec.convert(value, kind)
+
+
+def test_every_kind_of_update_is_among_the_samples() -> None:
+    kinds = {value["update"]["sessionUpdate"] for value in samples(METHODS[Side.CLIENT, "session/update"].params)}
+    assert {"agent_message_chunk", "plan", "tool_call", "tool_call_update", "usage_update"} <= kinds
+
+
+V1 = dialect("v1")
+
+
+def changed(**parts: Any) -> Dialect:
+    """v1 with something broken."""
+    return Dialect(**{**{name: getattr(V1, name) for name in Dialect.__struct_fields__}, "name": "mine", **parts})
+
+
+def lowering(change: Callable[[Side, str, Any], tuple[str, Any]]) -> Dialect:
+    return changed(lower_call=change)
+
+
+def loses_the_mode(side: Side, method: str, params: Any) -> tuple[str, Any]:
+    name, said = V1.lower_call(side, method, params)
+    return name, {key: item for key, item in said.items() if key != "modeId"} if isinstance(said, dict) else said
+
+
+def changes_its_input(side: Side, method: str, params: Any) -> tuple[str, Any]:
+    if isinstance(params, dict):
+        params["seen"] = True
+    return V1.lower_call(side, method, params)
+
+
+def trips_over_what_is_odd(side: Side, method: str, params: Any) -> tuple[str, Any]:
+    return V1.lift_call(side, method, {**params})
+
+
+def reads_cancel_as_close(side: Side, method: str, params: Any) -> tuple[str, Any]:
+    return V1.lift_call(side, "session/close" if method == "session/cancel" else method, params)
+
+
+_numbers = count()
+
+
+def counts_aloud(side: Side, method: str, params: Any) -> tuple[str, Any]:
+    name, said = V1.lower_call(side, method, params)
+    return name, {**said, "number": next(_numbers)} if isinstance(said, dict) else said
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [
+        (lowering(loses_the_mode), "modeId"),
+        (lowering(changes_its_input), "changed what it was given"),
+        (lowering(counts_aloud), "two things for one"),
+        (lowering(lambda side, method, params: (method, {"x": object})), "is no JSON"),
+        (changed(lift_call=trips_over_what_is_odd), "raised TypeError"),
+        (changed(lift_call=reads_cancel_as_close), "read as session/close"),
+        (changed(codes={"invented": 1}), "nobody knows: .'invented'"),
+        (changed(codes={}), "no number for"),
+        (changed(chunk=dialect("crow").chunk), "in two ways"),
+    ],
+)
+def test_a_broken_spelling_is_found_by_what_it_does(broken: Dialect, found: str) -> None:
+    with pytest.raises(AssertionError, match=found):
+        check_dialect(broken)
+
+
+class Sharing(Ledger):
+    """What one connection told is remembered for all."""
+
+    told: ClassVar[list[str]] = []
+
+    def prompt(self, params: Any) -> Flow:
+        self.told.append(params.session_id)
+        params.session_id += f"-{len(self.told)}"
+        return (yield Pass(params))
+
+    incoming: ClassVar[dict[str, FlowMaker]] = {"session/prompt": prompt}
+
+
+class Shouting(Ledger):
+    """Yields what is no effect."""
+
+    def prompt(self, params: Any) -> Flow:
+        yield "print this"
+
+    incoming: ClassVar[dict[str, FlowMaker]] = {"session/prompt": prompt}
+
+
+class Confused(Ledger):
+    """Waits at the wrong door."""
+
+    outgoing: ClassVar[dict[str, FlowMaker]] = {"session/prompt": Shouting.prompt}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "found"),
+    [(Sharing, "not the same for two connections"), (Shouting, "no effect"), (Confused, "never receives")],
+)
+def test_a_ledger_that_is_not_pure_is_found(ledger: type[Ledger], found: str) -> None:
+    def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+        return ledger(peer, settings) if peer is Side.CLIENT else None
+
+    with pytest.raises(AssertionError, match=found):
+        check_dialect(changed(ledger=open_ledger))

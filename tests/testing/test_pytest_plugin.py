@@ -1,0 +1,334 @@
+"""The pytest plug-in: plain test functions for agents and clients, and no trace of it in runs that do not use it."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import dragoman
+import dragoman.inspect.recorded_peer
+from dragoman import testing
+from dragoman.testing import pytest_plugin
+
+pytest_plugins = ["pytester"]
+
+# pytester forgets the modules that were first imported in a run inside this one; ours are to be the same in all.
+for _door in (dragoman, testing):
+    for _name in _door.__all__:
+        getattr(_door, _name)
+
+ROOT = Path(__file__).parents[2]
+
+ECHO = """
+    import asyncio
+    from dragoman import Agent
+
+    agent = Agent("echo")
+
+    @agent.prompt
+    async def repeat(turn):
+        if turn.text == "wait":
+            await asyncio.Event().wait()
+        async with turn.tool("Think", kind="think"):
+            await turn.say(turn.text)
+
+    if __name__ == "__main__":
+        agent.run()
+"""
+
+TESTS = """
+    def test_it_repeats(acp_session):
+        assert acp_session.ask("hello") == "hello"
+        assert [call.status for call in acp_session.tool_calls] == ["completed"]
+
+    def test_a_turn_is_seen_whole(acp_agent, tmp_path):
+        session = acp_agent.open()
+        assert session.cwd == str(tmp_path)
+        seen = session.turn("again")
+        assert (seen.text, seen.stop_reason) == ("again", "end_turn")
+        assert len(seen.updates) >= 3
+"""
+
+
+def run(pytester: pytest.Pytester, *arguments: str, **outcomes: int) -> pytest.RunResult:
+    """A run of pytest in the folder of the test, which must come out so."""
+    result = pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider", *arguments)
+    result.assert_outcomes(**outcomes)
+    return result
+
+
+def test_the_plug_in_is_announced_where_pytest_looks_for_it() -> None:
+    announced = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    installed = {point.name: point.value for point in entry_points(group="pytest11")}
+    assert announced.items() <= installed.items(), "install the package again: pip install -e ."
+
+
+def test_an_unrelated_run_imports_nothing_of_dragoman_but_the_plug_in(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_nothing_came_along():
+            ours = {name for name in sys.modules if name.partition(".")[0] == "dragoman"}
+            assert ours == {
+                "dragoman", "dragoman.testing", "dragoman.testing.pytest_plugin",
+                "dragoman.inspect", "dragoman.inspect.pytest_plugin",
+            }
+            assert "msgspec" not in sys.modules
+
+        def test_nothing_is_done_to_a_test(request):
+            assert not [name for name in request.fixturenames if name.startswith("acp")]
+        """
+    )
+    result = pytester.runpytest_subprocess("--strict-markers", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
+    assert "warning" not in result.stdout.str()
+
+
+def test_it_can_be_left_out(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(acp_session): pass")
+    result = run(pytester, "-p", "no:dragoman", "-p", "no:dragoman_recordings", errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'acp_session' not found*"])
+
+
+def test_the_agent_under_test_is_an_object_of_conftest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(echo=ECHO, test_echo=TESTS)
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture
+        def acp_target():
+            from echo import agent
+            return agent
+        """
+    )
+    run(pytester, passed=2)
+
+
+@pytest.mark.parametrize("way", ["option", "ini", "mark"])
+def test_the_agent_under_test_is_a_command(pytester: pytest.Pytester, way: str) -> None:
+    path = pytester.makepyfile(echo=ECHO)
+    command = f"{sys.executable} {path}"
+    mark = f"import pytest\npytestmark = pytest.mark.acp_agent({command!r})\n" if way == "mark" else ""
+    pytester.path.joinpath("test_echo.py").write_text(mark + TESTS.replace("\n    ", "\n"))
+    if way == "ini":
+        pytester.makeini(f"[pytest]\nacp_agent = {command}\n")
+    run(pytester, *(["--acp-agent", command] if way == "option" else []), passed=2)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("python agents/mine.py --acp", "python /here/agents/mine.py --acp"),
+        (["agents/mine.py", "--config", "mine.toml"], "/here/agents/mine.py --config /here/mine.toml"),
+        ("tool agents", "tool agents"),  # a word that happens to be a folder
+        ("mine.toml agents/gone.py --file=mine.toml", "mine.toml agents/gone.py --file=mine.toml"),
+        ("./agents/mine.py other.py", "/here/./agents/mine.py /here/root/other.py"),
+    ],
+)
+def test_files_in_a_command_are_those_where_pytest_was_started(
+    command: str | list[str], found: str, tmp_path: Path
+) -> None:
+    for name in ("agents/mine.py", "mine.toml", "root/other.py", "root/mine.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    words = pytest_plugin.at_home(command, [str(tmp_path), str(tmp_path / "root")])
+    said = words if isinstance(words, str) else " ".join(words)
+    assert said.replace(str(tmp_path), "/here") == found
+
+
+def test_a_mark_may_name_the_agent_from_where_pytest_was_started(pytester: pytest.Pytester) -> None:
+    pytester.mkdir("mine").joinpath("echo.py").write_text(ECHO.replace("\n    ", "\n"))
+    pytester.makepyfile(
+        """
+        import sys
+        import pytest
+
+        @pytest.mark.acp_agent([sys.executable, "mine/echo.py"])
+        def test_it(acp_session):
+            assert acp_session.ask("hello") == "hello"
+        """
+    )
+    run(pytester, passed=1)
+
+
+def test_the_option_goes_before_the_mark(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.acp_agent("no-such-agent-anywhere")
+        def test_it(acp_agent):
+            assert acp_agent.remote.info.name == "everything"
+        """
+    )
+    run(pytester, "--acp-agent", f"{sys.executable} -m dragoman agent everything", passed=1)
+    run(pytester, errors=1).stdout.fnmatch_lines(["*StartFailed*no-such-agent-anywhere*"])
+
+
+def test_a_test_without_an_agent_is_told_how_to_name_one(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(acp_session): pass")
+    run(pytester, errors=1).stdout.fnmatch_lines(["*no agent to test: give one with --acp-agent 'CMD'*"])
+
+
+def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from dragoman import Agent, Lending
+
+        agent = Agent("asking")
+
+        @agent.prompt
+        async def ask(turn):
+            async with turn.tool("Write", kind="edit") as call:
+                allowed = await call.ask()
+            await turn.say("allowed" if allowed else "denied")
+
+        @pytest.fixture
+        def acp_target():
+            return agent
+
+        @pytest.fixture
+        def acp_options():
+            return {"permission": "allow"}
+
+        def test_conftest(acp_session):
+            assert acp_session.ask("?") == "allowed"
+
+        @pytest.mark.acp_agent(permission="deny")
+        def test_mark(acp_session):
+            assert acp_session.ask("?") == "denied"
+        """
+    )
+    run(pytester, passed=2)
+
+
+@pytest.mark.parametrize("way", ["option", "mark", "ini"])
+def test_a_call_that_never_ends_fails_the_test_in_time(pytester: pytest.Pytester, way: str) -> None:
+    pytester.makepyfile(echo=ECHO)
+    mark = "@pytest.mark.acp_timeout(1.5)" if way == "mark" else ""
+    pytester.makepyfile(
+        f"""
+        import pytest
+        from echo import agent
+
+        {mark}
+        @pytest.mark.acp_agent(agent)
+        def test_it(acp_session):
+            acp_session.ask("wait")
+        """
+    )
+    if way == "ini":
+        pytester.makeini("[pytest]\nacp_timeout = 1.5\n")
+    result = run(pytester, *(["--acp-timeout=1.5"] if way == "option" else []), failed=1)
+    result.stdout.fnmatch_lines(["*no end after 1.5 seconds; @pytest.mark.acp_timeout*"])
+
+
+def test_a_turn_is_cancelled_where_the_test_says(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from dragoman import Agent
+
+        agent = Agent("endless")
+
+        @agent.prompt
+        async def talk(turn):
+            while True:
+                await turn.say("on and ")
+
+        @pytest.mark.acp_agent(agent)
+        def test_it(acp_session):
+            assert acp_session.turn("talk", cancel_at="agent_message_chunk").stop_reason == "cancelled"
+        """
+    )
+    run(pytester, passed=1)
+
+
+def test_a_scenario_shows_the_exchange_when_it_fails(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(echo=ECHO)
+    pytester.makepyfile(
+        """
+        import pytest
+        from echo import agent
+        from dragoman.testing import answered, ask
+
+        pytestmark = pytest.mark.acp_agent(agent)
+
+        def test_right(acp_client):
+            acp_client.follow([ask("initialize", protocolVersion=1), answered(protocolVersion=1)])
+            assert len(acp_client.exchange) == 2
+
+        def test_wrong(acp_client):
+            acp_client.follow([ask("initialize", protocolVersion=1), answered(protocolVersion=2)])
+        """
+    )
+    result = run(pytester, passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*departed from the scenario at step 2 of 2",
+            "*because   protocolVersion: expected 2, heard 1",
+            "*-> {*initialize*",
+        ]
+    )
+
+
+def test_a_client_meets_an_agent_that_plays_a_scenario(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        from dragoman import connect
+        from dragoman.testing import answer, asked
+
+        PYTHON = {sys.executable!r}
+        """
+        """
+        SCENARIO = [
+            asked("initialize"),
+            answer(protocolVersion=1, agentInfo={"name": "stage", "version": "1"}),
+            asked("session/new"),
+            answer(sessionId="s1"),
+            asked("session/prompt", prompt=[{"type": "text", "text": "hello"}]),
+            answer(stopReason="refusal"),
+        ]
+
+        def test_a_command(acp_stand_in):
+            run = acp_stand_in.meets([PYTHON, "-m", "dragoman", "run", "--json", "hello", "--", "{agent}"], SCENARIO)
+            assert "refusal" in run.stdout
+
+        def test_a_function(acp_stand_in):
+            async def client(transport):
+                async with connect(transport) as remote:
+                    session = await remote.open(cwd="/")
+                    async with session.prompt("hello") as turn:
+                        return (await turn.wait()).stop_reason
+
+            assert acp_stand_in.meets(client, SCENARIO) == "refusal"
+        """
+    )
+    run(pytester, passed=2)
+
+
+def test_whatever_can_be_awaited_is_waited_for(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(echo=ECHO)
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+        from echo import agent
+
+        def test_the_loop(acp_loop):
+            assert acp_loop.run(asyncio.sleep(0, "done")) == "done"
+
+        @pytest.mark.acp_agent(agent)
+        def test_the_connection(acp_agent):
+            acp_agent.open()
+            assert len(acp_agent.run(acp_agent.remote.sessions()).sessions) == 1
+        """
+    )
+    run(pytester, passed=2)

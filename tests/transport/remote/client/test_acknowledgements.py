@@ -1,0 +1,35 @@
+"""Receipts of a WebSocket client: a server that keeps little for its clients is not kept waiting for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dragoman import Agent, Turn, connect
+from dragoman.transport.remote.client import websocket
+from dragoman.transport.remote.server.limits import Limits
+
+PATIENCE = 20.0  # seconds; it takes a tenth of one
+
+
+def test_a_long_stream_passes_a_small_buffer_without_waiting_for_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "ACK_DELAY", 3600.0)
+    agent = Agent("talks")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        for _ in range(500):
+            await turn.say("x" * 1000)
+            await asyncio.sleep(0)  # each a message of its own
+
+    async def run() -> str:
+        async with (
+            asyncio.timeout(PATIENCE),
+            agent.serve_http(limits=Limits(buffered=128 * 1024)) as served,
+            connect(served.url.replace("http", "ws", 1)) as remote,
+        ):
+            session = await remote.open("/")
+            return await session.ask("talk")
+
+    assert len(asyncio.run(run())) == 500_000

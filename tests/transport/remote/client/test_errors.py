@@ -1,0 +1,264 @@
+"""Whatever goes wrong on the way to a remote agent is told in one line that says what to do, and tells no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from dragoman import Agent, StartFailed, Turn, connect
+from dragoman.errors import Unreachable
+from dragoman.transport.remote.address import Remote, parse
+from dragoman.transport.remote.client.post import Postman, http_client
+from dragoman.transport.remote.client.ws_handshake import Handshake
+from dragoman.transport.remote.errors import failed
+from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Outage
+from dragoman.transport.remote.server.auth import Knock, Visitor, bearer, unauthorized
+from dragoman.transport.remote.server.endpoint import Endpoint
+from dragoman.transport.remote.server.listener import serving
+from tests.transport.remote.certificate import certificate
+from tests.transport.remote.scripted_server import scripted
+
+WITHIN = 20.0
+SECRET = "s3cret-t0ken"
+
+PAGE = b"<!DOCTYPE html><html><body>Welcome to the hotel</body></html>"
+
+
+def answer(status: str, body: bytes = b"", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@asynccontextmanager
+async def answering(said: bytes, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server that says this to everybody, whatever they want; gives its port."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def failure(url: str, **options: object) -> StartFailed:
+    options.setdefault("token", SECRET)
+    with pytest.raises(StartFailed) as told:
+        async with connect(url, **options):  # type: ignore[arg-type]
+            pass
+    text = str(told.value)
+    assert SECRET not in text
+    assert "\n" not in text
+    assert url.partition("?")[0] in text
+    return told.value
+
+
+ways = pytest.mark.parametrize("over", ["ws", "http"])
+
+
+@ways
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (answer("401 Unauthorized", b'{"error":{"kind":"auth_required","message":"bring a token"}}'), "give a token"),
+        (answer("403 Forbidden"), "does not let you in"),
+        (answer("404 Not Found", b"nothing here"), "no ACP server at this path.*nothing here"),
+        (answer("421 Misdirected Request"), "the name it was started with"),
+        (answer("429 Too Many Requests", b"", "Retry-After: 9"), "asked too often; try again in 9 s"),
+        (answer("502 Bad Gateway", PAGE), "does not reach it.*a web page"),
+        (answer("503 Service Unavailable"), "try again in a moment"),
+        (answer("301 Moved", b"", "Location: https://u:pass@other.example/acp"), "moved to https://other.example/acp"),
+        (answer("200 OK", PAGE, "Content-Type: text/html"), "check the path"),
+        (answer("418 Teapot", b"\x1b[31mshort and stout"), r"418.*short and stout"),
+    ],
+)
+async def test_an_answer_that_is_not_the_one_we_hoped_for(over: str, said: bytes, says: str) -> None:
+
+    async with answering(said) as port:
+        error = await failure(f"{over}://127.0.0.1:{port}/acp?token={SECRET}")
+        assert "\x1b" not in str(error)
+        assert "pass" not in str(error)
+        assert re.search(says, str(error)), str(error)
+
+
+@ways
+async def test_what_does_not_speak_http_is_told(over: str) -> None:
+
+    async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
+        assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
+
+
+@ways
+def test_nobody_listens(over: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        error = asyncio.run(failure(f"{over}://127.0.0.1:{unused.getsockname()[1]}/acp"))
+    assert "is the server running?" in str(error)
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_a_host_name_that_nobody_knows(over: str) -> None:
+    error = asyncio.run(failure(f"{over}://nobody.invalid/acp"))
+    assert "nobody knows this host name" in str(error)
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_tls_where_none_is_spoken(over: str) -> None:
+    async def main() -> str:
+        async with answering(answer("400 Bad Request")) as port:
+            return str(await failure(f"{over}://127.0.0.1:{port}/acp"))
+
+    assert "TLS cannot be spoken there" in asyncio.run(asyncio.wait_for(main(), WITHIN))
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+def test_a_server_that_goes_away_in_the_middle_of_tls_may_come_back(over: str) -> None:
+    async def main() -> StartFailed:
+        async with answering(b"") as port:
+            return await failure(f"{over}://127.0.0.1:{port}/acp")
+
+    error = asyncio.run(asyncio.wait_for(main(), WITHIN))
+    assert isinstance(error, Unreachable)
+    assert error.is_passing
+
+
+def test_a_reset_while_tls_waits_for_bytes_is_no_fault_of_tls() -> None:
+    try:
+        try:
+            raise ssl.SSLWantReadError
+        except ssl.SSLWantReadError:
+            raise ConnectionResetError(104, "Connection reset by peer")  # noqa: B904  (as the TLS of anyio does)
+    except ConnectionResetError as reset:
+        error = failed("there", reset)
+    assert error.is_passing
+    assert str(error) == "there: Connection reset by peer"
+
+
+async def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
+    class Client:
+        tries = 0
+
+        async def post(self, *_: object, **__: object) -> httpx.Response:
+            self.tries += 1
+            if self.tries == 1:
+                raise anyio.EndOfStream  # httpx lets it through when a server is gone that spoke HTTP/2 over TLS
+            return httpx.Response(202)
+
+    client = Client()
+    remote = Remote(patience=Patience(first=0.001))
+    told: list[str] = []
+    postman = Postman(client, parse("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
+    postman.counts = True
+    assert (await postman.deliver(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
+    assert client.tries == 2
+    assert "connected again" in told[-1]
+
+
+def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
+    body = b'{"error":{"kind":"auth_required","message":"show the token"}}'
+    said = (
+        b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    )
+    for place in range(1, len(said)):
+        handshake = Handshake(parse("ws://localhost/acp"), [])
+        assert handshake.feed(said[:place]) is None
+        with pytest.raises(Unreachable, match="show the token"):
+            handshake.feed(said[place:])
+
+
+async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
+
+    there, left = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there.set()
+        while await reader.read(1024):
+            pass
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
+    client = http_client(parse(url), Remote())
+    gc.disable()  # it would find a forgotten socket, some day
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await client.get(url)
+        assert there.is_set()
+        await asyncio.wait_for(left.wait(), WITHIN)
+    finally:
+        gc.enable()
+    await client.aclose()
+    server.close()
+
+
+async def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over another connection it would be said twice; one that was never begun is said there."""
+    first, second = (b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % id for id in (1, 2))
+
+    under_way = asyncio.Event()
+
+    async def post(*_: object, **__: object) -> httpx.Response:
+        under_way.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with scripted() as (_, ours):
+        monkeypatch.setattr(ours._client, "post", post)
+        ours.send(first)
+        ours.send(second)
+        await under_way.wait()
+        assert ours.unsent() == [second]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for this machine that nobody has signed, and its key."""
+    return certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize("over", ["wss", "https"])
+async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[Path, Path]) -> None:
+    agent = Agent("parrot")
+
+    @agent.prompt
+    async def say(turn: Turn) -> None:
+        await turn.say(f"You said: {turn.text}")
+
+    async def admit(knock: Knock) -> Visitor:
+        if bearer(knock) != SECRET:
+            raise unauthorized("bring the token")
+        return Visitor(user="ann")
+
+    async def accept(transport: object, visitor: Visitor) -> None:
+        await agent.serve(transport)  # type: ignore[arg-type]
+
+    async with serving(Endpoint(accept, admit=admit), tls=(str(keys[0]), str(keys[1]))) as served:
+        url = served.url.replace("https", over, 1)
+        assert "certificate is not trusted" in str(await failure(url))
+        assert "give a token" in str(await failure(url, tls=keys[0], token="wrong"))
+        for tls in (keys[0], False):
+            async with connect(url, token=SECRET, tls=tls) as remote:
+                session = await remote.open("/")
+                assert await session.ask("hello") == "You said: hello"
+
+
+def test_what_belongs_to_an_url_is_refused_for_a_command() -> None:
+    with pytest.raises(ValueError, match="agents at an URL"):
+        connect(["agent"], token=SECRET)

@@ -1,0 +1,136 @@
+"""A message that is larger than the server takes: its request says so and ends, and the connection goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from dragoman.transport.base import Transport
+from dragoman.transport.remote import headers
+from dragoman.transport.remote.client.dial import dial_remote
+from dragoman.transport.remote.resume import Spool
+from dragoman.transport.remote.server.limits import Limits
+from tests.transport.remote.client_and_server import EAGER, INITIALIZE, ending, meeting, take
+from tests.transport.remote.relay import relaying
+
+# Far less than anybody would say; the tests are quicker so.
+LARGEST = 100_000
+SMALL = Limits(frame=LARGEST, body=LARGEST)
+
+WITHIN = 20.0
+
+
+def frame(id: object = None, method: str = "", size: int = 10, **more: Any) -> bytes:
+    """A message with a text of that size in it."""
+    said: dict[str, Any] = {"jsonrpc": "2.0"}
+    said |= {"id": id} if id is not None else {}
+    said |= {"method": method, "params": {"text": "x" * size}} if method else {"result": {"text": "x" * size}}
+    return json.dumps(said | more).encode()
+
+
+async def answered(transport: Transport) -> dict[str, Any]:
+    """The next message, which is an answer."""
+    (said,) = await take(transport, 1)
+    return dict(json.loads(said))
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+@pytest.mark.parametrize("over", ["ws", "http"])
+async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
+    over: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_told:  # a server that does not say how much it takes: it hangs up, or answers 413
+        monkeypatch.setattr(headers, "LARGEST", "Nobody-Says-This")
+    heard: list[str] = []
+
+    async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
+        ours, theirs = await there.meet(over, report=heard.append)
+        ours.send(frame(7, "_before"))
+        assert b"_before" in (await theirs.receive())[0]
+        ours.send(frame(8, "_large", LARGEST))
+        ours.send(frame(9, "_after"))
+        error = (said := await answered(ours))["error"]
+        assert (said["id"], error["data"]["kind"]) == (8, "too_large")
+        assert str(LARGEST) in error["message"]
+        after: list[bytes] = []
+        while not any(b"_after" in each for each in after):
+            after += await take(theirs, 1)
+        assert not any(b"_large" in each for each in after)
+        theirs.send(frame(9))
+        assert (await answered(ours))["id"] == 9
+        await ours.close()
+
+
+@pytest.mark.parametrize("over", ["ws", "http"])
+async def test_who_asked_for_something_that_is_too_large_is_told_so(over: str) -> None:
+    heard: list[str] = []
+
+    async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
+        ours, theirs = await there.meet(over, report=heard.append)
+        theirs.send(frame(1, "_read"))
+        assert b"_read" in (await ours.receive())[0]
+        ours.send(frame(1, size=LARGEST))
+        said = await answered(theirs)
+        assert (said["id"], said["error"]["data"]["kind"]) == (1, "too_large")
+        ours.send(frame(None, "_notice", LARGEST))
+        ours.send(frame(2, "_after"))
+        assert b"_after" in (await theirs.receive())[0]
+        await ours.close()
+    assert len(heard) == 2, "an answer and a notice that did not go have nobody to answer to, so it is said"
+    assert all(f"at most {LARGEST}" in line for line in heard)
+
+
+async def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_for_ever() -> None:
+
+    async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
+        ours, theirs = await there.meet("ws", relay.port)
+        relay.bite(50_000, 100)  # somebody on the way hangs up within so many bytes, each time
+        relay.drop()
+        ours.send(frame(8, "_large", LARGEST))
+        said = await answered(ours)
+        assert (said["id"], said["error"]["data"]["kind"]) == (8, "too_large")
+        assert "was cut 8 times" in said["error"]["message"]
+        ours.send(frame(9, "_after"))
+        after: list[bytes] = []
+        while not any(b"_after" in each for each in after):
+            after += await take(theirs, 1)
+        assert not any(b"_large" in each for each in after)
+        await ours.close()
+
+
+async def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_understood() -> None:
+    async def handle(socket: ServerConnection) -> None:
+        async for said in socket:
+            if said == INITIALIZE.decode():
+                await socket.send('{"jsonrpc":"2.0","id":0,"result":{}}')
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(WITHIN))
+        server = await stack.enter_async_context(serve(handle, "127.0.0.1", 0, max_size=LARGEST))
+        port = next(iter(server.sockets)).getsockname()[1]
+        ours = await dial_remote(f"ws://127.0.0.1:{port}/acp", EAGER)
+        ours.send(INITIALIZE)
+        assert (await answered(ours))["id"] == 0
+        ours.send(frame(4, "_fits", LARGEST // 2))
+        ours.send(frame(5, "_large", LARGEST))
+        said = await answered(ours)
+        assert (said["id"], said["error"]["data"]["kind"]) == (5, "too_large")
+        assert "1009" in await ending(ours)
+        await ours.close()
+
+
+def test_another_frame_takes_the_number_of_one_that_is_not_sent() -> None:
+    spool = Spool(None)
+    for each in (b"first", b"second", b"third"):
+        spool.add(each)
+    spool.take()
+    spool.rewind(1)
+    assert spool.first() == b"second"
+    spool.swap(b"2")
+    assert (spool.size, spool.take(), spool.taken) == (6, [b"2", b"third"], 3)
+    assert spool.first() == b""

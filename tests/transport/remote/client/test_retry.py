@@ -1,0 +1,112 @@
+"""Trying again: pauses grow with full jitter, it has an end, and the user hears of it twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dragoman.errors import TransportClosed, Unreachable
+from dragoman.transport.remote.errors import refused, retry_after
+from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Outage, Retrying
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def tried(failures: list[Exception], patience: Patience = Patience()) -> tuple[list[str], list[float], object]:  # noqa: B008
+    said: list[str] = []
+    clock = Clock()
+    left = list(failures)
+
+    async def attempt() -> str:
+        if left:
+            raise left.pop(0)
+        return "there"
+
+    retrying = Retrying(
+        "agent x", patience, Outage(said.append), "cut", chance=lambda: 1.0, clock=clock, sleep=clock.sleep
+    )
+    try:
+        outcome: object = asyncio.run(retrying.run(attempt))
+    except Exception as error:
+        outcome = error
+    return said, clock.slept, outcome
+
+
+def passing(wait: float | None = None) -> Unreachable:
+    return Unreachable("nobody listens", is_passing=True, wait=wait)
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    said, slept, outcome = tried([passing()] * 9)
+    assert slept == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
+    assert outcome == "there"
+    assert [line.split("; ")[0] for line in said] == [
+        "agent x: the connection was cut (cut)",
+        "agent x: connected again after 42.6 s",
+    ]
+
+
+def test_a_first_try_that_works_says_nothing() -> None:
+    assert tried([]) == ([], [], "there")
+
+
+def test_a_cut_that_the_first_try_mends_is_told_in_one_line_by_one_of_those_that_were_cut_together() -> None:
+    said: list[str] = []
+    outage = Outage(said.append)
+
+    async def attempt() -> None:
+        pass
+
+    for _ in range(3):
+        asyncio.run(Retrying("agent x", Patience(), outage, "cut", was_cut=True, clock=lambda: 0.0).run(attempt))
+    assert said == ["agent x: the connection was cut and is mended (0.0 s)"]
+
+
+def test_it_ends_when_the_patience_is_out() -> None:
+    _, slept, outcome = tried([passing()] * 99, Patience(whole=5.0))
+    assert isinstance(outcome, Unreachable)
+    assert sum(slept) == pytest.approx(5.0)
+
+
+def test_what_no_pause_mends_ends_it_at_once() -> None:
+    for error in (refused("x", 401), refused("x", 404), TransportClosed("gone")):
+        _, slept, outcome = tried([error])
+        assert outcome is error
+        assert slept == []
+
+
+def test_a_server_that_says_how_long_to_wait_is_obeyed() -> None:
+    _, slept, _ = tried([refused("x", 429, {"retry-after": "7"}), passing()])
+    assert slept == [7.0, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("", None),
+        ("3", 3.0),
+        ("0.5", 0.5),
+        ("-1", 0.0),
+        ("99999", 300.0),
+        ("soon", None),
+        ("nan", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
+    assert retry_after(value) == seconds

@@ -1,0 +1,87 @@
+"""Both ends of a remote connection, real: our server with the transports it accepts, and our client's to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dragoman.errors import ConnectionFailed
+from dragoman.transport.base import Transport
+from dragoman.transport.remote.address import Remote
+from dragoman.transport.remote.client.dial import dial_remote
+from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.server.auth import Knock, Visitor
+from dragoman.transport.remote.server.endpoint import Endpoint
+from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.listener import serving
+
+INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}'
+INTRODUCED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'
+
+# Tests cut connections often; nobody wants to wait for them.
+EAGER = Remote(patience=Patience(first=0.002, longest=0.05, whole=20.0))
+
+
+class Meeting:
+    """A server and the transports it has accepted."""
+
+    def __init__(self) -> None:
+        self.accepted: asyncio.Queue[Transport] = asyncio.Queue()
+        self.url = ""
+        self.port = 0
+
+    async def accept(self, transport: Transport, visitor: Visitor) -> None:
+        """Keep a transport for the test, until it ends."""
+        self.accepted.put_nowait(transport)
+        with_end: Any = transport
+        await with_end.closed
+
+    def address(self, over: str, port: int | None = None) -> str:
+        """The URL for `ws` or `http`, straight or through a relay at that port."""
+        return f"{over}://127.0.0.1:{port or self.port}/acp"
+
+    async def meet(
+        self, over: str, port: int | None = None, report: Any = None, remote: Remote = EAGER
+    ) -> tuple[Transport, Transport]:
+        """The client's end and the server's, introduced: over HTTP a connection begins with initialize."""
+        ours = await dial_remote(self.address(over, port), remote, report=report)
+        ours.send(INITIALIZE)
+        theirs = await self.accepted.get()
+        assert await theirs.receive() == [INITIALIZE]
+        theirs.send(INTRODUCED)
+        assert await ours.receive() == [INTRODUCED]
+        return ours, theirs
+
+
+async def anybody(knock: Knock) -> Visitor:
+    """A door that asks nobody anything: who may come in is tested elsewhere."""
+    return Visitor(user="somebody", address=knock.address)
+
+
+@asynccontextmanager
+async def meeting(limits: Limits | None = None, **options: Any) -> AsyncIterator[Meeting]:
+    """A server of ours on the loopback."""
+    there = Meeting()
+    endpoint = Endpoint(there.accept, **{"limits": limits, "admit": anybody, **options})
+    async with serving(endpoint) as served:
+        there.url, there.port = served.url, served.port
+        yield there
+
+
+async def take(transport: Transport, count: int) -> list[bytes]:
+    """So many frames."""
+    frames: list[Any] = []
+    while len(frames) < count:
+        frames += await transport.receive()
+    return frames
+
+
+async def ending(transport: Transport) -> str:
+    """Why no more frames come."""
+    try:
+        while True:
+            await transport.receive()
+    except ConnectionFailed as error:
+        return str(error)

@@ -1,0 +1,133 @@
+"""A sandboxed process has the user id of its user; a door that asks for nothing else must not take it for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.transport.remote.server import confinement
+from dragoman.transport.remote.server.auth import Knock, Refused
+from dragoman.transport.remote.server.origin import local_only
+from dragoman.transport.sandbox import bubblewrap, landlock
+from dragoman.transport.sandbox.plan import Box
+from dragoman.transport.sandbox.spec import Sandbox
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who owns a socket")
+
+# Longer than an interpreter takes to start on a busy machine. Seconds.
+BOUND = 60.0
+
+# Connects, says so, and waits; hides what it has open first, if that is asked for.
+CLIENT = """
+import ctypes, socket, sys
+if sys.argv[2] == "hidden":
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+plug = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(params=["landlock", "bubblewrap"])
+def mechanism(request: pytest.FixtureRequest) -> str:
+    if request.param == "landlock" and landlock.version() < landlock.FILES_SINCE:
+        pytest.skip(f"Landlock of this kernel has version {landlock.version()}")
+    if request.param == "bubblewrap" and bubblewrap.find()[0] is None:
+        pytest.skip(bubblewrap.find()[1])
+    return str(request.param)
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(BOUND)
+        yield listening
+
+
+@contextmanager
+def connected(listening: socket.socket, box: Box | None = None, how: str = "plain") -> Iterator[Knock]:
+    """What another process knocks with, in a sandbox if there is one."""
+    words = [sys.executable, "-I", "-S", "-c", CLIENT, str(listening.getsockname()[1]), how]
+    environ: dict[str, str] = {}
+    handed: list[int] = []
+    if box is not None:
+        words, environ, fd = box.wrap(words, {}, "/", by_user=True)
+        handed.append(fd)
+    process = subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, pass_fds=handed, cwd="/")
+    for fd in handed:
+        os.close(fd)
+    try:
+        accepted, (address, port) = listening.accept()
+        with accepted:
+            yield Knock(address=address, port=port, here=listening.getsockname())
+    finally:
+        process.communicate(timeout=BOUND)
+
+
+@contextmanager
+def boxed(mechanism: str, folder: Path) -> Iterator[Box]:
+    """A sandbox that reaches every port."""
+    box = Box(Sandbox(mechanism=mechanism, net="all"), [str(folder)])
+    try:
+        yield box
+    finally:
+        box.close()
+
+
+@pytest.mark.parametrize("how", ["plain", "hidden"])
+def test_a_process_in_a_sandbox_is_not_the_owner(
+    listening: socket.socket, tmp_path: Path, mechanism: str, how: str
+) -> None:
+    with boxed(mechanism, tmp_path) as box, connected(listening, box, how) as knock:
+        for _ in range(2):
+            with pytest.raises(Refused, match="a sandboxed program of yours may be asking") as refused:
+                asyncio.run(local_only(knock))
+            assert refused.value.status == 403
+
+
+def test_the_owner_is_let_in_while_a_sandbox_is_in_use(
+    listening: socket.socket, tmp_path: Path, mechanism: str
+) -> None:
+    with boxed(mechanism, tmp_path) as box, connected(listening, box), connected(listening) as knock:
+        assert asyncio.run(local_only(knock)).local
+
+
+def test_a_socket_that_no_process_is_seen_to_hold_is_refused_only_while_a_sandbox_may_hold_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confinement, "_PROCESSES", str(tmp_path))
+
+    def write(pid: str, confined: int, uid: int = 7, inode: str = "") -> None:
+        (tmp_path / pid / "fd").mkdir(parents=True, exist_ok=True)
+        (tmp_path / pid / "status").write_text(f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNoNewPrivs:\t{confined}\n")
+        if inode:
+            (tmp_path / pid / "fd" / "3").symlink_to(f"socket:[{inode}]")
+
+    write("self", 0)
+    write("10", 0, inode="55")
+    write("11", 1, uid=8)
+    assert not confinement.may_be_confined("66", 7)
+    write("12", 1)
+    assert confinement.may_be_confined("66", 7)
+    assert not confinement.may_be_confined("55", 7)
+    write("10", 1)
+    assert confinement.may_be_confined("55", 7)
+    write("self", 1)
+    assert not confinement.may_be_confined("55", 7), "nothing can be told apart by it here"
+
+
+def test_a_process_that_has_gone_meanwhile_counts_as_one_that_may_hold_the_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confinement, "_PROCESSES", str(tmp_path))
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text("Uid:\t7\t7\t7\t7\nNoNewPrivs:\t0\n")
+    (tmp_path / "13").mkdir()
+    assert confinement.may_be_confined("55", 7)

@@ -1,0 +1,21 @@
+"""The page about serving tells every limit, and every status that the endpoint has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dragoman.transport.remote.server.auth import STATUS_KINDS
+from dragoman.transport.remote.server.limits import Limits
+
+PAGE = (Path(__file__).parents[4] / "docs" / "serving.md").read_text(encoding="utf-8")
+
+
+def test_every_limit_is_on_the_page() -> None:
+    named = set(re.findall(r"`(\w+)`", PAGE.partition("## Limits")[2].partition("## After")[0]))
+    assert set(Limits.__struct_fields__) <= named
+
+
+def test_every_status_is_on_the_page() -> None:
+    told = set(re.findall(r"\b[2345]\d\d\b", PAGE.partition("## What a request gets")[2].partition("## Limits")[0]))
+    assert {str(status) for status in STATUS_KINDS} - {"431"} <= told

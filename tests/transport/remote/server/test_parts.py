@@ -1,0 +1,304 @@
+"""The parts of the server that need no socket: spools, limits in time, routing, and who may come in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import ProtocolError, StartFailed, WriteStalled
+from dragoman.transport.remote.resume import ACK_FRAMES, Gone, Receipt, Spool, read_ack, say_ack
+from dragoman.transport.remote.server.auth import Knock, Refused
+from dragoman.transport.remote.server.http_transport import StreamsTransport
+from dragoman.transport.remote.server.limits import Limits, Rate
+from dragoman.transport.remote.server.origin import check_bind, check_host, check_origin, local_only, owner_of
+from dragoman.transport.remote.server.ws_transport import SocketTransport
+from dragoman.transport.remote.sse import cursor, events
+from dragoman.transport.remote.streams import NotOne, Routing, gist
+
+# --- spools -----------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 30)),
+        st.tuples(st.just("take"), st.one_of(st.none(), st.integers(0, 60))),
+        st.tuples(st.just("cut"), st.integers(0, 5)),
+        st.tuples(st.just("ack"), st.integers(0, 5)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_a_client_that_comes_back_gets_every_frame_once_and_in_order(steps: list[tuple[str, int | None]]) -> None:
+    spool = Spool(keep=None)
+    received: list[bytes] = []
+    sent: list[bytes] = []
+    for step, number in steps:
+        if step == "add":
+            sent.append(b"%d" % len(sent) + b"x" * (number or 0))
+            spool.add(sent[-1])
+        elif step == "take":
+            received += spool.take(number)
+        elif step == "cut":  # the last ones were on their way when the line was cut
+            del received[max(len(received) - (number or 0), spool.taken - len(spool._kept)) :]
+            spool.rewind(len(received))
+        else:
+            spool.acknowledge(max(0, len(received) - (number or 0)))
+        assert received == sent[: len(received)]
+        assert spool.last == len(sent)
+        assert spool.size == sum(map(len, list(spool._kept))) + sum(map(len, sent[len(received) :]))
+    received += spool.take()
+    assert received == sent
+
+
+def test_frames_beyond_what_is_kept_are_gone() -> None:
+    spool = Spool(keep=10)
+    for number in range(10):
+        spool.add(b"%d" % number * 4)
+    assert len(spool.take()) == 10
+    spool.rewind(8)
+    assert spool.take() == [b"8888", b"9999"]
+    for number in (7, 11):
+        with pytest.raises(Gone):
+            spool.rewind(number)
+
+
+def test_receipts_are_due_after_many_frames_and_read_as_they_are_written() -> None:
+    receipt = Receipt()
+    assert [receipt.add(10) for _ in range(ACK_FRAMES)] == [False] * (ACK_FRAMES - 1) + [True]
+    assert read_ack(receipt.tell()) == ACK_FRAMES
+    assert not receipt.add(10)
+    assert read_ack(say_ack(7)) == 7
+    for frame in (b"{}", b'{"jsonrpc":"2.0","method":"_dragoman/ack","params":{"cursor":-1}}', b"x", None):
+        assert read_ack(frame) is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda limits: SocketTransport("ann", limits),
+        lambda limits: SocketTransport("ann", limits, resumable=True),
+        lambda limits: StreamsTransport("ann", limits),
+    ],
+)
+async def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whole_limit(
+    make: Callable[[Limits], SocketTransport | StreamsTransport],
+) -> None:
+
+    transport = make(Limits(buffered=1000))
+    transport.send(b"x" * 5000, "s")
+    for _ in range(10):
+        transport.send(b"y" * 100, "s")
+    assert not transport.closed.done()
+    transport.send(b"z", "s")  # sent, and too much
+    assert transport.closed.done()
+    with pytest.raises(WriteStalled, match="slow_consumer"):
+        transport.send(b"z", "s")
+
+
+def test_events_have_their_number_and_that_of_the_log() -> None:
+    logged = b'{"params":{"_meta":{"dragoman":{"seq":41}}}}'
+    quoted = msgspec.json.encode({"text": '"dragoman":{"seq":5}'})
+    assert events([b"{}", logged, quoted, b"{\n}"], 7) == (
+        b"id: 7\ndata: {}\n\n"
+        b"id: 8.41\ndata: " + logged + b"\n\n"
+        b"id: 9\ndata: " + quoted + b"\n\n"
+        b"id: 10\ndata: {\ndata: }\n\n"
+    )
+    assert events([b"{\r}"], 1) == b"id: 1\ndata: {\ndata: }\n\n"
+    assert events([b"{}", b"[]"], 1, {2: b"5 s"}).startswith(b"id: 1\ndata: {}\n\ndragoman-after: 5 s\nid: 2\n")
+    assert [cursor(id) for id in ("8.41", "7", "", "x", "-1")] == [8, 7, None, None, None]
+
+
+# --- limits in time ---------------------------------------------------------------------------------------------
+
+
+def test_each_user_has_a_bucket_of_their_own_that_fills_again() -> None:
+    rate = Rate(10.0, 20)
+    assert [rate.take("ann", 0.0) for _ in range(20)] == [0.0] * 20
+    assert rate.take("ann", 0.0) == pytest.approx(0.1)
+    assert rate.take("bob", 0.0, 20) == 0.0
+    assert rate.take("ann", 0.5, 5) == 0.0
+    assert rate.take("ann", 0.5) > 0
+    rate.forget(1.0)
+    assert len(rate._left) == 2
+    rate.forget(10.0)
+    assert rate._left == {}
+
+
+# --- routing ----------------------------------------------------------------------------------------------------
+
+
+def said(**members: object) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", **members})
+
+
+def test_answers_and_updates_go_to_the_stream_of_their_session() -> None:
+    routing = Routing()
+    routing.came(gist(said(id=1, method="session/new", params={"cwd": "/"})))
+    routing.came(gist(said(id=2, method="session/prompt", params={"sessionId": "s"})))
+    routing.came(gist(said(id="3", method="session/load", params={"sessionId": "t"})))
+    routing.came(gist(said(id=4, method="session/prompt", params={"session_id": "u"})))
+    assert routing.goes(said(id=1, result={"sessionId": "s"})) is None
+    assert routing.known == {"s", "t"}
+    update = said(method="session/update", params={"sessionId": "s", "update": {}})
+    assert [routing.goes(update), routing.goes(update)] == ["s", "s"]
+    assert routing.goes(said(method="session/update", params={"sessionId": "s2", "update": {}})) == "s2"
+    assert routing.goes(said(method="session/update", params={"sessionId": 'q"', "update": {}})) == 'q"'
+    assert routing.goes(said(id=9, method="session/request_permission", params={"sessionId": "s"})) == "s"
+    assert routing.goes(said(method="$/cancel_request", params={"requestId": 9})) == "s"
+    assert routing.goes(said(id=2, result={})) == "s"
+    assert routing.goes(said(id=2, result={})) is None, "an answer is given once"
+    assert routing.goes(said(id="3", result={})) is None
+    assert routing.goes(said(id=4, error={})) == "u"
+    assert routing.goes(said(method="auth/status_update", params={})) is None
+
+
+def test_a_text_that_is_not_one_message_is_told_apart() -> None:
+    for text in (b"[]", b"5", b"null"):
+        with pytest.raises(NotOne):
+            gist(text)
+    with pytest.raises(ProtocolError, match="not JSON"):
+        gist(b"{")
+    assert gist(b'{"method":"x","params":[1],"id":{}}').method == "x"
+    assert gist(rb'{"method":"x","params":{"sessionId":"s","text":"\ud83d"}}').session == "s"
+
+
+# --- who may come in --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "here", "hosts", "is_let_in"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1", (), True),
+        ("localhost", "127.0.0.1", (), True),
+        ("[::1]:8000", "::1", (), True),
+        ("LOCALHOST:9", "127.0.0.1", (), True),
+        ("evil.example", "127.0.0.1", (), False),
+        ("127.0.0.1.evil.example", "127.0.0.1", (), False),
+        ("", "127.0.0.1", (), False),
+        ("[", "127.0.0.1", (), False),
+        ("mine.example:8000", "127.0.0.1", ("mine.example",), True),
+        ("host.example", "192.0.2.1", (), True),
+        ("host.example", "192.0.2.1", ("other.example",), False),
+    ],
+)
+def test_only_our_own_names_are_answered_to(host: str, here: str, hosts: tuple[str, ...], is_let_in: bool) -> None:
+    knock = Knock(headers={"host": host}, here=(here, 8000))
+    if is_let_in:
+        check_host(knock, hosts)
+    else:
+        with pytest.raises(Refused) as refused:
+            check_host(knock, hosts)
+        assert refused.value.status == 421
+
+
+@pytest.mark.parametrize(
+    ("origin", "secure", "is_let_in"),
+    [
+        (None, False, True),
+        ("http://localhost:8000", False, True),
+        ("https://localhost:8000", True, True),
+        ("http://localhost:8000", True, False),
+        ("http://localhost:3000", False, False),
+        ("http://localhost", False, False),
+        ("null", False, False),
+        ("https://editor.example", False, True),
+        ("https://editor.example.evil", False, False),
+    ],
+)
+def test_only_pages_of_our_own_and_of_allowed_places_are_served(
+    origin: str | None, secure: bool, is_let_in: bool
+) -> None:
+    headers = {"host": "localhost:8000"} | ({"origin": origin} if origin is not None else {})
+    knock = Knock(headers=headers, secure=secure)
+    if is_let_in:
+        check_origin(knock, ("https://editor.example",))
+    else:
+        with pytest.raises(Refused) as refused:
+            check_origin(knock, ("https://editor.example",))
+        assert refused.value.status == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who owns a socket")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_the_owner_of_a_socket_is_found_and_nobody_owns_one_that_was_left(family: socket.AddressFamily) -> None:
+    address = "127.0.0.1" if family is socket.AF_INET else "::1"
+    try:
+        listening = socket.create_server((address, 0), family=family)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with listening:
+        here = listening.getsockname()[:2]
+        with socket.create_connection(here) as end:
+            there = end.getsockname()[:2]
+            accepted, _ = listening.accept()
+            assert owner_of(there, here) == os.getuid()
+            knock = Knock(address=there[0], port=there[1], here=here)
+            visitor = asyncio.run(local_only(knock))
+            assert (visitor.local, bool(visitor.user)) == (True, True)
+        with accepted:  # the other end is closed: who sent something and left is nobody
+            assert owner_of(there, here) == -1
+            assert asyncio.run(local_only(knock)).local, "the same socket was found out before"
+            with pytest.raises(Refused, match="another user"):
+                asyncio.run(local_only(Knock(address=there[0], port=there[1], here=here)))
+
+
+@pytest.mark.parametrize(
+    "knock", [Knock(address="192.0.2.7"), Knock(address=""), Knock(address="127.0.0.1", headers={"via": "proxy"})]
+)
+def test_nobody_from_elsewhere_is_the_owner(knock: Knock) -> None:
+    with pytest.raises(Refused) as refused:
+        asyncio.run(local_only(knock))
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("bind", "tls", "leave", "found"),
+    [
+        ("127.0.0.1:8000", False, False, ("127.0.0.1", 8000)),
+        ("localhost:0", False, False, ("127.0.0.1", 0)),
+        ("8000", False, False, ("127.0.0.1", 8000)),
+        ("[::1]:9", False, False, ("::1", 9)),
+        ("0.0.0.0:9", True, True, ("0.0.0.0", 9)),
+        ("host.example:9", True, True, ("host.example", 9)),
+        ("0.0.0.0:9", False, True, "TLS"),
+        ("[::]:9", False, True, "TLS"),
+        ("host.example:9", False, True, "TLS"),
+        ("0.0.0.0:9", True, False, "tokens"),
+        ("127.0.0.1", False, False, "say where"),
+        (":8000", False, False, "say where"),
+        ("127.0.0.1:x", False, False, "say where"),
+        ("127.0.0.1:99999", False, False, "say where"),
+    ],
+)
+@pytest.mark.item("004-57")
+def test_where_to_listen(bind: str, tls: bool, leave: bool, found: tuple[str, int] | str) -> None:
+    if isinstance(found, tuple):
+        assert check_bind(bind, has_tls=tls, has_leave=leave) == found
+    else:
+        with pytest.raises(StartFailed, match=found):
+            check_bind(bind, has_tls=tls, has_leave=leave)
+
+
+def test_without_the_extra_serving_says_what_to_install() -> None:
+    script = (
+        "import sys, asyncio; sys.modules['uvicorn'] = None\n"
+        "from dragoman import Agent\n"
+        "app = Agent('x').asgi()\n"
+        "try: asyncio.run(Agent('x').serve('127.0.0.1:0'))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.startswith("StartFailed ")
+    assert "pip install 'dragoman[host]'" in run.stdout

@@ -1,0 +1,228 @@
+"""The ways into one server: HTTP/1.1, HTTP/2 and WebSocket at one port, TLS, other people's ASGI servers and apps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from websockets.sync.client import connect
+
+from dragoman.errors import ConnectionFailed, StartFailed, WriteStalled
+from dragoman.transport.base import Transport
+from dragoman.transport.remote.server.endpoint import Endpoint
+from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.listener import serving
+from tests.transport.remote.certificate import certificate
+from tests.transport.remote.client_and_server import meeting
+from tests.transport.remote.module_server import INITIALIZE, NEW, WITHIN, Standing, accept, agent, prompt, standing
+
+EVENTS = {"accept": "text/event-stream"}
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate for this machine, and its key."""
+    made, key = certificate(tmp_path_factory.mktemp("tls"))
+    return str(made), str(key)
+
+
+@pytest.fixture(scope="module")
+def secure(tls: tuple[str, str]) -> Iterator[Standing]:
+    with standing(tls=tls) as there:
+        yield there
+
+
+def turn_over_http(url: str, verify: Any = True, version: int = 1) -> tuple[str, list[dict[str, Any]]]:
+    """The HTTP version and what a whole turn gave on its streams; each stream has a socket of its own."""
+    options: dict[str, Any] = {"verify": verify, "timeout": WITHIN, "http1": version == 1, "http2": version == 2}
+    with httpx.Client(**options) as main, httpx.Client(**options) as one, httpx.Client(**options) as other:
+        answer = main.post(url, json=INITIALIZE)
+        mine = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        with one.stream("GET", url, headers={**EVENTS, **mine}) as stream:
+            assert main.post(url, json=NEW, headers=mine).status_code == 202
+            session = next(events(stream))["result"]["sessionId"]
+        mine["acp-session-id"] = session
+        said: list[dict[str, Any]] = []
+        with other.stream("GET", url, headers={**EVENTS, **mine}) as stream:
+            assert main.post(url, json=prompt(session, "one two"), headers=mine).status_code == 202
+            for event in events(stream):
+                said.append(event)
+                if event.get("id") == 2:
+                    break
+        return answer.http_version, said
+
+
+def events(stream: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The messages of an event stream."""
+    for line in stream.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line[6:])
+
+
+def text_of(said: list[dict[str, Any]]) -> str:
+    """What the agent said in these messages."""
+    chunks = [message["params"]["update"] for message in said if message.get("method") == "session/update"]
+    return " ".join(chunk["content"]["text"] for chunk in chunks if chunk["sessionUpdate"] == "agent_message_chunk")
+
+
+def turn_over_websocket(url: str, context: ssl.SSLContext | None = None) -> list[dict[str, Any]]:
+    """What a whole turn gave over one WebSocket."""
+    with connect(url.replace("http", "ws", 1), ssl=context, open_timeout=WITHIN) as opened:
+
+        def ask(message: dict[str, Any]) -> list[dict[str, Any]]:
+            opened.send(json.dumps(message))
+            said: list[dict[str, Any]] = []
+            while not said or said[-1].get("id") != message["id"]:
+                said.append(json.loads(opened.recv(timeout=WITHIN)))
+            return said
+
+        ask(INITIALIZE)
+        session = ask(NEW)[-1]["result"]["sessionId"]
+        return ask(prompt(session, "one two"))
+
+
+def test_one_port_speaks_every_way_without_tls() -> None:
+    with standing() as there:
+        for version in (1, 2):
+            spoken, said = turn_over_http(there.url, version=version)
+            assert (spoken, text_of(said)) == (f"HTTP/{version}.1" if version == 1 else "HTTP/2", "one two")
+        assert text_of(turn_over_websocket(there.url)) == "one two"
+
+
+def test_one_port_speaks_every_way_with_tls(secure: Standing, tls: tuple[str, str]) -> None:
+    def trusted() -> ssl.SSLContext:  # a fresh one each time: httpx writes what it speaks into the one it gets
+        return ssl.create_default_context(cafile=tls[0])
+
+    assert secure.url.startswith("https://")
+    assert turn_over_http(secure.url, trusted())[0] == "HTTP/1.1"
+    spoken, said = turn_over_http(secure.url, trusted(), version=2)
+    assert (spoken, text_of(said)) == ("HTTP/2", "one two")
+    assert text_of(turn_over_websocket(secure.url, trusted())) == "one two"
+
+
+async def test_an_address_for_others_needs_a_lock(tls: tuple[str, str]) -> None:
+
+    for lock, missing in ((None, "TLS"), (tls, "tokens")):
+        with pytest.raises(StartFailed, match=missing):
+            async with agent.serve_http("0.0.0.0:0", tls=lock):
+                pytest.fail("it opened a door without a lock")
+    with pytest.raises(StartFailed, match="cannot be used"):
+        async with agent.serve_http(tls=(__file__, __file__)):
+            pytest.fail("that is no certificate")
+
+
+async def test_a_port_that_is_taken_is_said_so() -> None:
+
+    async with serving(Endpoint(accept)) as first:
+        with pytest.raises(StartFailed, match="choose another"):
+            async with serving(Endpoint(accept), f"127.0.0.1:{first.port}"):
+                pytest.fail("two servers at one port")
+
+
+@pytest.fixture(scope="module")
+def mounted() -> Iterator[str]:
+    """The address of our app below a path of somebody's Starlette app, under a server of theirs."""
+    app = agent.asgi()
+    theirs = Starlette(
+        routes=[Route("/", lambda request: PlainTextResponse("theirs")), Mount("/deep/agents", app=app)],
+    )
+    with running(theirs) as port:
+        yield f"http://127.0.0.1:{port}/deep/agents/acp"
+
+
+@contextmanager
+def running(app: Any) -> Iterator[int]:
+    """A plain uvicorn in a thread; gives its port."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    listening = socket.create_server(("127.0.0.1", 0))  # clients that come early wait in its queue
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(WITHIN)
+
+
+def test_the_app_is_mounted_at_any_path_of_another(mounted: str) -> None:
+    assert httpx.get(mounted.removesuffix("/deep/agents/acp")).text == "theirs"
+    assert text_of(turn_over_http(mounted)[1]) == "one two"
+    assert text_of(turn_over_websocket(mounted)) == "one two"
+    assert httpx.post(f"{mounted}/unknown", json=INITIALIZE).status_code == 404
+
+
+async def test_serve_with_an_address_tells_where_it_is_and_goes_on_until_cancelled() -> None:
+
+    told: asyncio.Queue[str] = asyncio.Queue()
+    task = asyncio.create_task(agent.serve("127.0.0.1:0", report=told.put_nowait))
+    async with asyncio.timeout(WITHIN):
+        line = await told.get()
+        url = line.split()[-1]
+        assert text_of(await asyncio.to_thread(turn_over_websocket, url)) == "one two"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    with pytest.raises(httpx.ConnectError):
+        await asyncio.to_thread(httpx.get, url)
+
+
+# --- clients that read slowly, or not ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("over", ["ws", "http"])
+async def test_a_sender_waits_for_a_client_that_reads_slowly(over: str) -> None:
+
+    async with meeting() as there:
+        ours, theirs = await there.meet(over)
+        sent = 0
+        while not theirs.congested():
+            theirs.send(b'{"jsonrpc":"2.0","method":"x","params":"%b"}' % (b"x" * 10_000))
+            sent += 1
+            await asyncio.sleep(0)
+        draining = asyncio.create_task(theirs.drain())
+        got = 0
+        while got < sent:
+            got += len(await ours.receive())
+        await draining
+        assert not theirs.congested()
+        await ours.close()
+
+
+async def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
+
+    ended: asyncio.Future[ConnectionFailed] = asyncio.get_running_loop().create_future()
+
+    async def talk(transport: Transport, _: object) -> None:
+        try:
+            while True:
+                transport.send(b"x" * 100_000)
+                if transport.congested():
+                    await transport.drain()
+        except ConnectionFailed as error:
+            ended.set_result(error)
+
+    async with serving(Endpoint(talk, limits=Limits(stall=0.2))) as served, dialled(served.port):
+        assert isinstance(await ended, WriteStalled)
+
+
+@asynccontextmanager
+async def dialled(port: int) -> AsyncIterator[None]:
+    """A WebSocket that is opened and never read."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    writer.write(
+        b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==\r\n\r\n"
+    )
+    yield
+    writer.transport.abort()
