@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.elicitation import Elicited as Elicited
     from dragoman.roles.agent.options import Option as Option
     from dragoman.roles.agent.providers import Provider as Provider
-    from dragoman.roles.agent.saying import Saying as Saying
     from dragoman.roles.agent.session import Session as Session
     from dragoman.roles.agent.tool import Tool as Tool
     from dragoman.roles.agent.turn import Answer as Answer
     from dragoman.roles.agent.turn import Turn as Turn
+    from dragoman.roles.agent.turn_parts import Saying as Saying
     from dragoman.roles.client.connect import connect as connect
     from dragoman.roles.client.recovery import Recovery as Recovery
     from dragoman.roles.client.recovery import Trouble as Trouble
@@ -76,7 +76,7 @@ _HOMES = {
     "RemoteAgent": "roles.client.remote_agent",
     "Sandbox": "transport.sandbox.spec",
     "SandboxUnavailable": "errors",
-    "Saying": "roles.agent.saying",
+    "Saying": "roles.agent.turn_parts",
     "Session": "roles.agent.session",
     "SignIn": "roles.client.terminal_login",
     "StartFailed": "errors",

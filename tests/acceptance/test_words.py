@@ -17,7 +17,7 @@ WORDS = {
     "session": "dragoman.roles.agent.session.Session",
     "tool call": "dragoman.session.toolcall.ToolCall",
     "mcp": "dragoman.schema.mcp",
-    "capability": "dragoman.engine.capability",
+    "capability": "dragoman.engine.peer_info",
     "mode": "dragoman.schema.config.SessionMode",
 }
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from dragoman.conformance.harness import agent_look, peer
-from dragoman.conformance.harness.agent_look import Look, look
+from dragoman.conformance.harness import peer, preflight
+from dragoman.conformance.harness.preflight import Look, look
 from dragoman.conformance.harness.targets import CommandAgent, MemoryAgent
 from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.errors import StartFailed
@@ -29,9 +29,9 @@ def test_the_dialect_is_found_out(dialect: str) -> None:
 
 
 def test_silence_has_one_deadline_and_is_told_with_the_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_look, "DEADLINE", 0.8)
-    monkeypatch.setattr(agent_look, "NEXT", 0.1)
-    monkeypatch.setattr(agent_look, "BEAT", 0.1)
+    monkeypatch.setattr(preflight, "DEADLINE", 0.8)
+    monkeypatch.setattr(preflight, "NEXT", 0.1)
+    monkeypatch.setattr(preflight, "BEAT", 0.1)
     said: list[str] = []
     with pytest.raises(StartFailed) as caught:
         asyncio.run(look(lambda dialect: CommandAgent(SILENT, dialect), "", said.append))

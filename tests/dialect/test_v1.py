@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialect.plain import cleared, plain
+from dragoman.dialect.side_data import cleared, plain
 from dragoman.dialect.v1 import codec
 from dragoman.dialect.v1.codec import (
     lift_call,

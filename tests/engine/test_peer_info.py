@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
 from dragoman.schema.side import Side

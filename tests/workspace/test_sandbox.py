@@ -20,7 +20,7 @@ import pytest
 
 import dragoman
 from dragoman import connect
-from dragoman.config.sandbox import closed
+from dragoman.config.paths import closed
 from dragoman.errors import Kind, ProtocolError
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.sandbox import bubblewrap, landlock

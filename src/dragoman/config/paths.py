@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from dragoman.transport.sandbox.spec import Sandbox
+
 # The folder of a project that holds its policy.
 PROJECT = ".dragoman"
 POLICY = "policy.toml"
@@ -90,3 +92,13 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
 def project_policy(root: str) -> str:
     """The policy file of a project."""
     return os.path.join(root, PROJECT, POLICY)
+
+
+def closed(sandbox: Sandbox | None, environ: Mapping[str, str] = os.environ) -> Sandbox | None:
+    """The same sandbox, closed to what is ours; None stays none."""
+    if sandbox is None:
+        return None
+    ours = places(environ)
+    # A policy that is a link leads out of its folder; what is not there is in a folder that is closed.
+    files = [path for path in (ours.policy, ours.agents) if os.path.exists(path)]
+    return sandbox.closing([ours.config, ours.state, ours.data, *files])

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.conformance.harness.posted import message_of, method_of
+from dragoman.conformance.harness.http_recorder import message_of, method_of
 from dragoman.conformance.remote_twin import App, RemoteFault
 from dragoman.transport.remote.server.ws_requests import DIRECT
 

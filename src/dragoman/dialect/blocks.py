@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
+from dragoman.dialect.side_data import opened
 
 # Members of a transport that stand beside the name in v1, and those of them that v1 wants even when empty.
 _FLAT: Final = {"command": "command", "args": "args", "env": "env", "url": "url", "headers": "headers"}

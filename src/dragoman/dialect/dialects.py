@@ -57,6 +57,6 @@ def dialect(name: str) -> Dialect:
         lower_result=codec.lower_result,
         codes=tables.CODES,
         ledger=import_module(f"{folder}.emulator").open_ledger,
-        chunk=import_module(f"{folder}.chunk").CHUNK,
+        chunk=tables.CHUNK,
         cancels=name in _CANCELS,
     )

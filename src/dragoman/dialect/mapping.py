@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import Json, Lifted, Lowered, Object
+from dragoman.dialect.side_data import opened
 
 Turn = Callable[[Object], Object]
 Pair = tuple[Turn, Turn]

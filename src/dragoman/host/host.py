@@ -18,17 +18,16 @@ from typing import Any, cast
 
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host import premises, session_names
-from dragoman.host.access import not_found
-from dragoman.host.accounts import Accounts
+from dragoman.host import access, session_names
+from dragoman.host.access import not_found, own_roots
+from dragoman.host.account_calls import Accounts
 from dragoman.host.agents import Reach, Roster
 from dragoman.host.auth.roles import ADMIN, Directory, MemoryDirectory, lesser
 from dragoman.host.counters import Tally
 from dragoman.host.host_client import Desk
 from dragoman.host.limits import Bounds
 from dragoman.host.pool.pool import Pool
-from dragoman.host.premises import own_roots
-from dragoman.host.room.counterpart import forked, renounced
+from dragoman.host.room.agent import forked, renounced
 from dragoman.host.room.members import PAGE
 from dragoman.host.room.notifications import News, closed
 from dragoman.host.room.room import Room
@@ -179,7 +178,7 @@ class House:
 
     async def startable(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer | None]:
         """The servers as they are started for remote users; None for one that we do not know and policy refuses."""
-        known = [premises.known(server, self.servers) for server in servers]
+        known = [access.known(server, self.servers) for server in servers]
         unknown = [server for server, ours in zip(servers, known, strict=True) if ours is None]
         allowed = await self.allowed(unknown, cwd) if unknown else []
         return [ours or (server if server in allowed else None) for server, ours in zip(servers, known, strict=True)]
@@ -270,7 +269,7 @@ class House:
     async def copy(self, session: str, visitor: Visitor, upto: int | None) -> Summary:
         """Another log that begins as this one does, of this visitor, under whose roots its folders must be."""
         user, standing = visitor.user, await self.standing(session, upto)
-        premises.check_copy(standing, self.roots(visitor) if visitor.local else self.roots_of(user))
+        access.check_copy(standing, self.roots(visitor) if visitor.local else self.roots_of(user))
         is_theirs = user in await self.responsible(session, standing.owner)
         copy = await self.store.fork(session, new_id(), upto)
         if not is_theirs:

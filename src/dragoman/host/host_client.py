@@ -27,9 +27,8 @@ from dragoman.host.initialize import gates, introduced
 from dragoman.host.methods import SERVED
 from dragoman.host.prompt import cancel_request, otherwise
 from dragoman.host.room.member import AWAY, HERE, Member
-from dragoman.host.room.notifications import ANNOUNCED, News
+from dragoman.host.room.notifications import ANNOUNCED, News, StampedOutbox
 from dragoman.host.room.room import Room
-from dragoman.host.room.stamping import StampedOutbox
 from dragoman.roles.agent.agent import settings
 from dragoman.roles.agent.options import as_choice
 from dragoman.roles.agent.session import OFFICIAL, SWITCHES, new_id

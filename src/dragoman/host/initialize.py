@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.side_data import noted
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 from dragoman.host.room.notifications import ANNOUNCED
 from dragoman.roles.agent.session import OFFICIAL
 from dragoman.schema.auth import AuthForm

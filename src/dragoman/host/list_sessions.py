@@ -14,7 +14,7 @@ from dragoman.dialect.reshape import SIDE
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import check_role, entered, not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, RANK, may
-from dragoman.host.room.counterpart import retitled
+from dragoman.host.room.agent import retitled
 from dragoman.schema.base import to_json
 from dragoman.schema.session import (
     ArchiveFilter,

@@ -16,7 +16,7 @@ from dragoman.engine.decode import read
 from dragoman.engine.incoming import Incoming
 from dragoman.engine.pending import Done
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host import premises
+from dragoman.host import access
 from dragoman.host.access import check_may_open, entered
 from dragoman.host.account_calls import Caller
 from dragoman.host.auth.roles import EDITOR, VIEWER, lesser, may
@@ -66,9 +66,9 @@ def _folders(desk: Desk, params: Any) -> dict[str, str]:
     members |= {f"additionalDirectories[{at}]": path for at, path in enumerate(params.additional_directories or ())}
     folders: dict[str, str] = {}
     for member, path in members.items():
-        told = premises.admitted(path, roots, member)
-        folders[told] = premises.real_path(told, member) if roots is None else told
-    premises.found(next(iter(folders)), "cwd")
+        told = access.admitted(path, roots, member)
+        folders[told] = access.real_path(told, member) if roots is None else told
+    access.found(next(iter(folders)), "cwd")
     return folders
 
 

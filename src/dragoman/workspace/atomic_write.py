@@ -12,7 +12,7 @@ import stat
 from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.paths import Spot, file_data
+from dragoman.workspace.paths import Roots, Spot, faults_of, file_data, find
 
 # Looks before it opens, then opens without waiting: a FIFO has no reader to wait for.
 _PROBE = os.O_WRONLY | os.O_NONBLOCK
@@ -113,3 +113,22 @@ def _keep_owner(fd: int, like: os.stat_result) -> None:
             os.fchown(fd, like.st_uid, like.st_gid)
         except OSError:
             pass  # only root can give files away; the content matters more than the owner
+
+
+def make_folder(roots: Roots, path: str, *, base: str | None = None, parents: bool = False) -> bool:
+    """Make a folder; False when it was there."""
+    asked = path.rstrip("/") or path  # a slash at the end would want the folder to be there
+    with find(roots, asked, base=base, make_directories=parents) as spot, faults_of(spot.asked):
+        roots.check_open(spot.path, spot.asked)
+        try:
+            os.mkdir(spot.name, dir_fd=spot.directory)
+        except FileExistsError:
+            return _was_there(spot)
+    return True
+
+
+def _was_there(spot: Spot) -> bool:
+    seen = spot.stat()
+    if seen is None or not stat.S_ISDIR(seen.st_mode):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    return False

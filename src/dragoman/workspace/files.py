@@ -136,7 +136,7 @@ class Files:
 
     def make_directory(self, path: str, *, parents: bool = False) -> bool:
         """Make a folder, and those before it with `parents`; False when it was there."""
-        from dragoman.workspace.folders import make_folder
+        from dragoman.workspace.atomic_write import make_folder
 
         return make_folder(self._roots, path, base=self._base, parents=parents)
 

@@ -13,9 +13,8 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from dragoman.cli.chat.attention import Interruptible
 from dragoman.cli.chat.history import History
-from dragoman.cli.chat.line_editor import Editor
+from dragoman.cli.chat.line_editor import Editor, Interruptible
 from dragoman.cli.ui.terminal import Sheet
 from tests.cli.process import OnScreen, in_process
 from tests.cli.serve_process import Served

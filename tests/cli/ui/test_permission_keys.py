@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.cli.ui.keys import keys
+from dragoman.cli.ui.permission import keys
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
 from dragoman.policy.grants import SCOPES
 from dragoman.policy.permission_options import choose

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.host.limits import Bounds
-from dragoman.host.room.supervision import LONGEST, Crashes
+from dragoman.host.room.agent_process import LONGEST, Crashes
 from dragoman.schema.config import SessionMode
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore

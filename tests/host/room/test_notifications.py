@@ -12,8 +12,7 @@ import pytest
 
 from dragoman.dialect.dialects import dialect
 from dragoman.engine.codec import Speech
-from dragoman.host.room.notifications import UPDATE, News, retold, told
-from dragoman.host.room.stamping import stamped
+from dragoman.host.room.notifications import UPDATE, News, retold, stamped, told
 from dragoman.schema.base import encode
 from dragoman.schema.content import TextContent
 from dragoman.schema.side import Side

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, StartFailed, Turn, connect
-from dragoman.roles.client.watch import GRACE, Watch
+from dragoman.roles.client.turn import GRACE, Watch
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import pair

@@ -11,7 +11,7 @@ from dragoman.errors import ConnectionFailed
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.address import Remote
 from dragoman.transport.remote.client.dial import dial_remote
-from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Patience
 from dragoman.transport.remote.server.auth import Knock, Visitor
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.limits import Limits

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dragoman.transport.remote.address import Remote
 from dragoman.transport.remote.client.dial import dial_remote
 from dragoman.transport.remote.client.http import HttpTransport
-from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Patience
 from dragoman.transport.remote.server.listener import serving
 from tests.transport.remote.client_and_server import INITIALIZE, INTRODUCED
 

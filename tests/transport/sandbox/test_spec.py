@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman import Limits, Sandbox, SandboxUnavailable
-from dragoman.config.sandbox import closed
+from dragoman.config.paths import closed
 from dragoman.transport.sandbox import bubblewrap, landlock, seccomp, system_paths
 from dragoman.transport.sandbox.plan import Machine, plan
 from dragoman.transport.sandbox.spec import Reach, holds, reach, scrubbed

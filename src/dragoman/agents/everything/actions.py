@@ -6,10 +6,18 @@ refused) is told to the user as the command's answer; only `/error` makes the pr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from dragoman import Turn
+
+if TYPE_CHECKING:
+    from dragoman import Elicited
+    from dragoman.roles.agent.elicitation import Form
+
 import asyncio
 from typing import Any
 
-from dragoman import Kind, ProtocolError, Tool, Turn
+from dragoman import Kind, ProtocolError, Tool
 from dragoman.agents.everything import samples
 from dragoman.agents.everything.arguments import Misuse, located, numbers, one, short, some, split
 from dragoman.schema.content import (
@@ -251,3 +259,50 @@ def _switch(value: str) -> bool:
     if value not in ("true", "false"):
         raise Misuse
     return value == "true"
+
+
+LINK = "https://example.org/everything?session="
+
+
+async def form(turn: Turn, _: str) -> None:
+    """A form with a field of every plain kind."""
+    fields: Form = {"name": str, "age": int, "height": float, "awake": bool, "colour": ["red", "green", "blue"]}
+    answer = await turn.elicit("Tell me about yourself", form=fields)
+    if not answer:
+        await turn.say(_unfilled(answer))
+        return
+    for name, value in answer.content.items():
+        await turn.say(f"- {name}: `{value}`\n")
+
+
+async def link(turn: Turn, _: str) -> None:
+    """A link; right after it was agreed to, what it leads to counts as done."""
+    answer = await turn.elicit("Visit a page that is not there", url=f"{LINK}{turn.session.id}")
+    if not answer:
+        await turn.say(_unfilled(answer))
+        return
+    answer.complete()
+    await turn.say("You were there, I take it.")
+
+
+def _unfilled(answer: Elicited) -> str:
+    return "You declined." if answer.action == "decline" else "You closed the question."
+
+
+async def notice(turn: Turn, text: str) -> None:
+    """A notice; clients that show none hear only the answer."""
+    await turn.notice(text or "Nothing is wrong", "This is only a notice.", severity="info")
+    await turn.say("There was a notice before this, for clients that show notices.")
+
+
+async def compact(turn: Turn, _: str) -> None:
+    """A compaction that changes nothing: the history stays, for load to replay."""
+    async with turn.compaction() as work:
+        await work.summary("Somebody tried slash commands, ")
+        await work.summary("and this was one of them.")
+    await turn.say("I have told you the short version, if you show such things.")
+
+
+async def merge(turn: Turn, _: str) -> None:
+    """The prompt as a model would get it."""
+    await turn.say(await turn.merged())

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from dragoman import Agent, ProtocolError, Session, Turn
-from dragoman.agents.everything import actions, asides, failures
+from dragoman.agents.everything import actions, failures
 from dragoman.agents.everything.arguments import Misuse
 from dragoman.engine.connection import Connection
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
@@ -68,11 +68,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("image", "Send a picture", "", actions.image),
     Command("audio", "Send a sound", "", actions.audio),
     Command("resource", "Send a text, some bytes and a link", "", actions.resource),
-    Command("merge", "Say the whole prompt as one text, with what it links to", "[TEXT]", asides.merge),
-    Command("form", "Ask you to fill in a form", "", asides.form),
-    Command("link", "Ask you to follow a link", "", asides.link),
-    Command("notice", "Show a notice", "[TEXT]", asides.notice),
-    Command("compact", "Tell how the history is shortened", "", asides.compact),
+    Command("merge", "Say the whole prompt as one text, with what it links to", "[TEXT]", actions.merge),
+    Command("form", "Ask you to fill in a form", "", actions.form),
+    Command("link", "Ask you to follow a link", "", actions.link),
+    Command("notice", "Show a notice", "[TEXT]", actions.notice),
+    Command("compact", "Tell how the history is shortened", "", actions.compact),
     Command("title", "Give this session a title", "TEXT", actions.title),
     Command("usage", "Tell what this turn cost", "", actions.usage),
     Command("mode", "Change the mode: ask or code", "ID", actions.mode),

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman import Conversation
-from dragoman.cli.chat.attention import Interruptible
-from dragoman.cli.chat.line_editor import Reader
+from dragoman.cli.chat.line_editor import Interruptible, Reader
 from dragoman.cli.connect.presence import Company
 from dragoman.cli.ui.permission import Leave
 from dragoman.cli.ui.terminal import Line, Sheet

@@ -19,12 +19,11 @@ from functools import partial
 from dragoman import ConnectionFailed, Conversation, ProtocolError
 from dragoman.cli import exit_codes
 from dragoman.cli.chat import colon_commands, completer, line_editor
-from dragoman.cli.chat.attention import Interruptible
 from dragoman.cli.chat.background import Interjections
 from dragoman.cli.chat.completer import Candidate
 from dragoman.cli.chat.detach import Parting
 from dragoman.cli.chat.history import History
-from dragoman.cli.chat.line_editor import PROMPT
+from dragoman.cli.chat.line_editor import PROMPT, Interruptible
 from dragoman.cli.chat.status_line import status
 from dragoman.cli.commands.run import code_of, died, ended, explained
 from dragoman.cli.connect import attachments

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol
 
 from dragoman.cli.chat.completer import Candidate
 from dragoman.cli.chat.history import History
-from dragoman.cli.ui.key_prompt import Person, key_by_key
-from dragoman.cli.ui.terminal import Sheet, visible
+from dragoman.cli.ui.key_prompt import Choice, Person, key_by_key
+from dragoman.cli.ui.terminal import Line, Sheet, visible
 
 PROMPT = "› "
 INSTALL = "for editing, history and completion: pip install 'dragoman[tui]'"
@@ -243,3 +243,37 @@ def typed_ahead(data: bytes) -> str:
         elif character == "\n" or (character.isprintable() and visible(character) == character):
             text += character
     return text.strip("\n")
+
+
+class Interruptible(Person):
+    """Somebody who may be writing when a question comes."""
+
+    reader: Reader | None = None
+
+    def __init__(self, sheet: Sheet, fd: int) -> None:
+        super().__init__(sheet, fd)
+        self._free = asyncio.Event()  # not while something is asked
+        self._free.set()
+
+    async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
+        """Ask; the line on which the person writes is taken away meanwhile."""
+        async with self.attention():
+            return await super().choose(question, choices)
+
+    @asynccontextmanager
+    async def attention(self) -> AsyncIterator[None]:
+        """Have the terminal; the line on which the person writes is taken away meanwhile."""
+        if not self._free.is_set():
+            yield
+            return
+        async with nullcontext() if self.reader is None else self.reader.aside():
+            self._free.clear()
+            try:
+                yield
+            finally:
+                self._free.set()
+
+    async def undisturbed(self) -> None:
+        """Wait until nothing is asked: the keys would go to the line that begins now, and not to the question."""
+        while not self._free.is_set():
+            await self._free.wait()

@@ -69,7 +69,7 @@ def main(name: str, arguments: list[str]) -> int:
 
     from dragoman.cli.check.options import checked, until_cut
     from dragoman.cli.ui.terminal import Sheet
-    from dragoman.conformance.harness.agent_look import look
+    from dragoman.conformance.harness.preflight import look
     from dragoman.conformance.harness.targets import CommandAgent
     from dragoman.conformance.prompts import read
     from dragoman.conformance.report.baseline import known

@@ -11,7 +11,7 @@ import os
 
 from dragoman import Limits, Sandbox, SandboxUnavailable
 from dragoman.cli.parser import Parser
-from dragoman.config.sandbox import closed
+from dragoman.config.paths import closed
 from dragoman.transport.sandbox.spec import AUTO, DEFAULT_NET, MECHANISMS
 
 # A sandbox was asked for and cannot be had: nothing was started.

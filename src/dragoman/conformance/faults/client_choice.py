@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dragoman.conformance.client_seeding import dies
 from dragoman.conformance.client_twin import ClientFault
 from dragoman.conformance.faults.client_update import update
-from dragoman.conformance.harness.client_offer import OLDER
+from dragoman.conformance.harness.client import OLDER
 from dragoman.conformance.seeding import listens, params, with_, without
 from dragoman.conformance.twin import Json, Tape, seeded
 

@@ -20,7 +20,7 @@ from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.peer import Heard, Json, Line, Stage
 from dragoman.conformance.harness.timeouts import Pace
 from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 from dragoman.errors import DragomanError
 from dragoman.schema.side import Side
 

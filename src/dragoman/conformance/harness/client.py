@@ -11,13 +11,13 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from dragoman.conformance.harness.client_environment import Ending, Grounds
 from dragoman.conformance.harness.peer import Heard, Json, Line, Stage
 from dragoman.conformance.harness.timeouts import Pace
 from dragoman.dialect.reshape import SIDE
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, DragomanError, Unsayable, WriteStalled
 from dragoman.schema.side import Side
 
@@ -271,3 +271,46 @@ def bare(wire: Json) -> Json:
         if not meta:
             del found["_meta"]
     return found
+
+
+# A session from before, the modes and the option by which a command line can name them.
+OLDER: Final = "check-older-session"
+
+
+MODES: Final[Json] = {
+    "currentModeId": "check-ask",
+    "availableModes": [{"id": "check-ask", "name": "Ask"}, {"id": "check-code", "name": "Code"}],
+}
+
+
+OPTION: Final = "check-model"
+
+
+VALUES: Final = ("small", "large")
+
+
+OPTIONS: Final[Json] = [
+    {
+        "id": OPTION,
+        "name": "Model",
+        "category": "model",
+        "type": "select",
+        "currentValue": VALUES[0],
+        "options": [{"value": value, "name": value.title()} for value in VALUES],
+    }
+]
+
+
+def offer_choices(stage: ClientStage) -> None:
+    """Sessions come with modes and an option."""
+    stage.answers["session/new"] = {"sessionId": SESSION, "modes": MODES, "configOptions": OPTIONS}
+    stage.answers["session/set_mode"] = {}
+    stage.answers["session/set_config_option"] = {"configOptions": OPTIONS}
+
+
+def offer_sessions(stage: ClientStage, *, load: bool = True) -> None:
+    """There is a session from before, which can be listed and loaded, or only resumed."""
+    capabilities = {"loadSession": load, "sessionCapabilities": {"list": {}, **({} if load else {"resume": {}})}}
+    stage.answers["initialize"] = {**INTRODUCTION, "agentCapabilities": capabilities}
+    stage.answers["session/list"] = {"sessions": [{"sessionId": OLDER, "cwd": stage.cwd, "title": "An older one"}]}
+    stage.answers["session/load"] = stage.answers["session/resume"] = {}

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 from dragoman.conformance.harness.client import ClientStage
-from dragoman.conformance.harness.client_visit import Visited
+from dragoman.conformance.harness.client_process import Visited
 from dragoman.conformance.harness.peer import Stage
 from dragoman.conformance.harness.timeouts import PROCESS, Pace
 from dragoman.conformance.requirement import Requirement

@@ -14,8 +14,22 @@ from typing import Any
 
 import msgspec
 
-from dragoman.conformance.harness.posted import message_of, method_of
 from dragoman.transport.remote.server.ws_requests import DIRECT
+
+
+def message_of(body: bytes) -> Any:
+    """The body as JSON, None when it is none."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def method_of(body: bytes) -> str:
+    """The method of the message in a body, "" when it calls nothing."""
+    found = message_of(body)
+    return str(found.get("method", "")) if isinstance(found, dict) else ""
+
 
 Json = Any
 

@@ -24,7 +24,7 @@ from dragoman.conformance.harness.ws_client import WsLine
 from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Found, Unsure
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, DragomanError
 
 

@@ -9,7 +9,7 @@ from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.json_shape import absolute, fault, some
 from dragoman.conformance.probe import probe
 from dragoman.conformance.probes.agent_cancel import running
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 
 WORDS = "the parrot is called Ptolemy"
 PAGES = 20  # no checker needs to read more of a list

@@ -9,7 +9,7 @@ from dragoman.conformance.harness.agent import AgentStage
 from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.json_shape import fault, some
 from dragoman.conformance.probe import probe
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 
 VERSION = {"crow": "protocol_version"}
 INFO = {"crow": "agent_info", "2025.1": "agent_info"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dragoman.conformance.harness.client import ClientStage
-from dragoman.conformance.harness.client_offer import MODES, OLDER, OPTION, VALUES, offer_choices, offer_sessions
+from dragoman.conformance.harness.client import MODES, OLDER, OPTION, VALUES, ClientStage, offer_choices, offer_sessions
 from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.probe import probe
 

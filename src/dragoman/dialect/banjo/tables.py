@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.dialect.v1.tables import CHUNK as CHUNK  # a bare piece of text is written as in v1
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
 

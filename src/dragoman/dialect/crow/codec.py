@@ -12,8 +12,8 @@ from dragoman.dialect.crow import initialize, permission, tables
 from dragoman.dialect.crow.initialize import Pair, renamed
 from dragoman.dialect.crow.tables import DIALECT
 from dragoman.dialect.crow.update import lift_update, lower_update, unsay
-from dragoman.dialect.plain import cleared, opened, plain
 from dragoman.dialect.reshape import Json, Lifted, Object, refuse_encoding
+from dragoman.dialect.side_data import cleared, opened, plain
 from dragoman.dialect.v1.tables import EXTENSION
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.dialect.crow import tables
-from dragoman.dialect.plain import cleared_initialize, opened
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, side_of
+from dragoman.dialect.side_data import cleared_initialize, opened
 
 Rule = Callable[[Object], Object]
 Pair = tuple[Rule, Rule]

@@ -11,8 +11,8 @@ import json
 from dragoman.dialect.crow.tables import OPTION, RESPONSE, TOOL
 from dragoman.dialect.crow.update import lower_status, unsay
 from dragoman.dialect.guesses import guess_option
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
+from dragoman.dialect.side_data import opened
 from dragoman.errors import Kind, ProtocolError
 
 REQUEST = "permission_request"

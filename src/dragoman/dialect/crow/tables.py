@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from dragoman.dialect.text_chunk import Form
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
 
@@ -89,3 +92,21 @@ AS_V1: Final = (
     "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/wait_for_exit",
     "terminal/kill", "terminal/release",
 )  # fmt: skip
+
+
+class _Update(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "@type"}):
+    kind: str
+    text: str
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    session_id: str
+    update: _Update
+
+
+CHUNK: Final = Form(
+    _Params,
+    TEXTS,
+    lambda said: (said.session_id, said.update.kind, said.update.text),
+    lambda session, kind, text: _Params(session, _Update(kind, text)),
+)

@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from dragoman.dialect.crow.tables import DIALECT, KINDS, SPELLED, TEXTS, TOOL, TOOL_UNSAID
 from dragoman.dialect.guesses import lift_text, lower_text
-from dragoman.dialect.plain import cleared, opened, plain
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.v1.chunk import chunk_text
-from dragoman.dialect.v1.tables import CHUNKS, STATUSES, UPDATES
+from dragoman.dialect.side_data import cleared, opened, plain
+from dragoman.dialect.v1.tables import CHUNKS, STATUSES, UPDATES, chunk_text
 from dragoman.errors import Unsayable
 
 

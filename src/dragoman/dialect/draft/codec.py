@@ -11,8 +11,8 @@ from typing import Final
 from dragoman.dialect.draft import initialize, permission, session, update, workspace
 from dragoman.dialect.draft.tables import DIALECT, SAID_TO_AGENT, SAID_TO_CLIENT
 from dragoman.dialect.mapping import Pair, Row
-from dragoman.dialect.plain import cleared, cleared_initialize, plain
 from dragoman.dialect.reshape import Json
+from dragoman.dialect.side_data import cleared, cleared_initialize, plain
 from dragoman.errors import Unsayable
 
 _CALLS_TO_AGENT: Final[dict[str, Pair]] = {

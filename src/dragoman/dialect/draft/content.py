@@ -10,8 +10,8 @@ from typing import Final
 
 from dragoman.dialect.guesses import last_segment, placeholder
 from dragoman.dialect.mapping import Row
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, Lifted, Object
+from dragoman.dialect.side_data import opened
 
 TEXT: Final = Row(unsaid=("annotations",))
 LINK: Final = Row(inferred={"name": ""}, unsaid=("name", "description", "size", "annotations"))

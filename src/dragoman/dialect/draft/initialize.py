@@ -23,8 +23,8 @@ from dragoman.dialect.draft.tables import (
     SESSION_UNSAID,
 )
 from dragoman.dialect.mapping import Row, Turn, one
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, INFERRED, SIDE, Json, Lifted, Lowered, Object, side_of
+from dragoman.dialect.side_data import opened
 
 _PARTS: Final = {
     "mcpCapabilities": MCP_SIDE,

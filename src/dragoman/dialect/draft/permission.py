@@ -18,8 +18,8 @@ from dragoman.dialect.draft.tables import (
     RESOURCE_MEMBERS,
     RESOURCE_SOURCES,
 )
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
+from dragoman.dialect.side_data import opened
 
 _ASKED: Final = ("operation", "resource", "reason")
 _ANSWERED: Final = ("granted", "remember", "scope")

@@ -15,8 +15,8 @@ from dragoman.dialect.draft.content import lift_block, lower_block
 from dragoman.dialect.draft.tables import STOP_REASONS
 from dragoman.dialect.guesses import last_segment
 from dragoman.dialect.mapping import Row, each, one
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, side_of
+from dragoman.dialect.side_data import opened
 from dragoman.errors import Kind, ProtocolError
 
 AUTHENTICATE: Final = Row(names={"method": "methodId"}, side=("credentials",), defaults={"credentials": {}})

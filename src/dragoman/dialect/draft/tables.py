@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from dragoman.dialect.text_chunk import Form
 from dragoman.errors import Kind
 
 DIALECT: Final = "draft"
@@ -127,3 +130,21 @@ SIGNALS: Final = {
     "SIGKILL": 9, "SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15,
 }  # fmt: skip
 NO_EXIT_CODE: Final = -1
+
+
+class _Data(msgspec.Struct, forbid_unknown_fields=True):
+    content: str
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    session_id: str
+    type: str
+    data: _Data
+
+
+CHUNK: Final = Form(
+    _Params,
+    CHUNKS,
+    lambda said: (said.session_id, said.type, said.data.content),
+    lambda session, kind, text: _Params(session, kind, _Data(text)),
+)

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from dragoman.dialect.draft.content import lower_block
 from dragoman.dialect.guesses import placeholder
 from dragoman.dialect.mapping import Row
-from dragoman.dialect.plain import opened
 from dragoman.dialect.reshape import ABSENT, Json, Object, side_of, with_side
+from dragoman.dialect.side_data import opened
 
 CONTEXT: Final = 3
 # Comparing grows with the product of the two sizes; beyond this the changed middle is one block.

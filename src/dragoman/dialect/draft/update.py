@@ -12,8 +12,8 @@ from dragoman.dialect.draft.tables import CHUNK_SIDE, CHUNKS, CHUNKS_BACK, DIALE
 from dragoman.dialect.draft.tool_output import lift_error, lift_output, lower_outputs
 from dragoman.dialect.guesses import guess_kind, placeholder
 from dragoman.dialect.mapping import Pair, Row, Turn, each, one
-from dragoman.dialect.plain import cleared, opened, plain
 from dragoman.dialect.reshape import ABSENT, SIDE, Lifted, Object
+from dragoman.dialect.side_data import cleared, opened, plain
 from dragoman.dialect.v1.tables import UPDATES
 from dragoman.errors import Unsayable
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.dialect.plain import cleared, cleared_initialize, plain
 from dragoman.dialect.reshape import Json, Object, refuse_encoding, with_side
+from dragoman.dialect.side_data import cleared, cleared_initialize, plain
 from dragoman.dialect.v1 import models
-from dragoman.dialect.v1.chunk import chunk_text
-from dragoman.dialect.v1.tables import DIALECT, EXTENSION, STATUSES, STOP_ERRORS, TOOL_CALLS
+from dragoman.dialect.v1.tables import DIALECT, EXTENSION, STATUSES, STOP_ERRORS, TOOL_CALLS, chunk_text
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 

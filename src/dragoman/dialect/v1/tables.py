@@ -5,8 +5,12 @@ The vocabulary is v1, so most dialects look here for what there is to be said (r
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
+import msgspec
+
+from dragoman.dialect.reshape import Object
+from dragoman.dialect.text_chunk import Form
 from dragoman.errors import Kind
 
 DIALECT: Final = "v1"
@@ -81,3 +85,38 @@ UPDATES: Final[frozenset[str]] = frozenset(
 
 CHUNKS: Final = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 TOOL_CALLS: Final = ("tool_call", "tool_call_update")
+
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class _Update(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "sessionUpdate"}):
+    kind: str
+    content: _Text
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    session_id: str
+    update: _Update
+
+
+CHUNK: Final = Form(
+    _Params,
+    {kind: kind for kind in CHUNKS},
+    lambda said: (said.session_id, said.update.kind, said.update.content.text),
+    lambda session, kind, text: _Params(session, _Update(kind, _Text("text", text))),
+)
+
+
+def chunk_text(params: Object) -> str | None:
+    """The text of a session/update that is a chunk of plain text without any further member; else None."""
+    update = params.get("update")
+    if len(params) != 2 or type(update) is not dict or len(update) != 2 or "sessionId" not in params:
+        return None
+    content = update.get("content")
+    if type(content) is not dict or len(content) != 2 or content.get("type") != "text":
+        return None
+    text = content.get("text")
+    return text if type(text) is str and update.get("sessionUpdate") in CHUNKS else None

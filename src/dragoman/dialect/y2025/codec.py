@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.mapping import Pair, Row
-from dragoman.dialect.plain import cleared, plain
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, refuse_encoding
+from dragoman.dialect.side_data import cleared, plain
 from dragoman.dialect.v1.tables import EXTENSION
 from dragoman.dialect.y2025 import initialize, shell_line
 from dragoman.dialect.y2025.content import lift_blocks, lower_blocks

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.dialect.plain import cleared_initialize
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object, side_of
+from dragoman.dialect.side_data import cleared_initialize
 from dragoman.dialect.y2025.tables import AGENT_SIDE, AGENT_UNSAID, CLIENT_SIDE, CLIENT_UNSAID, VERSION
 
 _STDIO = "stdio://"

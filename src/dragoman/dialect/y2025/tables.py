@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.v1.tables import STANDARD_CODES
+import msgspec
+
+from dragoman.dialect.text_chunk import Form
+from dragoman.dialect.v1.tables import CHUNKS, STANDARD_CODES
 from dragoman.errors import Kind
 
 DIALECT: Final = "2025.1"
@@ -59,3 +62,21 @@ SETUP_RESULT_UNSAID: Final = ("modes", "configOptions")
 # --- updates
 TOOL_UNSAID: Final = ("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 LINK_UNSAID: Final = ("name", "title", "description", "size", "annotations")
+
+
+class _Data(msgspec.Struct, forbid_unknown_fields=True):
+    text: str
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True):
+    session_id: str
+    type: str
+    data: _Data
+
+
+CHUNK: Final = Form(
+    _Params,
+    {kind: kind for kind in CHUNKS},
+    lambda said: (said.session_id, said.type, said.data.text),
+    lambda session, kind, text: _Params(session, kind, _Data(text)),
+)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.dialect.guesses import guess_kind, lift_text, lower_text
-from dragoman.dialect.plain import cleared, plain
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.v1.chunk import chunk_text
-from dragoman.dialect.v1.tables import CHUNKS, STATUSES, UPDATES
+from dragoman.dialect.side_data import cleared, plain
+from dragoman.dialect.v1.tables import CHUNKS, STATUSES, UPDATES, chunk_text
 from dragoman.dialect.y2025.tables import DIALECT, SESSION, TOOL_UNSAID
 from dragoman.errors import Unsayable
 

@@ -27,8 +27,9 @@ from dragoman.host.http import status_page
 from dragoman.host.http.api import Answer, Api, Call
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, watch
 from dragoman.transport.base import Transport
+from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.server.asgi import Message, Receive, Request, Scope, Send
-from dragoman.transport.remote.server.auth import STATUS_KINDS, Admit, Refused, Visitor
+from dragoman.transport.remote.server.auth import Admit, Refused, Visitor
 from dragoman.transport.remote.server.endpoint import Endpoint, slow_down
 from dragoman.transport.remote.server.limits import Limits
 from dragoman.transport.remote.server.origin import local_only

@@ -17,11 +17,14 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.host.pool.ids import (
     GONE,
+    JOINT,
     NO_LEAVE,
     TAKEN,
     UNREADABLE,
     V1,
     Call,
+    Joints,
+    Moorings,
     Out,
     Words,
     about,
@@ -32,8 +35,6 @@ from dragoman.host.pool.ids import (
     soon,
     under,
 )
-from dragoman.host.pool.joints import JOINT, Joints
-from dragoman.host.pool.moorings import Moorings
 from dragoman.host.pool.transport import Berth
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope, Id, Malformed, outline, parse, say_call, say_error, say_result

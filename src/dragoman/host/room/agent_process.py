@@ -14,13 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import AgentExited, ConnectionFailed, DragomanError, Kind, ProtocolError
-from dragoman.host import premises
+from dragoman.host import access
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.pool.pool import SHARES
 from dragoman.host.room.agent import RoomAgent, RoomConversation, engage
-from dragoman.host.room.consent import Consent
-from dragoman.host.room.questions import Questions
-from dragoman.host.room.supervision import Crashes
+from dragoman.host.room.questions import Consent, Questions
 from dragoman.host.room.workspace import RoomLending
 from dragoman.roles.agent.options import value_of
 from dragoman.store.session_log import Chronicle
@@ -31,6 +29,45 @@ if TYPE_CHECKING:
     from dragoman.host.room.member import Member
     from dragoman.roles.client.permission.guard import Guard
     from dragoman.schema.mcp import McpServer
+
+
+# After the second death in a row so long is waited, then twice as long each time, up to the longest. Seconds.
+FIRST, LONGEST = 1.0, 60.0
+
+
+class Crashes:
+    """The deaths of one agent since it last did something well."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last = 0.0
+
+    def died(self, now: float) -> None:
+        """It died, or could not be started."""
+        self.count += 1
+        self._last = now
+
+    def lived(self) -> None:
+        """A turn ended as turns do."""
+        self.count = 0
+
+    def pause(self, now: float) -> float:
+        """How long it must not be started yet."""
+        if self.count < 2:
+            return 0.0
+        wait = min(FIRST * 2.0 ** min(self.count - 2, 30), LONGEST)
+        return max(0.0, self._last + wait - now)
+
+    def check(self, now: float) -> None:
+        """Raise while it must not be started yet; the error says when to try again."""
+        pause = self.pause(now)
+        if pause > 0:
+            raise ProtocolError(
+                Kind.RATE_LIMITED,
+                f"the agent ended {self.count} times in a row; it is not started again for {pause:.1f} s",
+                {"retryAfter": round(pause, 3), "deaths": self.count},
+            )
+
 
 # How long a room that is closed waits for whoever is waking it. Seconds; people wait for the host to stop.
 HURRY = 1.0
@@ -140,7 +177,7 @@ class Keeping(ABC):
             folders = {os.path.abspath(here): os.path.realpath(here)} | folders
         users = await house.responsible(self.id, self.opener)
         for roots in map(house.roots_of, users):
-            if all(premises.is_under(real, roots) for real in folders.values()):
+            if all(access.is_under(real, roots) for real in folders.values()):
                 return folders
         message = (
             f"the agent of this session cannot be started in {next(iter(folders))}: its folders are not under those "
@@ -171,7 +208,7 @@ class Keeping(ABC):
     def checked_folder(self, path: str) -> str:
         """Where a folder of the session really is, which must be where it was admitted."""
         real = self.real_folder(path)
-        premises.check_same(path, real)
+        access.check_same(path, real)
         return real
 
     def real_folder(self, path: str) -> str:

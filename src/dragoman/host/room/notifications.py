@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.engine.outbox import Outbox
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
 from dragoman.schema.lenient import read
@@ -18,6 +19,7 @@ from dragoman.schema.prompt import PromptParams
 from dragoman.schema.update import Notice, NoticeSeverity, UserMessageChunk
 from dragoman.store.contract import EntryKind, Line
 from dragoman.store.replay import typed
+from dragoman.transport.base import Transport
 
 UPDATE = "session/update"
 
@@ -186,3 +188,36 @@ _TELLS: dict[str, Callable[[str, Line], list[News]]] = {
     EntryKind.DECIDED: _decided,
     EntryKind.AGENT_EXITED: _agent_exited,
 }
+
+
+_HEAD = b'{"jsonrpc":"2.0","method":"session/update","params":{'
+
+
+_TAIL = b"}}"
+
+
+class StampedOutbox(Outbox):
+    """An outbox that puts the number of the entry that is being told into what it says of it."""
+
+    __slots__ = ("seq",)
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self.seq: int | None = None
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame, stamped while an entry is being told."""
+        if self.seq is not None and frame.startswith(_HEAD) and frame.endswith(_TAIL):
+            frame = stamped(frame, self.seq)
+        super().write(frame)
+
+
+def stamped(frame: bytes, seq: int) -> bytes:
+    """An update with its number put in, which stands last and first in its `_meta`: there clients look for it."""
+    if b'"_meta"' not in frame:
+        return frame[: -len(_TAIL)] + stamp(seq) + _TAIL
+    said = msgspec.json.decode(frame)
+    carried = said["params"].pop("_meta", None) or {}
+    ours = {"seq": seq, **(carried.pop("dragoman", None) or {})}
+    said["params"]["_meta"] = {"dragoman": ours, **carried}
+    return msgspec.json.encode(said)

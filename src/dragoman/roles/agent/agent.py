@@ -18,8 +18,7 @@ from dragoman.dialect.emulator import Settings
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.roles.agent.hooks import Hooks
-from dragoman.roles.agent.served_client import Reception
-from dragoman.roles.agent.serving import served_now
+from dragoman.roles.agent.served_client import Reception, served_now
 from dragoman.roles.agent.session import Session, new_id, now
 from dragoman.roles.agent.turn import Turn
 from dragoman.roles.agent.voices import answer, with_voices
@@ -224,7 +223,7 @@ class Agent(Hooks):
         )
         reception.connection = connection
         if self.store is not None:
-            from dragoman.roles.agent.recollection import note_translated
+            from dragoman.roles.agent.open_session import note_translated
 
             connection.on_translated = partial(note_translated, self, connection)
         self._receptions.add(reception)

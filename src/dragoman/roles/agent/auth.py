@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE
 from dragoman.dialect.side_data import side
-from dragoman.engine.capability import offers
+from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.session import OFFICIAL
 from dragoman.schema.auth import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.engine.capability import missing
+from dragoman.engine.peer_info import missing
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.session import OFFICIAL
 from dragoman.schema.auth import AuthForm, AuthMethod

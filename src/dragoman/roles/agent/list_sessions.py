@@ -51,7 +51,7 @@ class Catalogue:
     async def _remember(self, session_id: str | None = None) -> None:
         """Sessions of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
-            from dragoman.roles.agent.recollection import remember
+            from dragoman.roles.agent.open_session import remember
 
             await remember(self._agent, session_id)
 

@@ -6,13 +6,23 @@ reception, which guards and announces; below are the sessions.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from dragoman.engine.connection import Connection
+from dragoman.errors import ProtocolError
+from dragoman.roles.agent.logged_session import LoggedSession
+from dragoman.store.contract import EntryKind, Store
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.agent import Agent
+
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.side_data import inferred, noted
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import Kind
 from dragoman.roles.agent.prompt import is_busy
 from dragoman.roles.agent.session import OFFICIAL, Session, new_id
 from dragoman.roles.agent.voices import AUTO_RESUME, goes_on
@@ -100,8 +110,6 @@ class Opening:
     async def _remember(self, session_id: str) -> None:
         """A session of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
-            from dragoman.roles.agent.recollection import remember
-
             await remember(self._agent, session_id)
 
     async def _enter(self, session: Session, hook: str, *known: Session) -> None:
@@ -190,3 +198,40 @@ def absolute(path: str, member: str) -> str:
             {"errors": [{"path": member, "message": "not an absolute path"}]},
         )
     return path
+
+
+async def remember(agent: Agent, session_id: str | None = None) -> None:
+    """Bring the sessions of an agent's store back, all of them into its list and one of them whole."""
+    store = agent.store
+    if store is None:
+        return
+    known = agent.sessions.get(session_id or "")
+    if known is None:
+        if session_id is not None:
+            await _check(store, session_id)
+        for summary in reversed(await store.sessions()):
+            if summary.session_id not in agent.sessions:
+                agent.sessions[summary.session_id] = LoggedSession.listed(agent, store, summary)
+        known = agent.sessions.get(session_id or "")
+    if isinstance(known, LoggedSession):
+        await known.recall()
+
+
+def note_translated(agent: Agent, connection: Connection, text: str) -> None:
+    """Something was lost in translation. Nobody says in which session: those with a turn, or else the last one."""
+    there = [
+        session
+        for session in agent.sessions.values()
+        if isinstance(session, LoggedSession) and session.is_bound and session.connection is connection
+    ]
+    for session in [session for session in there if session.turn is not None] or there[-1:]:
+        session.chronicle.note(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
+
+
+async def _check(store: Store, session_id: str) -> None:
+    """A session that expired is told apart from one that never was."""
+    try:
+        await store.lines(session_id, limit=1)
+    except ProtocolError as error:
+        if error.kind != "session_not_found":
+            raise

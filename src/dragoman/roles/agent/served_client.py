@@ -9,32 +9,67 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UnsetType
 
-from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler, answering
 from dragoman.engine.incoming import Incoming
 from dragoman.engine.lifecycle import Lifecycle
+from dragoman.engine.peer_info import offers
 from dragoman.engine.pending import Done
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.auth import Login, is_guarded, lenient
 from dragoman.roles.agent.initialize import introduce
 from dragoman.roles.agent.open_session import Opening
 from dragoman.roles.agent.prompt import Prompting
-from dragoman.roles.agent.serving import Served, during
 from dragoman.roles.agent.session import Session
 from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.methods import find
 from dragoman.schema.side import Side
+from dragoman.wire.envelope import Id
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
     from dragoman.roles.agent.list_sessions import Catalogue
     from dragoman.roles.agent.providers import Providers
+
+
+class Served:
+    """A request that is being served: who asked, and under which id."""
+
+    def __init__(self, connection: Connection, id: Id) -> None:
+        self.connection = connection
+        self.id = id
+
+    async def request(self, method: str, params: Any) -> Any:
+        """Ask the client whose request this is."""
+        return await self.connection.request(method, params)
+
+    def notify(self, method: str, params: Any) -> None:
+        """Tell the client whose request this is."""
+        self.connection.notify(method, params)
+
+
+_now: ContextVar[Served | None] = ContextVar("dragoman_served", default=None)
+
+
+async def during(served: Served, work: Awaitable[None]) -> None:
+    """Do the work of a handler, with its request named."""
+    token = _now.set(served)
+    try:
+        await work
+    finally:
+        _now.reset(token)
+
+
+def served_now() -> Served | None:
+    """The request that is being served here, if one is."""
+    return _now.get()
+
 
 # After these the client knows a session, and hears which commands there are.
 _OPENING = ("session/new", "session/load", "session/fork", "session/resume")

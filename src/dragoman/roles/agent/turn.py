@@ -48,11 +48,9 @@ if TYPE_CHECKING:
 
     from dragoman.engine.pending import Done
     from dragoman.roles.agent.client_terminals import LentFiles, LentTerminals
-    from dragoman.roles.agent.compaction import Compaction
     from dragoman.roles.agent.elicitation import Elicited, Form
-    from dragoman.roles.agent.plan import TurnPlan
-    from dragoman.roles.agent.saying import Saying
     from dragoman.roles.agent.session import Session
+    from dragoman.roles.agent.turn_parts import Compaction, Saying, TurnPlan
 
 OPTIONS: tuple[PermissionOption, ...] = (
     PermissionOption(option_id="allow_once", name="Allow once", kind=PermissionOptionKind.ALLOW_ONCE),
@@ -134,7 +132,7 @@ class Turn:
         return self._begin_message(AgentThoughtChunk if is_thought else AgentMessageChunk)
 
     def _begin_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> Saying:
-        from dragoman.roles.agent.saying import Saying
+        from dragoman.roles.agent.turn_parts import Saying
 
         saying = Saying(self, f"message_{self.session.turns}_{len(self._sayings) + 1}", kind)
         self._sayings.append(saying)
@@ -156,7 +154,7 @@ class Turn:
 
     async def plan(self, *entries: str | PlanEntry, name: str | None = None) -> TurnPlan:
         """Show a plan; what is given back tells how it goes: `await plan.start(0)`, `await plan.done(0)`."""
-        from dragoman.roles.agent.plan import TurnPlan
+        from dragoman.roles.agent.turn_parts import TurnPlan
 
         plan = TurnPlan(self, entries, name)
         await plan.show()
@@ -283,7 +281,7 @@ class Turn:
 
     def compaction(self) -> Compaction:
         """Shorten the history: `async with turn.compaction() as work: await work.summary("...")`."""
-        from dragoman.roles.agent.compaction import Compaction
+        from dragoman.roles.agent.turn_parts import Compaction
 
         self._compactions += 1
         return Compaction(self, f"compaction_{self.session.turns}_{self._compactions}")

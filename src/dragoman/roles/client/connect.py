@@ -146,7 +146,7 @@ def _remote(
             raise ValueError("token, headers, tls and upgrade are for agents at an URL; this one is reached otherwise")
         return None
     from dragoman.transport.remote.address import Remote
-    from dragoman.transport.remote.patience import Patience
+    from dragoman.transport.remote.retry import Patience
 
     return Remote(
         token=token, headers=dict(headers or {}), tls=tls, upgrade=upgrade, patience=Patience(whole=reconnect)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.config.sandbox import closed
+from dragoman.config.paths import closed
 from dragoman.dialect import detect
 from dragoman.dialect.dialects import NAMES
 from dragoman.dialect.dialects import dialect as find_dialect
 from dragoman.dialect.reshape import ABSENT, side_of
 from dragoman.dialect.side_data import noted
-from dragoman.engine.capability import missing
 from dragoman.engine.connection import Connection
 from dragoman.engine.decode import carried, read, values
 from dragoman.engine.handler import Handler
+from dragoman.engine.peer_info import missing
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent.agent import settings
 from dragoman.roles.client.terminal_login import SignIn, prepared

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from dragoman.engine.capability import offers
 from dragoman.engine.connection import Connection
+from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.roles.client.dial import Dialled
 from dragoman.roles.client.logged_conversation import LoggedConversation, Logging, logged_uses

@@ -65,7 +65,7 @@ class TerminalCalls:
 
     def _open(self, session_id: str) -> Terminals:
         if session_id not in self._terminals:
-            from dragoman.config.sandbox import closed
+            from dragoman.config.paths import closed
             from dragoman.workspace.terminals import Terminals
 
             roots = self._loan.roots(session_id)

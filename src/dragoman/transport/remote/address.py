@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from msgspec import Struct
 
 from dragoman.errors import StartFailed
-from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Patience
 
 # A context as it is, a file or folder of authorities to trust beside those of the system, or False: believe anybody.
 TLS: TypeAlias = ssl.SSLContext | str | PathLike[str] | bool | None

@@ -14,7 +14,7 @@ from time import time
 
 import msgspec
 
-from dragoman.errors import TransportClosed, Unreachable
+from dragoman.errors import Kind, TransportClosed, Unreachable
 
 # The longest quote of what a server says about a refusal: a line or two.
 QUOTED = 200
@@ -158,3 +158,24 @@ def _chain(error: BaseException) -> list[BaseException]:
         found.append(next_)
         next_ = next_.__cause__ or next_.__context__
     return found[::-1]
+
+
+# The kind of error that stands in the body of each refusal, for programs.
+STATUS_KINDS: Mapping[int, str] = {
+    400: Kind.INVALID_REQUEST,
+    401: Kind.AUTH_REQUIRED,
+    403: Kind.ACCESS_DENIED,
+    404: Kind.RESOURCE_NOT_FOUND,
+    405: Kind.METHOD_NOT_FOUND,
+    406: Kind.INVALID_REQUEST,
+    408: Kind.TIMEOUT,
+    409: Kind.INVALID_STATE,
+    413: Kind.TOO_LARGE,
+    415: Kind.INVALID_REQUEST,
+    421: Kind.ACCESS_DENIED,
+    429: Kind.RATE_LIMITED,
+    431: Kind.TOO_LARGE,
+    501: Kind.CAPABILITY_UNSUPPORTED,
+    503: Kind.INVALID_STATE,
+    504: Kind.TIMEOUT,
+}

@@ -13,8 +13,26 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from msgspec import Struct
+
 from dragoman.errors import ConnectionFailed, Unreachable
-from dragoman.transport.remote.patience import Patience
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """The first and the longest pause between two tries, and after how long to give up. Seconds."""
+
+    first: float = 0.1  # a cut that was only a moment is mended before anybody notices
+    longest: float = 10.0  # what a person waits for after the network is back
+    whole: float = 600.0  # a laptop that was closed for a coffee; then somebody should hear of it
+
+    def pause(self, tries: int, chance: Callable[[], float] = random.random) -> float:
+        """How long to wait after so many failed tries in a row."""
+        return float(chance() * min(self.longest, self.first * 2.0 ** min(tries, 32)))
+
+
+# Tries once: for those who would rather be told.
+IMPATIENT = Patience(whole=0.0)
+
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from dragoman.roles.client.reconnect.transport import Rejoining, rejoining
 from dragoman.transport.base import Transport
 from dragoman.transport.memory import MemoryTransport, pair
 from dragoman.transport.remote.errors import Farewell
-from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Patience
 from dragoman.transport.remote.server.auth import Visitor
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.listener import serving

@@ -21,8 +21,7 @@ from dragoman.transport.remote.address import Remote, parse
 from dragoman.transport.remote.client.post import Postman, http_client
 from dragoman.transport.remote.client.ws_handshake import Handshake
 from dragoman.transport.remote.errors import failed
-from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retry import Outage
+from dragoman.transport.remote.retry import Outage, Patience
 from dragoman.transport.remote.server.auth import Knock, Visitor, bearer, unauthorized
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.listener import serving

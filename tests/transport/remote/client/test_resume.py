@@ -16,7 +16,7 @@ from dragoman.transport.base import Transport
 from dragoman.transport.remote import retry
 from dragoman.transport.remote.client import event_stream, ws_socket
 from dragoman.transport.remote.client.dial import dial_remote
-from dragoman.transport.remote.patience import Patience
+from dragoman.transport.remote.retry import Patience
 from dragoman.transport.remote.server.limits import Limits
 from tests.transport.remote.client_and_server import EAGER, ending, meeting, take
 from tests.transport.remote.relay import relaying

@@ -8,8 +8,7 @@ import pytest
 
 from dragoman.errors import TransportClosed, Unreachable
 from dragoman.transport.remote.errors import refused, retry_after
-from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retry import Outage, Retrying
+from dragoman.transport.remote.retry import Outage, Patience, Retrying
 
 
 class Clock:

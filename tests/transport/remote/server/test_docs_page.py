@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dragoman.transport.remote.server.auth import STATUS_KINDS
+from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.server.limits import Limits
 
 PAGE = (Path(__file__).parents[4] / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -18,8 +18,7 @@ from dragoman.roles.client.reconnect.state import Whereabouts
 from dragoman.transport.base import HIGH_WATER, Take, Transport
 from dragoman.transport.inlet import Inlet
 from dragoman.transport.remote.errors import Farewell
-from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retry import Outage, Retrying
+from dragoman.transport.remote.retry import Outage, Patience, Retrying
 from dragoman.wire.frames import Frame
 
 # Who waits for an answer that is lost is told when the sessions are joined again, or after this. Seconds.

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
 from dragoman.transport.remote.client.post_answers import is_about_session
 from dragoman.transport.remote.errors import failed, refused
-from dragoman.transport.remote.patience import Patience
-from dragoman.transport.remote.retry import Outage, Retrying
+from dragoman.transport.remote.retry import Outage, Patience, Retrying
 from dragoman.transport.remote.sse import Batch, Parser, cursor
 
 if TYPE_CHECKING:

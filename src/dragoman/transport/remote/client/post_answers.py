@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.auth import STATUS_KINDS
+from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.streams import Gist
 from dragoman.wire.envelope import Id
 

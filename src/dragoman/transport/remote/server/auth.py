@@ -13,32 +13,13 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError, Kind
 from dragoman.transport.base import Transport
+from dragoman.transport.remote.errors import STATUS_KINDS
 
 # What a role may do contains what the ones before it may (seed 004 section 17.2).
 ROLES = ("viewer", "editor", "admin")
 
 # A browser cannot set headers on a WebSocket: the token stands behind this prefix in the subprotocols instead.
 SUBPROTOCOL = "dragoman.bearer."
-
-# The kind of error that stands in the body of each refusal, for programs.
-STATUS_KINDS: Mapping[int, str] = {
-    400: Kind.INVALID_REQUEST,
-    401: Kind.AUTH_REQUIRED,
-    403: Kind.ACCESS_DENIED,
-    404: Kind.RESOURCE_NOT_FOUND,
-    405: Kind.METHOD_NOT_FOUND,
-    406: Kind.INVALID_REQUEST,
-    408: Kind.TIMEOUT,
-    409: Kind.INVALID_STATE,
-    413: Kind.TOO_LARGE,
-    415: Kind.INVALID_REQUEST,
-    421: Kind.ACCESS_DENIED,
-    429: Kind.RATE_LIMITED,
-    431: Kind.TOO_LARGE,
-    501: Kind.CAPABILITY_UNSUPPORTED,
-    503: Kind.INVALID_STATE,
-    504: Kind.TIMEOUT,
-}
 
 
 class Visitor(Struct, frozen=True, kw_only=True):
