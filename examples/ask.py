@@ -8,7 +8,7 @@ from dragoman import connect
 
 async def main(command: list[str]) -> None:
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         async with session.prompt("hello") as turn:
             async for update in turn:
                 print(update)

@@ -11,8 +11,8 @@ async def keep(turn: Turn) -> None:
     async with turn.tool("Add a note", kind="edit", paths=[path]) as call:
         old = await read(turn, path)
         new = f"{old or ''}- {turn.text}\n"
-        await call.preview(path, old, new)
-        if not await call.ask():
+        await call.preview_diff(path, old, new)
+        if not await call.ask_permission():
             await turn.say("Then I keep nothing.")
             return
         await turn.files.write(path, new)

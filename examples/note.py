@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from dragoman import Lending, Question, connect
+from dragoman import WorkspaceAccess, WorkspaceUse, connect
 from dragoman.schema.permission import RequestPermissionParams
 
 
@@ -13,15 +13,15 @@ def choose(params: RequestPermissionParams) -> str | None:
     return next((option.option_id for option in params.options if option.kind == "allow_once"), None)
 
 
-def approve(question: Question) -> bool:
+def approve(question: WorkspaceUse) -> bool:
     """Whether a file may be used: all may be read, one may be written."""
     return question.operation == "read" or question.resource.endswith("/notes.md")
 
 
 async def main(text: str, command: list[str]) -> None:
-    lending = Lending(terminals=False, approve=approve)
-    async with connect(command, permission=choose, lend=lending) as agent:
-        session = await agent.open(cwd=".")
+    lending = WorkspaceAccess(terminals=False, approve=approve)
+    async with connect(command, permission=choose, workspace=lending) as agent:
+        session = await agent.open_session(cwd=".")
         print(await session.ask(text))
         for call in session.tool_calls.values():
             print(f"{call.title}: {call.status}")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dragoman import Agent, ConnectionFailed, Turn, connect
-from dragoman.testing import Delay, Disconnect, Fault, Junk, Split, faulty, pair
+from dragoman.testing import Delay, Disconnect, Fault, Junk, Split, faulty, memory_pair
 
 agent = Agent("reader")
 
@@ -17,10 +17,10 @@ async def read(turn: Turn) -> None:
 
 
 async def asked(*faults: Fault) -> str:
-    near, far = pair()
-    serving = agent.attach(far)
+    near, far = memory_pair()
+    serving = agent.start_connection(far)
     async with connect(faulty(near, receiving=faults, seed=4)) as reader:
-        session = await reader.open(cwd=".")
+        session = await reader.open_session(cwd=".")
         said = await session.ask("once upon a time")
     await serving.close()
     return said

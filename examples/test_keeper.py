@@ -3,15 +3,15 @@
 import asyncio
 from pathlib import Path
 
-from dragoman import Lending
+from dragoman import WorkspaceAccess
 from dragoman.testing import joined
 from examples.keeper import agent
 
 
 def test_a_note_is_kept_when_the_user_allows_it(tmp_path: Path) -> None:
     async def scene() -> str:
-        async with joined(agent, permission="allow", lend=Lending()) as keeper:
-            session = await keeper.open(cwd=str(tmp_path))
+        async with joined(agent, permission="allow", lend=WorkspaceAccess()) as keeper:
+            session = await keeper.open_session(cwd=str(tmp_path))
             return await session.ask("buy milk")
 
     assert asyncio.run(scene()) == "Kept."
@@ -20,8 +20,8 @@ def test_a_note_is_kept_when_the_user_allows_it(tmp_path: Path) -> None:
 
 def test_nothing_is_written_when_the_user_refuses(tmp_path: Path) -> None:
     async def scene() -> list[str]:
-        async with joined(agent, permission="deny", lend=Lending()) as keeper:
-            session = await keeper.open(cwd=str(tmp_path))
+        async with joined(agent, permission="deny", lend=WorkspaceAccess()) as keeper:
+            session = await keeper.open_session(cwd=str(tmp_path))
             await session.ask("buy milk")
             return [call.status for call in session.tool_calls.values()]
 

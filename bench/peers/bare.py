@@ -8,7 +8,7 @@ from dragoman import connect
 
 async def main(prompt: str, *agent: str) -> None:
     async with connect(agent) as remote:
-        session = await remote.open(".")
+        session = await remote.open_session(".")
         print(await session.ask(prompt))
 
 

@@ -12,17 +12,17 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from dragoman import Agent, Lending, Turn, connect
-from dragoman.config.paths import places
+from dragoman import Agent, Turn, WorkspaceAccess, connect
+from dragoman.config.paths import user_paths
 from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import ALLOW
-from dragoman.policy.grants import granted
-from dragoman.policy.parse import rule_file
+from dragoman.policy.grants import build_grant
+from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import Question
-from dragoman.policy.redaction import Redaction
-from dragoman.roles.client.permission.audit_writer import Journal, now
+from dragoman.policy.redaction import Redactor
+from dragoman.roles.client.permission.audit_writer import AuditWriter, now
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.store.audit import Audit, Entry
+from dragoman.store.audit import AuditEntry, AuditLog
 
 Figures = dict[str, float]
 
@@ -51,8 +51,12 @@ QUESTIONS = [
 
 def decisions(count: int) -> Figures:
     """How many questions policy decides in a second."""
-    policy = Policy(files=(rule_file(POLICY.read_text(), "policy.toml", home="/home/me"),), protected=("/w/.dragoman",))
-    grants = [grant for q in QUESTIONS[3:8] if (grant := granted(q, ALLOW, "workspace", id="g", now=0.0)) is not None]
+    policy = Policy(
+        files=(parse_rule_file(POLICY.read_text(), "policy.toml", home="/home/me"),), protected=("/w/.dragoman",)
+    )
+    grants = [
+        grant for q in QUESTIONS[3:8] if (grant := build_grant(q, ALLOW, "workspace", id="g", now=0.0)) is not None
+    ]
     for question in QUESTIONS:
         decide(policy, question, grants[:4])
     started = perf_counter()
@@ -65,10 +69,10 @@ async def audit(count: int, folder: Path) -> Figures:
     """What one entry costs whoever waits for it."""
 
     async def each(durable: bool) -> float:
-        journal = Journal(Audit(str(folder / f"{durable}.jsonl")), Redaction(["a-known-secret-value"]))
+        journal = AuditWriter(AuditLog(str(folder / f"{durable}.jsonl")), Redactor(["a-known-secret-value"]))
         took = []
         for number in range(count):
-            entry = Entry(
+            entry = AuditEntry(
                 who="coder",
                 what="decided",
                 time=now(),
@@ -98,19 +102,19 @@ async def files(count: int, folder: Path) -> Figures:
     own.mkdir(parents=True)
     (own / "policy.toml").write_text(RULES)
     environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
-    guard = Guard.of_user(places(environ), environ=environ, roots=[str(work)])
-    free = await _talk(Lending(), "deny", count, work, None)
-    guarded = await _talk(guard.lend(), guard.ask, count, work, guard)
+    guard = Guard.for_user(user_paths(environ), environ=environ, roots=[str(work)])
+    free = await _talk(WorkspaceAccess(), "deny", count, work, None)
+    guarded = await _talk(guard.workspace_access(), guard.request_permission, count, work, guard)
     await guard.close()
     return free | {f"guarded_{name}": value for name, value in guarded.items()}
 
 
-async def _talk(lend: Lending, permission: Any, count: int, work: Path, guard: Guard | None) -> Figures:
+async def _talk(lend: WorkspaceAccess, permission: Any, count: int, work: Path, guard: Guard | None) -> Figures:
     command = [sys.executable, "-m", "bench.peers.guarding", "--agent"]
-    async with connect(command, lend=lend, permission=permission) as agent:
+    async with connect(command, workspace=lend, permission=permission) as agent:
         if guard is not None:
-            guard.attend(agent)
-        session = await agent.open(str(work))
+            guard.set_agent(agent)
+        session = await agent.open_session(str(work))
         await session.ask(f"{WARM} {work / 'a.txt'}")
         figures: Figures = json.loads(await session.ask(f"{count} {work / 'a.txt'}"))
     if (work / "a.txt").read_text() != f"{TEXT}{count - 1}":

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 from dragoman.config.config_file import NamedAgent
-from dragoman.host.auth.roles import MemoryDirectory
-from dragoman.host.host import House
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.host import Host
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.listener import serving
-from dragoman.transport.remote.server.origin import own_name
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.listener import open_listener
+from dragoman.transport.remote.server.origin import current_user
 
 MANY = 1_000_000
-LIMITS = Limits(connections=MANY, rate=float(MANY), burst=MANY, keepalive=600.0)
+LIMITS = ServerLimits(connections=MANY, rate=float(MANY), burst=MANY, keepalive=600.0)
 
 
 async def main(durability: str, path: str) -> None:
@@ -27,8 +27,10 @@ async def main(durability: str, path: str) -> None:
     # It works in the session's folder, where this package is not.
     here = {"PYTHONPATH": str(Path(__file__).parents[2])}
     agent = NamedAgent(name="bench", command=sys.executable, args=("-m", "bench.peers.ours_agent"), env=here)
-    async with House([agent], store=store, directory=MemoryDirectory(own_name()), report=lambda _: None) as house:
-        async with serving(Endpoint(house.receive, limits=LIMITS)) as served:
+    async with Host(
+        [agent], store=store, session_roles=MemorySessionRoles(current_user()), report=lambda _: None
+    ) as house:
+        async with open_listener(Endpoint(house.serve_client, limits=LIMITS)) as served:
             print(served.url, flush=True)
             await asyncio.to_thread(sys.stdin.read)
     await store.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.peers.drive import Take, drive
 from bench.peers.texts import ANSWER
-from dragoman import Conversation, Lending, RemoteAgent, connect
+from dragoman import ClientSession, RemoteAgent, WorkspaceAccess, connect
 from dragoman.schema.content import TextContent
 from dragoman.schema.fs import ReadTextFileParams, ReadTextFileResult
 from dragoman.schema.update import AgentMessageChunk
@@ -21,11 +21,11 @@ class Editor:
         self._agent = agent
         self._cwd = cwd
 
-    async def open(self) -> Conversation:
+    async def open(self) -> ClientSession:
         """Make a new session."""
-        return await self._agent.open(cwd=self._cwd)
+        return await self._agent.open_session(cwd=self._cwd)
 
-    async def prompt(self, session: Conversation, text: str, take: Take) -> str:
+    async def prompt(self, session: ClientSession, text: str, take: Take) -> str:
         """Run one turn."""
         async with session.prompt(text) as turn:
             async for update in turn:
@@ -42,7 +42,7 @@ async def constant(params: ReadTextFileParams) -> ReadTextFileResult:
 def lent(specification: Mapping[str, Any]) -> dict[str, Any]:
     """What the client lends: real files when the work names one, else the constant answer."""
     if specification.get("path"):
-        return {"lend": Lending()}
+        return {"lend": WorkspaceAccess()}
     return {"on": {"fs/read_text_file": constant}}
 
 

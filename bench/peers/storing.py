@@ -145,17 +145,21 @@ async def load(count: int, folder: str) -> dict[str, float]:
     store = await SqliteStore.open(path)
     agent = _agent(store, count)
     async with joined(agent, permission="allow") as client:
-        session = await client.open(folder)
+        session = await client.open_session(folder)
         await session.ask("go")
     entries = (await store.find(session.id)).entries
     await store.close()
     store = await SqliteStore.open(path)
     async with joined(_agent(store, count), permission="allow") as client:
         start = perf_counter()
-        loaded = await client.load(session.id, folder)
+        loaded = await client.load_session(session.id, folder)
         taken = perf_counter() - start
     await store.close()
-    return {"time_ms": taken * 1e3, "entry_us": taken / entries * 1e6, "updates": float(len(loaded.between))}
+    return {
+        "time_ms": taken * 1e3,
+        "entry_us": taken / entries * 1e6,
+        "updates": float(len(loaded.updates_outside_turns)),
+    }
 
 
 def _agent(store: SqliteStore, count: int) -> Agent:

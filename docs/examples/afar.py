@@ -9,7 +9,7 @@ from dragoman import StartFailed, connect
 async def main(url: str, token: str = "") -> None:
     try:
         async with connect(url, token=token, permission="deny", report=lambda line: print(f"({line})")) as agent:
-            session = await agent.open(cwd="/")
+            session = await agent.open_session(cwd="/")
             print(await session.ask("/echo Is anybody there?"))
     except StartFailed as error:
         print(error)

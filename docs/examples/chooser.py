@@ -14,31 +14,31 @@ agent = Agent(
         Option.models(["sonnet", "opus"]),
         Option.select("style", {"Short": ["terse", "brief"], "Long": ["verbose"]}),
         Option.switch("colour", True),
-        Option.free("max_tokens", 4096),  # any JSON value, for clients that can say one
+        Option.json_value("max_tokens", 4096),  # any JSON value, for clients that can say one
     ],
 )
 
 
-@agent.option_changed
+@agent.on_option_changed
 def option_changed(session: Session, option: str, value: Any) -> None:
     """An error refuses the change: the option keeps its value."""
     if option == "max_tokens" and not isinstance(value, int):
         raise ProtocolError(Kind.INVALID_PARAMS, "max_tokens is a number")
 
 
-@agent.mode_changed
+@agent.on_mode_changed
 async def mode_changed(session: Session, mode: str) -> None:
     session.commands = [AvailableCommand(name="approve", description="Go ahead")] if mode == "plan" else []
-    session.tell_commands()
+    session.send_commands()
 
 
 @agent.prompt
 async def answer(turn: Turn) -> None:
-    values = [f"{name}={turn.session.option(name)}" for name in ("model", "style", "colour", "max_tokens")]
-    await turn.title("About settings")
+    values = [f"{name}={turn.session.get_option(name)}" for name in ("model", "style", "colour", "max_tokens")]
+    await turn.set_title("About settings")
     await turn.say(f"{turn.session.mode}: {', '.join(values)}")
     if turn.session.mode == "plan":
-        await turn.mode("default", reason="the plan is made")
+        await turn.set_mode("default", reason="the plan is made")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ async def sign_in(credentials: dict[str, Any]) -> bool:
     return bool(visited)
 
 
-@agent.opened
+@agent.on_session_opened
 async def opened(session: Session) -> None:
     answer = await agent.elicit("Which language?", form={"language": ["english", "spanish"]})
     session.state["greeting"] = "Hola" if answer and answer["language"] == "spanish" else "Hello"

@@ -21,13 +21,13 @@ async def visit(credentials: dict[str, Any]) -> timedelta:
     return timedelta(hours=1)
 
 
-@agent.accounts
+@agent.list_accounts
 def accounts() -> list[AuthAccount]:
     """Told whenever a login begins or ends, to clients that take such news."""
     return [AuthAccount(label="visitor")]
 
 
-@agent.logout
+@agent.on_logout
 def logout() -> None:
     """The library forgets the login; here is the place to forget what is stored."""
 

@@ -5,13 +5,13 @@ from dragoman import Agent, Option, Session, Turn
 agent = Agent("duet", version="1.0", options=[Option.auto_resume()])
 
 
-@agent.voice("claude")
+@agent.responder("claude")
 async def claude(turn: Turn) -> None:
     await turn.say(f"claude: Certainly, {turn.text}. ")
     await count(turn)
 
 
-@agent.voice("codex")
+@agent.responder("codex")
 async def codex(turn: Turn) -> None:
     await turn.say(f"codex: Done, {turn.text}. ")
     await count(turn)
@@ -22,7 +22,7 @@ async def count(turn: Turn) -> None:
     await turn.say(f"(answer {answers}) ")
 
 
-@agent.forked
+@agent.on_session_forked
 def forked(session: Session, origin: Session) -> None:
     """A session that goes on where another ended has its history and its settings; the rest is the author's."""
     session.state.update(origin.state)

@@ -21,7 +21,7 @@ def agree(question: CreateElicitationParams) -> bool:
 
 async def main(command: list[str]) -> None:
     async with connect(command, elicit={"form": fill, "url": agree}) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         print(await session.ask("hello"))
 
 

@@ -4,10 +4,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from dragoman import Place, connect
+from dragoman import Location, connect
 
 
-def show(place: Place) -> None:
+def show(place: Location) -> None:
     """Open the file and mark the range: an editor would scroll there."""
     print(f"{Path(place.path).name}, line {place.line or 1}")
     first, last = place.line or 1, place.end_line or place.line or 1
@@ -17,7 +17,7 @@ def show(place: Place) -> None:
 
 async def main(command: list[str]) -> None:
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         session.on_location = show
         await session.ask("look around")
 

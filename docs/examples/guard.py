@@ -5,23 +5,23 @@ import os
 import sys
 
 from dragoman import connect
-from dragoman.config.paths import places
+from dragoman.config.paths import user_paths
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import Asked, Choice
+from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
 
 
-async def ask(asked: Asked) -> Choice:
+async def ask(asked: PermissionPrompt) -> PermissionChoice:
     print(*asked.lines, sep="\n", file=sys.stderr)
     answer = await asyncio.to_thread(input, "y/n/s(ession)? ")
-    return Choice(ALLOW if answer in ("y", "s") else DENY, "session" if answer == "s" else "once")
+    return PermissionChoice(ALLOW if answer in ("y", "s") else DENY, "session" if answer == "s" else "once")
 
 
 async def main(command: list[str], prompt: str) -> None:
-    guard = Guard.of_user(places(), ask=ask, environ=os.environ)
-    async with connect(command, permission=guard.ask, lend=guard.lend()) as agent:
-        guard.attend(agent)
-        session = await agent.open(".")
+    guard = Guard.for_user(user_paths(), ask=ask, environ=os.environ)
+    async with connect(command, permission=guard.request_permission, workspace=guard.workspace_access()) as agent:
+        guard.set_agent(agent)
+        session = await agent.open_session(".")
         print(await session.ask(prompt))
     await guard.close()
 

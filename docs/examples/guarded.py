@@ -17,7 +17,7 @@ method = AuthMethod(id="terminal", name="In a terminal", type="terminal", args=[
 agent = Agent("guarded", version="0.1", auth_methods=[method])
 
 
-@agent.opened
+@agent.on_session_opened
 def check(session: Session) -> None:
     if not TOKEN.exists():
         raise ProtocolError(Kind.AUTH_REQUIRED, "sign in first")

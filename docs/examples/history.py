@@ -8,18 +8,18 @@ from dragoman import connect
 
 async def main(command: list[str]) -> None:
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         await session.ask("one")
         await session.close()
-        loaded = await agent.load(session.id)  # when this returns, all of it was told again
+        loaded = await agent.load_session(session.id)  # when this returns, all of it was told again
         print("loaded:", *(message.text for message in loaded.transcript.messages))
         await agent.close_session(session.id)
-        resumed = await agent.resume(session.id)
+        resumed = await agent.resume_session(session.id)
         print("resumed:", len(resumed.transcript), "messages;", await resumed.ask("two"))
-        fork = await agent.fork(session.id)
+        fork = await agent.fork_session(session.id)
         print("forked:", await fork.ask("three"))
-        await agent.delete(session.id)
-        print("left:", [info.session_id == fork.id async for info in agent.each_session()])
+        await agent.delete_session(session.id)
+        print("left:", [info.session_id == fork.id async for info in agent.iter_sessions()])
 
 
 if __name__ == "__main__":

@@ -2,20 +2,20 @@
 
 from dragoman import Agent, Session, Turn
 
-agent = Agent("librarian", version="1.0", system_prompt="override", unstable=True)
+agent = Agent("librarian", version="1.0", system_prompt_mode="override", unstable=True)
 
 
-@agent.opened
+@agent.on_session_opened
 async def opened(session: Session) -> None:
     session.state["pages"] = []
 
 
-@agent.forked
+@agent.on_session_forked
 async def forked(session: Session, origin: Session) -> None:
     session.state["pages"] = list(origin.state["pages"])
 
 
-@agent.deleted
+@agent.on_session_deleted
 def deleted(session: Session) -> None:
     session.state.clear()
 

@@ -10,7 +10,7 @@ from dragoman.schema.update import AgentMessageChunk, Plan, ToolCallProgress, To
 
 async def main(command: list[str]) -> None:
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         async with session.prompt("go") as turn:
             async for update in turn:
                 match update:

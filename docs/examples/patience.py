@@ -8,7 +8,7 @@ from dragoman import Kind, ProtocolError, connect
 
 async def main(command: list[str]) -> None:
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         try:
             await session.ask("/slow 600", idle_timeout=0.5)
         except ProtocolError as error:

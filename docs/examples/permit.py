@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from dragoman import Lending, connect
+from dragoman import WorkspaceAccess, connect
 from dragoman.schema.permission import RequestPermissionParams
 
 
@@ -15,8 +15,8 @@ async def decide(question: RequestPermissionParams) -> str | None:
 
 
 async def main(command: list[str]) -> None:
-    async with connect(command, permission=decide, lend=Lending()) as agent:
-        session = await agent.open(cwd=".")
+    async with connect(command, permission=decide, workspace=WorkspaceAccess()) as agent:
+        session = await agent.open_session(cwd=".")
         for prompt in ("echo harmless", "touch dangerous"):
             print(await session.ask(prompt))
 

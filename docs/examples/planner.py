@@ -9,11 +9,11 @@ agent = Agent("planner", version="1.0")
 async def work(turn: Turn) -> None:
     plan = await turn.plan("read the question", "think about it")
     await plan.start(0)
-    await plan.done(0)
+    await plan.finish(0)
     await plan.add("answer")
     for step in (1, 2):
         await plan.start(step)
-        await plan.done(step)
+        await plan.finish(step)
     await turn.say(f"All {len(plan.entries)} steps are done.")
 
 

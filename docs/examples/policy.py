@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from dragoman import Lending, connect
+from dragoman import WorkspaceAccess, connect
 from dragoman.schema.permission import RequestPermissionParams
 
 
@@ -19,8 +19,8 @@ class OnlyNotes:
 
 
 async def main(command: list[str]) -> None:
-    async with connect(command, permission=OnlyNotes(), lend=Lending()) as agent:
-        session = await agent.open(cwd=".")
+    async with connect(command, permission=OnlyNotes(), workspace=WorkspaceAccess()) as agent:
+        session = await agent.open_session(cwd=".")
         await session.ask("/write notes.md remember")
         await session.ask("/write other.md forget")
 

@@ -8,7 +8,7 @@ agent = Agent("reader", version="1.0", image=True, audio=True)
 @agent.prompt
 async def answer(turn: Turn) -> None:
     blocks = len(turn.prompt)  # the raw prompt, block by block
-    await turn.say(f"{blocks} blocks:\n{await turn.merged()}")
+    await turn.say(f"{blocks} blocks:\n{await turn.prompt_text()}")
 
 
 if __name__ == "__main__":

@@ -3,20 +3,22 @@
 import asyncio
 import sys
 
-from dragoman import ProtocolError, Recovery, Trouble, connect
+from dragoman import FailedAttempt, ProtocolError, Recovery, connect
 
 
-def retry(trouble: Trouble) -> bool:
+def retry(trouble: FailedAttempt) -> bool:
     """Whether to try again what only a person may allow; a program with a face would ask."""
-    return trouble.tries < 2
+    return trouble.attempts < 2
 
 
 async def main(text: str, command: list[str]) -> None:
-    recovery = Recovery(tries=3, first_pause=0.01, tell=lambda trouble: print(trouble.explanation), retry=retry)
+    recovery = Recovery(
+        max_attempts=3, initial_delay=0.01, on_failure=lambda trouble: print(trouble.explanation), confirm_retry=retry
+    )
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         try:
-            print((await session.ask(text, recover=recovery)).strip())
+            print((await session.ask(text, recovery=recovery)).strip())
         except ProtocolError as error:
             print(f"gave up: {error.kind}")
 

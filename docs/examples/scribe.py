@@ -12,7 +12,7 @@ async def write(turn: Turn) -> None:
     path = f"{turn.session.cwd}/page.txt"
     await turn.files.write(path, f"{turn.text}\n")
     ended = await turn.terminals.run("/bin/sh", ["-c", f"echo {shlex.quote(turn.text)} | wc -w"])
-    whose = "yours" if turn.files.lent else "mine"
+    whose = "yours" if turn.files.uses_client else "mine"
     await turn.say(f"{(await turn.files.read(path)).strip()}: {ended.output.strip()} words ({whose})")
 
 

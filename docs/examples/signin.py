@@ -3,20 +3,20 @@
 import asyncio
 import sys
 
-from dragoman import Kind, ProtocolError, connect, in_this_terminal
+from dragoman import Kind, ProtocolError, connect, run_in_terminal
 
 
 async def main(command: list[str]) -> None:
-    async with connect(command, sign_in=in_this_terminal) as agent:
+    async with connect(command, terminal_login=run_in_terminal) as agent:
         try:
-            session = await agent.open(cwd=".")
+            session = await agent.open_session(cwd=".")
         except ProtocolError as error:
             if error.kind != Kind.AUTH_REQUIRED:
                 raise
-            method = (agent.introduction.auth_methods or [])[0]
+            method = (agent.initialize_result.auth_methods or [])[0]
             print(f"Signing in: {method.name}", flush=True)
             await agent.authenticate(method.id)  # and the agent is started again
-            session = await agent.open(cwd=".")
+            session = await agent.open_session(cwd=".")
         print(await session.ask("hello"))
 
 

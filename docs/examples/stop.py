@@ -8,7 +8,7 @@ from dragoman import connect
 
 async def main(command: list[str]) -> None:
     async with connect(command) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         async with session.prompt("dig") as turn:
             async for _ in turn:
                 if any(call.status == "in_progress" for call in session.tool_calls.values()):

@@ -16,7 +16,7 @@ agent = Agent(
 
 @agent.prompt
 async def answer(turn: Turn) -> None:
-    on = [provider for provider in agent.providers.values() if provider.is_on]
+    on = [provider for provider in agent.providers.values() if provider.is_enabled]
     for provider in on:  # provider.headers has the keys
         await turn.say(f"{provider.id} at {provider.base_url} with {len(provider.headers)} headers. ")
 

@@ -11,7 +11,7 @@ agent = Agent("tidy", version="1.0")
 async def work(turn: Turn) -> None:
     async with turn.tool("Dig a hole", kind="execute") as call:
         try:
-            await call.text("digging")
+            await call.add_text("digging")
             await asyncio.sleep(3600)
         finally:
             if turn.cancelled:

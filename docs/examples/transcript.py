@@ -8,7 +8,7 @@ from dragoman import Message, ToolCall, connect
 
 async def main(text: str, command: list[str]) -> None:
     async with connect(command, permission="allow") as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         await session.ask(text)
         for entry in session.transcript:
             match entry:

@@ -20,7 +20,7 @@ def write(asked: WriteTextFileParams) -> WriteTextFileResult:
 
 async def main(command: list[str]) -> None:
     async with connect(command, on={"fs/read_text_file": read, "fs/write_text_file": write}) as agent:
-        session = await agent.open(cwd=".")
+        session = await agent.open_session(cwd=".")
         print(await session.ask("two words"))
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.dialect.dialects import NAMES, Dialect, dialect
-from dragoman.dialect.reshape import INFERRED, SIDE, side_of
-from dragoman.dialect.v1.tables import UPDATES
+from dragoman.dialect.dialects import DIALECT_NAMES, Dialect, load_dialect
+from dragoman.dialect.reshape import INFERRED_KEY, SIDE_DATA_KEY, json_side_data
+from dragoman.dialect.v1.tables import UPDATE_KINDS
 from dragoman.errors import KINDS, ProtocolError, Unsayable
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.prompt import StopReason
@@ -21,7 +21,7 @@ from dragoman.schema.side import Side
 from dragoman.schema.toolcall import ToolCallStatus
 
 EXAMPLES = Path(__file__).parents[2] / "tests" / "data" / "dialects"
-DIALECTS = [dialect(name) for name in NAMES]
+DIALECTS = [load_dialect(name) for name in DIALECT_NAMES]
 
 UNSAID = "–"
 # The dialect's nearest word; the true one travels beside it.
@@ -147,7 +147,7 @@ def stop_word(spoken: Dialect, reason: str) -> str:
 
 def word(value: str, where: Mapping[str, Any]) -> str:
     """A word, marked when it only stands in for another."""
-    return code(value) + (NEAREST if side_of(where) else "")
+    return code(value) + (NEAREST if json_side_data(where) else "")
 
 
 # --- what travels beside ----------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def beside(value: Any, path: str = "") -> Iterator[str]:
             yield from beside(item, f"{path}[]")
     if isinstance(value, dict):
         where = f"{path}." if path else ""
-        yield from (f"{where}{name}" for name in side_of(value) if name != INFERRED)
+        yield from (f"{where}{name}" for name in json_side_data(value) if name != INFERRED_KEY)
         for name, item in value.items():
             if name != "_meta":
                 yield from beside(item, f"{where}{name}")
@@ -222,8 +222,8 @@ def listed(found: Mapping[str, set[str]]) -> list[list[str]]:
 def section(spoken: Dialect) -> Iterator[str]:
     """Everything about the side data of one dialect."""
     for title, found in (
-        (f"Said by {spoken.name} peers, kept as `_meta.{SIDE}` in the vocabulary", known_beyond(spoken)),
-        (f"Said by others, told to {spoken.name} peers as `_meta.{SIDE}`", left_unsaid(spoken)),
+        (f"Said by {spoken.name} peers, kept as `_meta.{SIDE_DATA_KEY}` in the vocabulary", known_beyond(spoken)),
+        (f"Said by others, told to {spoken.name} peers as `_meta.{SIDE_DATA_KEY}`", left_unsaid(spoken)),
     ):
         rows = listed(found)
         yield f"{title}:" + ("\n\n" + table(("message", "members"), rows) if rows else " nothing.")
@@ -232,30 +232,33 @@ def section(spoken: Dialect) -> Iterator[str]:
 def page() -> Iterator[str]:
     """The page, paragraph by paragraph."""
     yield OPENING
-    yield table(("dialect", "what it is"), ([code(name), ABOUT[name]] for name in NAMES))
+    yield table(("dialect", "what it is"), ([code(name), ABOUT[name]] for name in DIALECT_NAMES))
     yield "## Methods"
     yield METHODS_TEXT
-    head = ("method", "receiver", "how", "gate", "scope", "stability", *NAMES)
+    head = ("method", "receiver", "how", "gate", "scope", "stability", *DIALECT_NAMES)
     yield table(head, map(method_cells, METHODS.values()))
     yield "## Updates"
     yield UPDATES_TEXT
     yield table(
-        ("update", *NAMES),
-        ([code(k), *(said(k, update_name, spoken, k) for spoken in DIALECTS)] for k in sorted(UPDATES)),
+        ("update", *DIALECT_NAMES),
+        ([code(k), *(said(k, update_name, spoken, k) for spoken in DIALECTS)] for k in sorted(UPDATE_KINDS)),
     )
     yield "## Stop reasons and statuses"
     yield VALUES_TEXT
     yield table(
-        ("stop reason", *NAMES),
+        ("stop reason", *DIALECT_NAMES),
         ([code(reason), *(stop_word(spoken, reason) for spoken in DIALECTS)] for reason in constants(StopReason)),
     )
     yield table(
-        ("tool call", *NAMES),
+        ("tool call", *DIALECT_NAMES),
         ([code(status), *(status_word(spoken, status) for spoken in DIALECTS)] for status in constants(ToolCallStatus)),
     )
     yield "## Errors"
     yield ERRORS_TEXT
-    yield table(("kind", *NAMES), ([code(kind), *(str(spoken.codes[kind]) for spoken in DIALECTS)] for kind in KINDS))
+    yield table(
+        ("kind", *DIALECT_NAMES),
+        ([code(kind), *(str(spoken.error_codes[kind]) for spoken in DIALECTS)] for kind in KINDS),
+    )
     yield "## What travels beside"
     yield BESIDE_TEXT
     for spoken in DIALECTS:

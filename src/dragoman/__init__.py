@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from dragoman.errors import Unreachable as Unreachable
     from dragoman.errors import WriteStalled as WriteStalled
     from dragoman.roles.agent.agent import Agent as Agent
-    from dragoman.roles.agent.elicitation import Elicited as Elicited
+    from dragoman.roles.agent.elicitation import ElicitationAnswer as ElicitationAnswer
     from dragoman.roles.agent.options import Option as Option
     from dragoman.roles.agent.providers import Provider as Provider
     from dragoman.roles.agent.session import Session as Session
     from dragoman.roles.agent.tool import Tool as Tool
     from dragoman.roles.agent.turn import Answer as Answer
     from dragoman.roles.agent.turn import Turn as Turn
-    from dragoman.roles.agent.turn_parts import Saying as Saying
+    from dragoman.roles.agent.turn_parts import MessageStream as MessageStream
     from dragoman.roles.client.connect import connect as connect
+    from dragoman.roles.client.recovery import FailedAttempt as FailedAttempt
     from dragoman.roles.client.recovery import Recovery as Recovery
-    from dragoman.roles.client.recovery import Trouble as Trouble
     from dragoman.roles.client.remote_agent import RemoteAgent as RemoteAgent
-    from dragoman.roles.client.session import Conversation as Conversation
-    from dragoman.roles.client.terminal_login import SignIn as SignIn
-    from dragoman.roles.client.terminal_login import in_this_terminal as in_this_terminal
+    from dragoman.roles.client.session import ClientSession as ClientSession
+    from dragoman.roles.client.terminal_login import TerminalLogin as TerminalLogin
+    from dragoman.roles.client.terminal_login import run_in_terminal as run_in_terminal
     from dragoman.roles.client.turn import ClientTurn as ClientTurn
-    from dragoman.roles.client.workspace import Lending as Lending
-    from dragoman.roles.client.workspace import Question as Question
+    from dragoman.roles.client.workspace import WorkspaceAccess as WorkspaceAccess
+    from dragoman.roles.client.workspace import WorkspaceUse as WorkspaceUse
     from dragoman.roles.proxy.proxy import Forward as Forward
     from dragoman.roles.proxy.proxy import Proxy as Proxy
-    from dragoman.session.location import Place as Place
+    from dragoman.session.location import Location as Location
     from dragoman.session.message import Message as Message
     from dragoman.session.toolcall import ToolCall as ToolCall
-    from dragoman.session.transcript import Minutes as Minutes
+    from dragoman.session.transcript import Transcript as Transcript
     from dragoman.store.urls import open_store as open_store
     from dragoman.transport.sandbox.spec import Limits as Limits
     from dragoman.transport.sandbox.spec import Sandbox as Sandbox
@@ -54,84 +54,84 @@ _HOMES = {
     "Agent": "roles.agent.agent",
     "AgentExited": "errors",
     "Answer": "roles.agent.turn",
+    "ClientSession": "roles.client.session",
     "ClientTurn": "roles.client.turn",
     "ConnectionFailed": "errors",
-    "Conversation": "roles.client.session",
     "DragomanError": "errors",
-    "Elicited": "roles.agent.elicitation",
+    "ElicitationAnswer": "roles.agent.elicitation",
+    "FailedAttempt": "roles.client.recovery",
     "Forward": "roles.proxy.proxy",
     "Kind": "errors",
-    "Lending": "roles.client.workspace",
     "Limits": "transport.sandbox.spec",
+    "Location": "session.location",
     "Message": "session.message",
-    "Minutes": "session.transcript",
+    "MessageStream": "roles.agent.turn_parts",
     "Option": "roles.agent.options",
     "Overloaded": "errors",
-    "Place": "session.location",
     "ProtocolError": "errors",
     "Provider": "roles.agent.providers",
     "Proxy": "roles.proxy.proxy",
-    "Question": "roles.client.workspace",
     "Recovery": "roles.client.recovery",
     "RemoteAgent": "roles.client.remote_agent",
     "Sandbox": "transport.sandbox.spec",
     "SandboxUnavailable": "errors",
-    "Saying": "roles.agent.turn_parts",
     "Session": "roles.agent.session",
-    "SignIn": "roles.client.terminal_login",
     "StartFailed": "errors",
+    "TerminalLogin": "roles.client.terminal_login",
     "Tool": "roles.agent.tool",
     "ToolCall": "session.toolcall",
+    "Transcript": "session.transcript",
     "TransportClosed": "errors",
-    "Trouble": "roles.client.recovery",
     "Turn": "roles.agent.turn",
     "Unreachable": "errors",
+    "WorkspaceAccess": "roles.client.workspace",
+    "WorkspaceUse": "roles.client.workspace",
     "WriteStalled": "errors",
     "connect": "roles.client.connect",
-    "in_this_terminal": "roles.client.terminal_login",
     "open_store": "store.urls",
+    "run_in_terminal": "roles.client.terminal_login",
 }
 
 __all__ = [
     "Agent",
     "AgentExited",
     "Answer",
+    "ClientSession",
     "ClientTurn",
     "ConnectionFailed",
-    "Conversation",
     "DragomanError",
-    "Elicited",
+    "ElicitationAnswer",
+    "FailedAttempt",
     "Forward",
     "Kind",
-    "Lending",
     "Limits",
+    "Location",
     "Message",
-    "Minutes",
+    "MessageStream",
     "Option",
     "Overloaded",
-    "Place",
     "ProtocolError",
     "Provider",
     "Proxy",
-    "Question",
     "Recovery",
     "RemoteAgent",
     "Sandbox",
     "SandboxUnavailable",
-    "Saying",
     "Session",
-    "SignIn",
     "StartFailed",
+    "TerminalLogin",
     "Tool",
     "ToolCall",
+    "Transcript",
     "TransportClosed",
-    "Trouble",
     "Turn",
     "Unreachable",
+    "WorkspaceAccess",
+    "WorkspaceUse",
     "WriteStalled",
     "connect",
-    "in_this_terminal",
     "open_store",
+    "run_in_terminal",
 ]
 
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from dragoman import Agent, ClientTurn, Conversation, ProtocolError, RemoteAgent, connect
+from dragoman import Agent, ClientSession, ClientTurn, ProtocolError, RemoteAgent, connect
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 Json = Any
 
@@ -143,8 +143,8 @@ def initialize(capabilities: Json = None, **members: Json) -> dict[str, Json]:
 @asynccontextmanager
 async def serving(agent: Agent, capabilities: Json = None) -> AsyncIterator[Raw]:
     """Our agent, and a raw client that has introduced itself to it."""
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     client = Raw(ours)
     try:
         await client.result("initialize", initialize(capabilities))
@@ -182,7 +182,7 @@ async def playing(
     part: Callable[[Raw], Awaitable[None]], introduction: Json = None, **options: Any
 ) -> AsyncIterator[RemoteAgent]:
     """Our client, and a raw agent that introduces itself and then plays its part, which must come to its end."""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     agent = Raw(theirs)
 
     async def play() -> None:
@@ -211,7 +211,7 @@ class Played(NamedTuple):
     """What is left of a turn: the raw agent with what it heard, our client's session, its turn and its updates."""
 
     agent: Raw
-    session: Conversation
+    session: ClientSession
     turn: ClientTurn
     updates: list[Any]
 
@@ -235,7 +235,7 @@ async def during_turn(
         agent.reply(asked, result or {"stopReason": "end_turn"})
 
     async with playing(part, introduction, **options) as remote:
-        session = await remote.open(str(folder))
+        session = await remote.open_session(str(folder))
         async with session.prompt("go") as turn:
             updates = [update async for update in turn]
     return Played(kept[0], session, turn, updates)

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Proxy, Session, Turn
-from dragoman.dialect.session_table import free_option
+from dragoman import Agent, Kind, ProtocolError, Proxy, Session, Turn, WorkspaceAccess
+from dragoman.dialect.session_table import option_from_value
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.content import ResourceLink, TextContent
 from dragoman.schema.fs import WatchParams, WriteTextFileParams
 from dragoman.schema.initialize import AgentCapabilities, ClientCapabilities, FileSystemCapabilities
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.terminal import CreateTerminalParams
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     AGENT,
     CLIENT,
@@ -61,8 +61,8 @@ async def nothing(_: Turn) -> None:
 
 async def introduced(agent: Agent, capabilities: Any = None) -> Any:
     """What our agent answers to a raw client's initialize."""
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     result = await Raw(ours).result("initialize", initialize(capabilities))
     await connection.close()
     return result
@@ -76,7 +76,7 @@ def test_our_agent_tells_its_nine_capabilities() -> None:
     """All nine entries of the table, each of its type, and true to how the agent was declared."""
     options = [
         SessionConfigOption(id="autoApprove", name="Approve", type="boolean", current_value=False),
-        free_option("maxTokens", 4096),
+        option_from_value("maxTokens", 4096),
     ]
     result = run(introduced(doing(nothing, modes=MODES, options=options)))
     assert bare(result["capabilities"]) == {
@@ -145,8 +145,8 @@ async def test_a_client_tells_its_nine_capabilities_and_our_agent_reads_them() -
 
     async with playing(part, capabilities=capabilities):
         pass
-    ours, theirs = pair()
-    connection = doing(nothing).attach(theirs)
+    ours, theirs = memory_pair()
+    connection = doing(nothing).start_connection(theirs)
     await Raw(ours).result("initialize", initialize(tree))
     read = connection.peer.capabilities
     assert (read.fs.read_text_file, read.fs.write_text_file, read.terminal) == (True, True, True)
@@ -244,7 +244,7 @@ async def test_our_agent_asks_nobody_who_has_no_dialogs() -> None:
 
     async def ask(turn: Turn) -> None:
         async with turn.tool("write", kind="edit", paths=["/x"]) as call:
-            answers.append(bool(await call.ask()))
+            answers.append(bool(await call.ask_permission()))
 
     async with serving(doing(ask), {"ui": {"permissionDialogs": False}}) as client:
         assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
@@ -288,14 +288,19 @@ def test_our_client_uses_only_what_the_agent_announced() -> None:
                 assert refusal.value.kind == Kind.CAPABILITY_UNSUPPORTED
 
             far = McpServer(type="http", name="far", url="https://example.com", headers=[])
-            await refuses(remote.open("/home/user/project", mcp_servers=[far]))
-            session = await remote.open("/home/user/project")
+            await refuses(remote.open_session("/home/user/project", mcp_servers=[far]))
+            session = await remote.open_session("/home/user/project")
             link = ResourceLink(name="a", uri="file:///home/user/project/a", meta=side(attachment=attachment))
             async with session.prompt([TextContent(text="go"), link]) as turn:
                 turn.cancel()
             assert turn.stop_reason == "end_turn"
-            await refuses(remote.load(SESSION, "/home/user/project"))
-            for call in (remote.resume(SESSION), remote.fork(SESSION), remote.sessions(), remote.delete(SESSION)):
+            await refuses(remote.load_session(SESSION, "/home/user/project"))
+            for call in (
+                remote.resume_session(SESSION),
+                remote.fork_session(SESSION),
+                remote.list_sessions(),
+                remote.delete_session(SESSION),
+            ):
                 await refuses(call)
             await remote.request("_end", {})
         assert any("cannot be cancelled" in text for text in said)
@@ -308,13 +313,13 @@ def test_our_client_uses_only_what_the_agent_announced() -> None:
     ("lend", "served"),
     [
         (None, set()),
-        (Lending(terminals=False), {"fs/read_text_file", "fs/write_text_file"}),
-        (Lending(files=False), {"terminal/create"}),
+        (WorkspaceAccess(terminals=False), {"fs/read_text_file", "fs/write_text_file"}),
+        (WorkspaceAccess(files=False), {"terminal/create"}),
     ],
     ids=["nothing", "files", "terminals"],
 )
 async def test_an_agent_that_calls_what_our_client_did_not_announce_is_refused(
-    tmp_path: Path, lend: Lending | None, served: set[str]
+    tmp_path: Path, lend: WorkspaceAccess | None, served: set[str]
 ) -> None:
     """-32007 for every call that was not announced, and nothing happens."""
     (tmp_path / "a.txt").write_text("before")
@@ -378,7 +383,7 @@ async def test_our_agent_is_told_the_mcp_servers_of_each_session() -> None:
     """stdio with env and http with headers, as maps on the wire; each session has its own list."""
     agent = doing(nothing)
     seen: list[Session] = []
-    agent.opened(seen.append)
+    agent.on_session_opened(seen.append)
 
     async with serving(agent) as client:
         await opened(client, mcpServers=SERVERS)
@@ -398,8 +403,8 @@ async def test_our_client_tells_the_mcp_servers_of_each_session() -> None:
             agent.reply(asked, {"sessionId": f"sess_{number}", "createdAt": CREATED})
 
     async with playing(part) as remote:
-        await remote.open("/home/user/project", mcp_servers=KNOWN)
-        await remote.open("/home/user/project", mcp_servers=KNOWN[1:])
+        await remote.open_session("/home/user/project", mcp_servers=KNOWN)
+        await remote.open_session("/home/user/project", mcp_servers=KNOWN[1:])
 
 
 # --- 12.2 and 12.3 modes --------------------------------------------------------------------------------------
@@ -447,7 +452,7 @@ async def test_our_client_follows_every_change_of_mode(tmp_path: Path) -> None:
         agent.reply(asked, {})
 
     async with playing(part) as remote:
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         modes: list[str | None] = []
         session.on_update = lambda _: modes.append(session.mode)
         async with session.prompt("go"):
@@ -477,9 +482,9 @@ async def test_a_meta_on_any_object_changes_nothing() -> None:
                 return {**{name: with_meta(member) for name, member in value.items()}, **meta}
             return [with_meta(member) for member in value] if isinstance(value, list) else value
 
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         agent = doing(speak, modes=MODES)
-        connection = agent.attach(theirs)
+        connection = agent.start_connection(theirs)
         client = Raw(ours)
         tree = {"fs": {"read": True}, "terminal": {"create": True}, "ui": {"diffViewer": True}}
         answers = [await client.call("initialize", with_meta(initialize(tree)))]
@@ -528,7 +533,7 @@ def test_what_we_say_under_meta_is_always_an_object(tmp_path: Path) -> None:
             metas(client.heard)
 
     run(work())
-    run(during_turn(tmp_path, part, lend=Lending()))
+    run(during_turn(tmp_path, part, lend=WorkspaceAccess()))
     assert seen
     assert all(isinstance(meta, dict) for meta in seen)
 
@@ -540,8 +545,8 @@ async def test_a_meta_can_carry_a_trace_through_whoever_stands_between(agent_dia
     proxy = Proxy("between", client_dialect="draft", agent_dialect=agent_dialect)
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
-    client_end, ours = pair()
-    theirs, agent_end = pair()
+    client_end, ours = memory_pair()
+    theirs, agent_end = memory_pair()
     client, agent = Raw(client_end), Raw(agent_end)
     standing = asyncio.ensure_future(proxy.serve(ours, theirs))
     id = client.ask("initialize", initialize(_meta=trace))
@@ -642,8 +647,8 @@ async def test_capabilities_of_ones_own_stand_under_custom() -> None:
         heard.append(agent.heard[0]["params"]["capabilities"])
 
     capabilities = AgentCapabilities(load_session=True, meta=side(custom=CUSTOM))
-    ours, theirs = pair()
-    connection = doing(nothing, capabilities=capabilities).attach(theirs)
+    ours, theirs = memory_pair()
+    connection = doing(nothing, capabilities=capabilities).start_connection(theirs)
     result = await Raw(ours).result("initialize", initialize({**CLIENT, "_custom": CUSTOM}))
     assert result["capabilities"]["_custom"] == CUSTOM
     assert result["capabilities"]["loadSession"] is True

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Turn
-from dragoman.transport.memory import pair
+from dragoman import Agent, Kind, ProtocolError, Turn, WorkspaceAccess
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     CREATED,
     SESSION,
@@ -77,7 +77,7 @@ def test_every_kind_of_error_has_the_drafts_code_both_ways(kind: str, code: int)
             agent.refuse(await agent.expect(method="session/prompt"), code, "on purpose")
 
         async with playing(part) as remote:
-            session = await remote.open("/")
+            session = await remote.open_session("/")
             with pytest.raises(ProtocolError, match="on purpose") as refusal:
                 await session.ask("go")
             assert refusal.value.kind == kind
@@ -95,13 +95,13 @@ async def test_our_agent_gives_each_code_for_its_own_reason() -> None:
         if turn.text == "wait":
             await asyncio.Event().wait()
         elif turn.text == "leave":
-            await turn.require("May I?", kind="edit")
+            await turn.require_permission("May I?", kind="edit")
         elif turn.text == "silence":
             await turn.session.request("_vendor/silent", {}, timeout=0.05)
 
     agent = doing(work_on)
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     early = Raw(ours)
     assert (await early.error("session/new", {"workingDirectory": "/"}))["code"] == -32006
     await connection.close()
@@ -137,7 +137,7 @@ async def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> 
         assert refused["code"] == -32002
         assert (await agent.error("terminal/create", {"command": "true"}))["code"] == -32007
 
-    lend = Lending(terminals=False, approve=lambda question: question.operation == "read")
+    lend = WorkspaceAccess(terminals=False, approve=lambda question: question.operation == "read")
     await during_turn(tmp_path, part, lend=lend)
 
 
@@ -178,7 +178,7 @@ async def test_our_client_hears_the_data_of_an_error() -> None:
 
     async with playing(part) as remote:
         with pytest.raises(ProtocolError, match="Session not found") as refusal:
-            await remote.load("sess_invalid", "/")
+            await remote.load_session("sess_invalid", "/")
         assert refusal.value.kind == Kind.SESSION_NOT_FOUND
         assert refusal.value.data is not None
         assert refusal.value.data.items() >= data.items()
@@ -212,7 +212,7 @@ async def test_an_agent_limits_the_rate_and_says_so() -> None:
         agent.refuse(await agent.expect(method="session/set_mode"), -32008, "Rate limited")
 
     async with playing(part) as remote:
-        session_ = await remote.open("/")
+        session_ = await remote.open_session("/")
         with pytest.raises(ProtocolError) as refusal:
             await session_.set_mode("plan")
         assert refusal.value.kind == Kind.RATE_LIMITED
@@ -235,7 +235,7 @@ async def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Pat
         await agent.result("terminal/release", {"terminalId": terminals[0]})
         assert "result" in await agent.call("terminal/create", {"command": "true"})
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-62")

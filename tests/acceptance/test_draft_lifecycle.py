@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Lending, Question, Session, Turn, connect
+from dragoman import Agent, Session, Turn, WorkspaceAccess, WorkspaceUse, connect
 from dragoman.schema.auth import AuthenticateResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.prompt import Usage
 from dragoman.schema.toolcall import ToolCallStatus
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.testing.pairs import joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     CREATED,
     SESSION,
@@ -104,7 +104,7 @@ async def test_our_client_speaks_json_rpc_2_too() -> None:
         assert len(set(ids)) == len(ids) == 2
 
     async with playing(part) as remote:
-        session = await remote.open("/home/user/project")
+        session = await remote.open_session("/home/user/project")
         session.cancel()
 
 
@@ -145,7 +145,7 @@ def test_our_client_starts_the_agent_reads_its_log_and_leaves_no_process(tmp_pat
 
     async def work() -> str:
         async with connect([sys.executable, str(script)], dialect="draft", stderr=log.extend) as remote:
-            session = await remote.open(str(tmp_path))
+            session = await remote.open_session(str(tmp_path))
             return await session.ask("who are you?")
 
     pid = run(work())
@@ -170,29 +170,29 @@ async def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> N
         elif turn.text == "command":
             await turn.say((await turn.terminals.run("echo", ["ran"])).output.strip())
         elif turn.text == "leave":
-            await turn.say(f"allowed: {bool(await turn.ask('May I?'))}")
+            await turn.say(f"allowed: {bool(await turn.ask_permission('May I?'))}")
         else:
             await turn.say("seen")
 
     used: list[str] = []
 
-    def approve(question: Question) -> bool:
+    def approve(question: WorkspaceUse) -> bool:
         used.append(question.operation)
         return True
 
     async def ask(prompt: str, **parts: Any) -> tuple[str, dict[str, Any]]:
-        ours, theirs = pair()
-        connection = agent.attach(theirs)
+        ours, theirs = memory_pair()
+        connection = agent.start_connection(theirs)
         async with connect(ours, dialect="draft", **parts) as remote:
-            session = await remote.open(str(tmp_path))
+            session = await remote.open_session(str(tmp_path))
             said = await session.ask(prompt)
         offered = connection.peer.capabilities
         await connection.close()
         return said, {"files": offered.fs.read_text_file, "terminals": offered.terminal}
 
-    files = Lending(terminals=False, approve=approve)
+    files = WorkspaceAccess(terminals=False, approve=approve)
     assert await ask("file", lend=files) == ("inside", {"files": True, "terminals": False})
-    terminals = Lending(files=False, approve=approve)
+    terminals = WorkspaceAccess(files=False, approve=approve)
     assert await ask("command", lend=terminals) == ("ran", {"files": False, "terminals": True})
     nothing = {"files": False, "terminals": False}
     assert await ask("leave", permission="allow") == ("allowed: True", nothing)
@@ -200,7 +200,7 @@ async def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> N
     assert used == ["read", "execute"]
     seen: list[Any] = []
     async with joined(agent, dialect="draft") as remote:  # the face: whoever wants to see is told everything
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         session.on_update = seen.append
         await session.prompt("look").__aenter__()
         assert session.turn is not None
@@ -215,14 +215,14 @@ async def test_the_parts_of_an_agent_are_parts_of_their_own() -> None:
     agent = parrot()
 
     async with joined(agent, dialect="draft") as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         assert await session.ask("hello") == "You said: hello"
         assert list(agent.sessions) == [session.id]
 
         @agent.prompt
         async def with_tool(turn: Turn) -> None:
             async with turn.tool("Count", kind="think") as call:
-                await call.text("3")
+                await call.add_text("3")
             await turn.say("another model")
 
         assert await session.ask("hello") == "another model"
@@ -242,8 +242,8 @@ async def test_sessions_of_one_process_run_side_by_side_and_know_nothing_of_each
         folder.mkdir()
         (folder / "name.txt").write_text(folder.name)
 
-    async with connect(EVERYTHING, dialect="draft", lend=Lending(), permission="allow") as remote:
-        sessions = [await remote.open(str(folder)) for folder in folders]
+    async with connect(EVERYTHING, dialect="draft", workspace=WorkspaceAccess(), permission="allow") as remote:
+        sessions = [await remote.open_session(str(folder)) for folder in folders]
         assert len({session.id for session in sessions}) == 3
         slow = [session.prompt("/slow 600") for session in sessions]
         for turn in slow:
@@ -274,8 +274,8 @@ async def test_our_agent_answers_the_drafts_initialize() -> None:
     """The request of section 4.1 is answered with version, agentInfo and the draft's capability tree."""
 
     agent = parrot()
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     client = Raw(ours)
     answered = await client.call(
         "initialize",
@@ -301,12 +301,12 @@ async def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> N
     async def part(agent: Raw) -> None:
         seen.extend(agent.heard)
 
-    plain = Lending(
+    plain = WorkspaceAccess(
         binary=False,
         listing=False,
-        folders=False,
+        create_directories=False,
         watching=False,
-        batches=False,
+        atomic_writes=False,
         interactive=False,
         max_terminals=None,
     )
@@ -361,7 +361,7 @@ async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_an
     """Section 4.3: servers and system prompt reach the author; load replays and describes the session."""
     agent = parrot()
     seen: list[Session] = []
-    agent.opened(seen.append)
+    agent.on_session_opened(seen.append)
 
     async with serving(agent) as client:
         server = {
@@ -433,14 +433,14 @@ async def test_our_client_opens_and_loads_sessions_as_the_draft_says() -> None:
 
     async with playing(part) as remote:
         server = McpServer(name="filesystem", command="mcp-server-filesystem", args=["/home/user/project"], env=[])
-        assert (await remote.open("/home/user/project", mcp_servers=[server])).id == SESSION
-        old = await remote.load("sess_old", "/home/user/project")
+        assert (await remote.open_session("/home/user/project", mcp_servers=[server])).id == SESSION
+        old = await remote.load_session("sess_old", "/home/user/project")
         assert old.mode == "plan"
         assert [(option.id, option.current_value) for option in old.options] == [
             ("autoApprove", True),
             ("maxTokens", "4096"),
         ]
-        assert [update.content.text for update in old.between] == ["from before"]
+        assert [update.content.text for update in old.updates_outside_turns] == ["from before"]
 
 
 # --- 4.4 the prompt turn --------------------------------------------------------------------------------------
@@ -457,9 +457,9 @@ async def test_our_agent_walks_through_the_drawn_turn() -> None:
         path = f"{turn.session.cwd}/src/auth.ts"
         async with turn.tool("fs/read_text_file", kind="read", input={"path": path}) as call:
             text = await turn.files.read(path)
-            await call.text(f"Read {len(text.splitlines())} lines")
+            await call.add_text(f"Read {len(text.splitlines())} lines")
         await turn.say("Done.")
-        turn.spent = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
+        turn.token_usage = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
 
     async with serving(agent) as client:
         client.answers["fs/read_text_file"] = lambda _: {"content": "one\ntwo\n", "encoding": "utf-8"}
@@ -506,7 +506,9 @@ async def test_our_client_follows_the_drawn_turn(tmp_path: Path) -> None:
         update("agent_message_chunk", content="Done.", index=0)
 
     usage = {"inputTokens": 1500, "outputTokens": 2300}
-    played = await during_turn(tmp_path, part, lend=Lending(), result={"stopReason": "end_turn", "usage": usage})
+    played = await during_turn(
+        tmp_path, part, lend=WorkspaceAccess(), result={"stopReason": "end_turn", "usage": usage}
+    )
     kinds = [type(update).__struct_config__.tag for update in played.updates]
     assert kinds == ["agent_thought_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]
     assert played.session.tool_calls["tc_1"].status == "completed"
@@ -566,7 +568,7 @@ async def test_cancelling_with_our_client_ends_the_turn_as_drawn() -> None:
         agent.reply(asked, {"stopReason": "cancelled"})
 
     async with playing(part) as remote:
-        session = await remote.open("/home/user/project")
+        session = await remote.open_session("/home/user/project")
         statuses = []
         async with session.prompt("go") as turn:
             async for update in turn:
@@ -583,7 +585,7 @@ async def test_an_agent_process_stops_working_when_it_is_cancelled(tmp_path: Pat
     """`/slow 600` of the everything agent would take ten minutes; cancelled, the turn is over at once."""
 
     async with connect(EVERYTHING, dialect="draft") as remote:
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         async with session.prompt("/slow 600") as turn:
             async for update in turn:
                 if getattr(update, "status", None) == ToolCallStatus.IN_PROGRESS:

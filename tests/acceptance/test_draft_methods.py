@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Proxy, Turn
-from dragoman.dialect.session_table import free_option
+from dragoman import Agent, Kind, ProtocolError, Proxy, Turn, WorkspaceAccess
+from dragoman.dialect.session_table import option_from_value
 from dragoman.schema.auth import AuthenticateParams, AuthenticateResult
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import EmbeddedResource, ResourceLink, TextContent
@@ -21,7 +21,7 @@ from dragoman.schema.prompt import StopReason, Usage
 from dragoman.schema.session import NewSessionParams, SystemPrompt
 from dragoman.schema.terminal import CreateTerminalParams, KillTerminalParams, WaitForExitParams
 from dragoman.schema.update import AgentMessageChunk, UpdateParams
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     AGENT,
     CLIENT,
@@ -48,7 +48,7 @@ OPTIONS = [
         current_value="small",
         options=[ConfigChoice(value="small", name="Small"), ConfigChoice(value="large", name="Large")],
     ),
-    free_option("maxTokens", 4096),
+    option_from_value("maxTokens", 4096),
 ]
 SLEEP = {"command": "sleep", "args": ["600"]}
 
@@ -78,8 +78,8 @@ async def test_initialize_has_every_field_and_its_meta_goes_along() -> None:
     """All members of request and answer, `_meta` of both included, come through an interpreter as they were."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect="draft")
 
-    client_end, ours = pair()
-    theirs, agent_end = pair()
+    client_end, ours = memory_pair()
+    theirs, agent_end = memory_pair()
     client, agent = Raw(client_end), Raw(agent_end)
     standing = asyncio.ensure_future(proxy.serve(ours, theirs))
     asked = initialize(CLIENT, _meta={"traceId": "t-1"})
@@ -103,8 +103,8 @@ async def test_initialize_has_every_field_and_its_meta_goes_along() -> None:
 async def test_our_agent_answers_with_the_negotiated_version_and_all_required_fields(version: int) -> None:
     """protocolVersion is an integer that both know: 1, whatever was asked for; a `_meta` disturbs nobody."""
 
-    ours, theirs = pair()
-    connection = settable().attach(theirs)
+    ours, theirs = memory_pair()
+    connection = settable().start_connection(theirs)
     params = initialize(_meta={"experimental": True}) | {"protocolVersion": version}
     result = await Raw(ours).result("initialize", params)
     assert result["protocolVersion"] == 1
@@ -234,7 +234,7 @@ async def test_our_client_says_every_field_of_session_new() -> None:
         result = await remote.request("session/new", params)
         assert result.meta["dragoman"]["createdAt"] == CREATED
         assert result.modes.current_mode_id == "plan"
-        session = await remote.open("/home/user/project", mode="code")
+        session = await remote.open_session("/home/user/project", mode="code")
         assert session.mode == "code"
 
 
@@ -277,7 +277,7 @@ async def test_our_agent_tells_why_the_turn_ended_and_what_it_cost(reason: str) 
     """The stop reasons that an agent can give by itself, `error` included, with usage; `cancelled` is 004-14."""
 
     async def spend(turn: Turn) -> str:
-        turn.spent = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
+        turn.token_usage = Usage(input_tokens=1500, output_tokens=2300, total_tokens=3800)
         return reason
 
     async with serving(doing(spend)) as client:
@@ -300,7 +300,7 @@ async def test_our_client_attaches_files_and_reads_every_stop_reason() -> None:
             agent.reply(asked, {"stopReason": reason, "usage": {"inputTokens": 3, "outputTokens": 4}})
 
     async with playing(part) as remote:
-        session = await remote.open("/home/user/project")
+        session = await remote.open_session("/home/user/project")
         link = ResourceLink(
             name="auth.ts", uri="file:///home/user/project/src/auth.ts", meta=side(attachment=attachment)
         )
@@ -347,7 +347,7 @@ async def test_our_client_sets_a_mode_as_the_draft_says() -> None:
         agent.reply(asked, {"previousMode": "default", "currentMode": "plan"})
 
     async with playing(part) as remote:
-        session = await remote.open("/home/user/project")
+        session = await remote.open_session("/home/user/project")
         assert session.mode == "default"
         await session.set_mode("plan")
         assert session.mode == "plan"
@@ -394,7 +394,7 @@ async def test_our_client_sets_any_json_value(value: Any) -> None:
         agent.reply(asked, {"key": "maxTokens", "previousValue": 1, "currentValue": 2})
 
     async with playing(part) as remote:
-        session = await remote.open("/home/user/project")
+        session = await remote.open_session("/home/user/project")
         await session.set_option("maxTokens", value)
         [option] = [option for option in session.options if option.id == "maxTokens"]
         assert isinstance(option.meta, dict)
@@ -421,7 +421,7 @@ async def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_r
         for kind in OPERATIONS:
             tool = turn.tool("Work", kind=kind, input={"command": "c", "url": "c"}, paths=[f"/p/{kind}"])
             async with tool as call:
-                answers.append(bool(await call.ask("because it must be")))
+                answers.append(bool(await call.ask_permission("because it must be")))
 
     scopes: list[Any] = [
         {"granted": True, "scope": "once"},
@@ -503,7 +503,7 @@ async def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> 
         assert (await read("utf8.txt", encoding="no-such"))["error"]["code"] == -32602
         assert (await read("missing.txt"))["error"]["code"] == -32004
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-23")
@@ -564,7 +564,7 @@ async def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_pat
         assert (await write("d.txt", "€", encoding="latin-1"))["error"]["code"] == -32602
         assert not (tmp_path / "d.txt").exists()
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-24")
@@ -633,7 +633,7 @@ async def test_our_client_starts_a_command_with_args_folder_environment_and_time
         assert ended == {"exitCode": 143, "signal": "SIGTERM", "timedOut": True}
         assert (await agent.error("terminal/create", {"command": "no-such-command-here"}))["code"] == -32004
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-26")
@@ -661,7 +661,7 @@ async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_it
         last = agent.said("terminal/output")[-1]
         assert (last["data"], last["stream"]) == ("last\n", "stdout")
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-26")
@@ -676,7 +676,7 @@ async def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: 
         created = await agent.result("terminal/create", {"command": "echo", "args": ["again"]})
         assert (await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]}))["exitCode"] == 0
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-27")
@@ -697,7 +697,7 @@ async def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: 
         quick = await agent.result("terminal/create", {"command": "sh", "args": ["-c", "exit 7"]})
         assert await agent.result("terminal/wait_for_exit", {"terminalId": quick["terminalId"]}) == {"exitCode": 7}
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-28")
@@ -726,7 +726,7 @@ async def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_
         nonsense = {"terminalId": created["terminalId"], "signal": "SIGNONSENSE"}
         assert (await agent.error("terminal/kill", nonsense))["code"] == -32602
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 @pytest.mark.item("004-29")
@@ -742,7 +742,7 @@ async def test_our_client_releases_a_terminal_with_what_still_runs_in_it(tmp_pat
         for method in ("terminal/release", "terminal/kill", "terminal/wait_for_exit"):
             assert (await agent.error(method, terminal))["code"] == -32004
 
-    await during_turn(tmp_path, part, lend=Lending())
+    await during_turn(tmp_path, part, lend=WorkspaceAccess())
 
 
 # --- 5.2.4 to 5.2.8 terminals: our agent in a client's --------------------------------------------------------
@@ -888,8 +888,8 @@ def test_a_timestamp_passes_whoever_stands_between() -> None:
         await forward(params)
 
     async def between() -> None:
-        client_end, ours = pair()
-        theirs, agent_end = pair()
+        client_end, ours = memory_pair()
+        theirs, agent_end = memory_pair()
         client, agent = Raw(client_end), Raw(agent_end)
         standing = asyncio.ensure_future(proxy.serve(ours, theirs))
         id = client.ask("initialize", initialize())
@@ -946,7 +946,7 @@ def test_a_cancel_may_say_why() -> None:
                 agent.reply(asked, {"stopReason": "cancelled"})
 
         async with playing(part) as remote:
-            session = await remote.open("/")
+            session = await remote.open_session("/")
             for reason in ("user_requested", None):
                 async with session.prompt("go") as turn:
                     turn.cancel(reason)

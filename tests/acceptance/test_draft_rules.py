@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Question, Turn, connect
+from dragoman import Agent, Kind, ProtocolError, Turn, WorkspaceAccess, WorkspaceUse, connect
 from dragoman.agents.everything.agent import everything
 from dragoman.schema.content import EmbeddedResource, ImageContent, ResourceContents, ResourceLink, TextContent
 from dragoman.testing.pairs import joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     CREATED,
     SESSION,
@@ -78,7 +78,7 @@ async def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(
     (tmp_path / "a.txt").write_text("before")
     asked: list[tuple[str, str]] = []
 
-    def approve(question: Question) -> bool:
+    def approve(question: WorkspaceUse) -> bool:
         asked.append((question.operation, question.resource))
         return question.operation == "read"
 
@@ -89,7 +89,7 @@ async def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(
         refused = await agent.error("terminal/create", {"command": "touch", "args": ["made"]})
         assert refused["code"] == -32002
 
-    await during_turn(tmp_path, part, lend=Lending(approve=approve))
+    await during_turn(tmp_path, part, lend=WorkspaceAccess(approve=approve))
     assert asked == [("read", f"{tmp_path}/a.txt"), ("write", f"{tmp_path}/a.txt"), ("execute", "touch made")]
     assert (tmp_path / "a.txt").read_text() == "before"
     assert not (tmp_path / "made").exists()
@@ -136,8 +136,8 @@ async def test_files_stay_inside_the_working_directory_and_relative_paths_start_
         assert (await agent.error("terminal/create", {"command": "pwd", "cwd": ".."}))["code"] == -32005
         agent.reply(asked, {"stopReason": "end_turn"})
 
-    async with playing(part, lend=Lending()) as remote:
-        session = await remote.open(str(inside), directories=[str(allowed)])
+    async with playing(part, lend=WorkspaceAccess()) as remote:
+        session = await remote.open_session(str(inside), directories=[str(allowed)])
         async with session.prompt("go"):
             pass
     assert (outside / "a.txt").read_text() == "outside"
@@ -155,7 +155,7 @@ async def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path)
             kinds.append(await kind_of(turn.files.read(path)))
 
     async with joined(doing(reach), dialect="draft") as remote:
-        assert await (await remote.open(str(tmp_path))).ask("go") == "inside"
+        assert await (await remote.open_session(str(tmp_path))).ask("go") == "inside"
     assert kinds == [Kind.ACCESS_DENIED, Kind.ACCESS_DENIED]
 
 
@@ -195,7 +195,7 @@ async def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(
     leave = {"granted": False}
     asked: list[str] = []
 
-    def approve(question: Question) -> bool:
+    def approve(question: WorkspaceUse) -> bool:
         asked.append(question.operation)
         if question.operation == "write":
             assert not (tmp_path / "b.txt").exists()  # asked first
@@ -232,8 +232,8 @@ async def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(
             await serves(agent)
             agent.reply(message, answer)
 
-    async with playing(part, lend=Lending(approve=approve), permission="allow") as remote:
-        session = await remote.open(str(tmp_path))
+    async with playing(part, lend=WorkspaceAccess(approve=approve), permission="allow") as remote:
+        session = await remote.open_session(str(tmp_path))
         await remote.request("_between", {})  # no turn is running
         async with session.prompt("go"):
             pass
@@ -249,8 +249,8 @@ async def test_a_client_is_ready_as_soon_as_a_session_is_answered_for(tmp_path: 
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         assert (await agent.result("fs/read_text_file", {"path": "AGENTS.md"}))["content"] == "rules"
 
-    async with playing(part, lend=Lending()) as remote:
-        await remote.open(str(tmp_path))
+    async with playing(part, lend=WorkspaceAccess()) as remote:
+        await remote.open_session(str(tmp_path))
 
 
 # --- 16.2 for agent developers --------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ async def test_updates_are_sent_while_the_agent_works() -> None:
         await step()
         async with turn.tool("look", kind="search") as call:
             await step()
-            await call.text("found")
+            await call.add_text("found")
             await step()
         await turn.say("more text")
         await step()
@@ -306,13 +306,13 @@ async def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
         tool = turn.tool("write", kind="edit", input={"path": "/x"}, paths=["/x"], requires_permission=needs)
         try:
             async with tool as call:
-                if needs and not await call.ask("to try it"):
+                if needs and not await call.ask_permission("to try it"):
                     return
                 await call.start()
                 done.append(turn.text)
                 if turn.text == "fail":
                     raise ValueError("the disk is full")
-                await call.text("42")
+                await call.add_text("42")
         except ValueError:
             await turn.say("It failed.")
 
@@ -368,11 +368,11 @@ async def test_the_version_is_an_integer_and_older_agents_go_on_working() -> Non
 
     info = {"name": "old", "version": "0.1"}
     async with playing(part, {"protocolVersion": 0, "agentInfo": info, "capabilities": {}}) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         assert await session.ask("hello") == "still here"
         assert session.modes is None
         with pytest.raises(ProtocolError) as refusal:
-            await remote.load(SESSION, "/")
+            await remote.load_session(SESSION, "/")
         assert refusal.value.kind == Kind.CAPABILITY_UNSUPPORTED
     assert heard == [1]
 
@@ -383,7 +383,7 @@ async def test_our_client_finds_agents_of_every_age(tmp_path: Path, dialect: str
     """Nothing is told about the agent but its command: whichever version of the protocol it has, the turn works."""
 
     async with connect([*EVERYTHING, "--dialect", dialect], cwd=str(tmp_path)) as remote:
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         assert await session.ask("/echo heard") == "heard"
 
 
@@ -397,8 +397,8 @@ async def test_what_is_old_goes_on_working_for_at_least_one_version() -> None:
     async def echo(turn: Turn) -> None:
         await turn.say(turn.text)
 
-    ours, theirs = pair()
-    connection = doing(echo).attach(theirs)
+    ours, theirs = memory_pair()
+    connection = doing(echo).start_connection(theirs)
     client = Raw(ours)
     assert (await client.result("initialize", initialize() | {"protocolVersion": 2}))["protocolVersion"] == 1
     assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
@@ -459,6 +459,6 @@ async def test_every_content_block_our_client_says_is_valid() -> None:
         agent.reply(asked, {"stopReason": "end_turn"})
 
     async with playing(part) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         async with session.prompt(blocks):
             pass

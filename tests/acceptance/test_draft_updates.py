@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, Proxy, Tool, Turn
+from dragoman import Agent, Kind, Proxy, Tool, Turn, WorkspaceAccess
 from dragoman.agents.everything.agent import everything
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.content import (
@@ -35,7 +35,7 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 from dragoman.testing.pairs import joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     AGENT,
     CREATED,
@@ -160,8 +160,8 @@ async def test_the_nine_updates_come_out_of_a_proxy_that_reads_them_as_they_went
     async def claimed(params: Any, forward: Any) -> None:
         await forward(params)
 
-    client_end, ours = pair()
-    theirs, agent_end = pair()
+    client_end, ours = memory_pair()
+    theirs, agent_end = memory_pair()
     client, agent = Raw(client_end), Raw(agent_end)
     standing = asyncio.ensure_future(proxy.serve(ours, theirs))
     id = client.ask("initialize", initialize())
@@ -186,30 +186,30 @@ async def test_our_agent_says_the_nine_updates() -> None:
     async def speak(turn: Turn) -> None:
         steps = [("Look at it", "completed"), ("Change it", "in_progress")]
         entries = [PlanEntry(content=text, priority="medium", status=status) for text, status in steps]
-        await turn.update(Plan(entries=entries, meta=side(planId="plan_xyz")))
-        await turn.update(
+        await turn.send_update(Plan(entries=entries, meta=side(planId="plan_xyz")))
+        await turn.send_update(
             AgentMessageChunk(content=TextContent(text="I looked and found "), meta=side(index=0, final=False))
         )
-        await turn.update(
+        await turn.send_update(
             UserMessageChunk(content=TextContent(text="Please change it"), meta=side(index=0, final=True))
         )
-        await turn.update(
+        await turn.send_update(
             AgentThoughtChunk(content=TextContent(text="First the errors"), meta=side(index=0, visible=True))
         )
         path = "/home/user/project/src/auth.ts"
-        await turn.update(
+        await turn.send_update(
             ToolCallStart(tool_call_id="tc_123", title="fs/read_text_file", raw_input={"path": path}, status="pending")
         )
         content: list[Any] = [ToolCallBlock(content=TextContent(text="content"))]
-        await turn.update(
+        await turn.send_update(
             ToolCallProgress(tool_call_id="tc_123", status="completed", content=content, meta=side(duration=45))
         )
         commands = [
             AvailableCommand(name="help", description="Help"),
             AvailableCommand(name="clear", description="Forget"),
         ]
-        await turn.update(AvailableCommandsUpdate(available_commands=commands))
-        await turn.update(CurrentModeUpdate(current_mode_id="plan", meta=side(reason="The user asked")))
+        await turn.send_update(AvailableCommandsUpdate(available_commands=commands))
+        await turn.send_update(CurrentModeUpdate(current_mode_id="plan", meta=side(reason="The user asked")))
         turn.session.set_option("autoApprove", True)
 
     async with serving(doing(speak, **settings)) as client:
@@ -285,7 +285,7 @@ async def bring(call: Tool, status: str, client: Raw) -> None:
         await call.finish(status)
     if status == "denied":
         client.answers["session/request_permission"] = lambda _: {"granted": False}
-        await call.ask()
+        await call.ask_permission()
 
 
 async def try_move(call: Tool, to: str) -> None:
@@ -293,7 +293,7 @@ async def try_move(call: Tool, to: str) -> None:
     if to == "in_progress":
         await call.start()
     elif to == "awaiting_permission":
-        await call.ask()
+        await call.ask_permission()
     else:
         await call.finish(to)
 
@@ -346,7 +346,7 @@ async def test_a_call_that_awaits_permission_is_granted_denied_or_cancelled(answ
 
     async def ask(turn: Turn) -> None:
         async with turn.tool("work", kind="edit", paths=["/x"]) as call:
-            if not await call.ask():
+            if not await call.ask_permission():
                 refused.append(await kind_of(call.start()))
 
     async with serving(doing(ask)) as client:
@@ -380,12 +380,12 @@ async def test_our_agent_says_text_diffs_in_hunks_and_terminals(tmp_path: Path) 
 
     async def work_through(turn: Turn) -> None:
         async with turn.tool("write") as call:
-            await call.text("File successfully written")
+            await call.add_text("File successfully written")
         async with turn.tool("edit", kind="edit") as call:
-            await call.diff("/home/user/project/a.txt", "one\ntwo\n", "one\n2\nthree\n")
+            await call.add_diff("/home/user/project/a.txt", "one\ntwo\n", "one\n2\nthree\n")
         async with turn.tool("test", kind="execute") as call:
             async with await turn.terminals.create("npm", ["test"]) as terminal:
-                await call.terminal(terminal.id)
+                await call.add_terminal(terminal.id)
                 await terminal.wait()
 
     async with serving(doing(work_through)) as client:
@@ -551,7 +551,7 @@ async def test_our_client_says_the_five_content_blocks() -> None:
         agent.reply(asked, {"stopReason": "end_turn"})
 
     async with playing(part) as remote:
-        session = await remote.open("/home/user/project")
+        session = await remote.open_session("/home/user/project")
         async with session.prompt(blocks):
             pass
 
@@ -565,8 +565,8 @@ async def test_content_goes_from_our_client_to_our_agent_unchanged(tmp_path: Pat
     async def keep(turn: Turn) -> None:
         got.extend(turn.prompt)
 
-    async with joined(doing(keep, image=True), dialect="draft", lend=Lending()) as remote:
-        session = await remote.open(str(tmp_path))
+    async with joined(doing(keep, image=True), dialect="draft", lend=WorkspaceAccess()) as remote:
+        session = await remote.open_session(str(tmp_path))
         async with session.prompt(blocks):
             pass
     assert got == blocks

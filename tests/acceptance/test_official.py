@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Proxy, Turn
+from dragoman import Agent, Kind, ProtocolError, Proxy, Turn, WorkspaceAccess
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import TextContent
@@ -24,7 +24,7 @@ from dragoman.schema.update import (
     UsageUpdate,
 )
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.official import (
     ALL,
     CWD,
@@ -159,9 +159,9 @@ async def test_every_stable_method_of_a_client_is_served(tmp_path: Any) -> None:
         )
         peer.send(result(turn, {"stopReason": "end_turn"}))
 
-    options: Any = {"lend": Lending(), "permission": "allow", "elicit": lambda _: {"branch": "main"}}
+    options: Any = {"lend": WorkspaceAccess(), "permission": "allow", "elicit": lambda _: {"branch": "main"}}
     async with agent_played(part, **options) as remote:
-        assert await (await remote.open(str(tmp_path))).ask("go") == "x"
+        assert await (await remote.open_session(str(tmp_path))).ask("go") == "x"
     assert {*asked, "session/update", "elicitation/complete", "$/cancel_request"} == STABLE[Side.CLIENT]
 
 
@@ -200,7 +200,7 @@ def test_every_stable_update_passes_from_agent_to_client_unchanged() -> None:
 
     async def connecting() -> None:
         async with agent_played(part) as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             async with session.prompt("go") as turn:
                 seen.extend([update async for update in turn])
             assert session.title is None
@@ -211,7 +211,7 @@ def test_every_stable_update_passes_from_agent_to_client_unchanged() -> None:
 
     async def repeat(turn: Turn) -> None:
         for update in seen:
-            await turn.update(update)
+            await turn.send_update(update)
 
     async def serving() -> None:
         agent = Agent("a")
@@ -282,11 +282,11 @@ def test_our_client_lists_closes_deletes_and_resumes_where_that_was_announced() 
 
     async def talk() -> None:
         async with agent_played(part) as remote:
-            page = await remote.sessions(CWD, "1")
+            page = await remote.list_sessions(CWD, "1")
             assert (page.sessions[0].title, page.next_cursor) == ("Old", "2")
-            await remote.resume("old", CWD, directories=["/more"])
+            await remote.resume_session("old", CWD, directories=["/more"])
             await remote.close_session("old")
-            await remote.delete("old")
+            await remote.delete_session("old")
 
     async def without(peer: ScriptedPeer) -> None:
         await serve(peer, "initialize", introduction())
@@ -294,7 +294,12 @@ def test_our_client_lists_closes_deletes_and_resumes_where_that_was_announced() 
 
     async def refused() -> None:
         async with agent_played(without) as remote:
-            for work in (remote.sessions(), remote.resume("old"), remote.close_session("old"), remote.delete("old")):
+            for work in (
+                remote.list_sessions(),
+                remote.resume_session("old"),
+                remote.close_session("old"),
+                remote.delete_session("old"),
+            ):
                 with pytest.raises(ProtocolError) as caught:
                     await work
                 assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
@@ -333,8 +338,8 @@ def test_more_directories_are_roots_of_the_session(tmp_path: Any) -> None:
         assert codes == ["inside", "more", None]
 
     async def connecting() -> None:
-        async with agent_played(part, lend=Lending()) as remote:
-            await remote.open(str(inside), directories=[str(more)])
+        async with agent_played(part, lend=WorkspaceAccess()) as remote:
+            await remote.open_session(str(inside), directories=[str(more)])
 
     run(serving())
     run(connecting())
@@ -446,7 +451,7 @@ async def test_our_client_takes_the_elicitations_it_announced() -> None:
         peer.send(result(new, {"sessionId": SESSION}))
 
     async with agent_played(part, elicit={"form": lambda _: next(replies)}) as remote:
-        await remote.open(CWD)
+        await remote.open_session(CWD)
 
 
 # --- turns ----------------------------------------------------------------------------------------------------------
@@ -457,8 +462,10 @@ def test_usage_and_session_info_are_told() -> None:
     """How full the context is during the turn, what it took in the answer; a title, and when it was changed."""
 
     async def spend(turn: Turn) -> None:
-        await turn.usage(input=10, output=5, used=1500, size=8000, cost=0.25, currency="EUR")
-        await turn.title("A name")
+        await turn.report_usage(
+            input_tokens=10, output_tokens=5, context_used=1500, context_size=8000, cost=0.25, currency="EUR"
+        )
+        await turn.set_title("A name")
 
     agent = Agent("a")
     agent.prompt(acting(spend=spend))
@@ -485,7 +492,7 @@ def test_usage_and_session_info_are_told() -> None:
 
     async def connecting() -> None:
         async with agent_played(part) as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             async with session.prompt("go") as turn:
                 info, usage = [update async for update in turn]
             assert isinstance(info, SessionInfoUpdate)
@@ -504,7 +511,7 @@ def test_a_single_request_is_cancelled_at_either_end() -> None:
     agent = Agent("a")
 
     async def ask(turn: Turn) -> None:
-        await turn.ask("May I?")
+        await turn.ask_permission("May I?")
 
     agent.prompt(acting(hold=hold, ask=ask))
 
@@ -546,7 +553,7 @@ async def test_messages_have_ids_that_replays_keep() -> None:
 
     async def two(turn: Turn) -> None:
         for id, words in (("m1", "one "), ("m1", "message"), ("m2", "another")):
-            await turn.update(AgentMessageChunk(content=TextContent(text=words), message_id=id))
+            await turn.send_update(AgentMessageChunk(content=TextContent(text=words), message_id=id))
 
     agent = Agent("a")
     agent.prompt(acting(two=two))
@@ -575,7 +582,7 @@ async def test_switches_are_options_for_clients_that_announced_them(announces: b
     """type boolean and true or false; a client that knows no switches has a choice of two in its place."""
 
     async def tell(turn: Turn) -> None:
-        await turn.say(str(turn.session.option("verbose")))
+        await turn.say(str(turn.session.get_option("verbose")))
 
     agent = whole(tell=tell)
 
@@ -600,9 +607,9 @@ async def test_notices_and_compaction_are_told_to_clients_that_announced_them(an
     """Nobody else hears of them; a notice is no history and is not told again, a compaction is."""
 
     async def shorten(turn: Turn) -> None:
-        await turn.notice("The history is long", severity="warning")
+        await turn.send_notice("The history is long", severity="warning")
         async with turn.compaction() as work:
-            await work.summary("In short.")
+            await work.add_summary("In short.")
         await turn.say("Done")
 
     agent = Agent("a")
@@ -644,7 +651,7 @@ async def test_our_client_announces_what_its_conversations_can_take() -> None:
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
     async with agent_played(part) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("go") as turn:
             kinds = [type(update) async for update in turn]
         assert kinds == [Notice, CompactionUpdate, CompactionSummaryChunk]
@@ -692,7 +699,7 @@ def test_trace_keys_and_unknown_fields_pass_a_proxy_both_ways(claims: bool) -> N
     chosen = {"outcome": {"outcome": "selected", "optionId": "y", **ODD}, **ODD}
 
     async def talk() -> None:
-        (here, front), (back, there) = pair(), pair()
+        (here, front), (back, there) = memory_pair(), memory_pair()
         client, agent = ScriptedPeer(here), ScriptedPeer(there)
         serving = asyncio.ensure_future(proxy.serve(front, back))
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Turn, connect
+from dragoman import Agent, Kind, ProtocolError, Turn, WorkspaceAccess, connect
 from dragoman.schema.config import SessionMode
 from dragoman.schema.content import (
     AudioContent,
@@ -103,7 +103,7 @@ async def test_the_same_application_works_over_another_transport_and_in_another_
     command = [sys.executable, str(tmp_path / "parrot.py")]
     for dialect in ("2025.1", "v1"):
         async with connect(command, dialect=dialect, cwd=str(tmp_path)) as agent:
-            session = await agent.open(str(tmp_path))
+            session = await agent.open_session(str(tmp_path))
             assert await session.ask("hello") == "You said: hello"
     assert in_memory == [("agent_message_chunk", {"text": "You said: hello"})]
 
@@ -145,7 +145,7 @@ async def test_the_client_starts_the_agent_and_says_each_message_in_a_line(tmp_p
 
     command = [sys.executable, str(tmp_path / "recorder.py"), str(kept)]
     async with connect(command, dialect="2025.1", cwd=str(tmp_path)) as agent:
-        session = await agent.open(str(tmp_path))
+        session = await agent.open_session(str(tmp_path))
         assert await session.ask("two\nlines") == ""
     assert int((tmp_path / "kept.parent").read_text()) == os.getpid()
     lines = kept.read_bytes().splitlines(keepends=True)
@@ -215,9 +215,9 @@ async def test_our_client_understands_requests_notifications_and_error_answers(t
         peer.send(note("session/update", update))
         peer.send(error(asked, -32003, "Invalid state"))
 
-    options: Any = {"dialect": "2025.1", "cwd": str(tmp_path), "lend": Lending()}
+    options: Any = {"dialect": "2025.1", "cwd": str(tmp_path), "lend": WorkspaceAccess()}
     async with agent_played(part, **options) as agent:
-        session = await agent.open(str(tmp_path))
+        session = await agent.open_session(str(tmp_path))
         updates: list[Any] = []
         session.on_update = updates.append
         with pytest.raises(ProtocolError) as caught:
@@ -271,8 +271,8 @@ def test_the_four_shapes_are_exact_and_nothing_to_tell_is_ok(tmp_path: Path) -> 
         assert await peer.receive() == result(14, {"status": "ok"})
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=Lending()) as agent:
-            await agent.open(str(tmp_path))
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as agent:
+            await agent.open_session(str(tmp_path))
 
     run(serving())
     run(connecting())
@@ -286,7 +286,9 @@ def test_all_nine_codes_come_from_real_situations(tmp_path: Path) -> None:
         raise RuntimeError("a fault of the author's")
 
     async def require(turn: Turn) -> None:
-        await turn.require("May I?", kind="fetch")  # nobody can be asked in 2025.1, and the client serves no such thing
+        await turn.require_permission(
+            "May I?", kind="fetch"
+        )  # nobody can be asked in 2025.1, and the client serves no such thing
 
     agent = Agent("a", version="1")
     agent.prompt(acting(crash=crash, require=require, hold=hold))
@@ -328,9 +330,9 @@ def test_all_nine_codes_come_from_real_situations(tmp_path: Path) -> None:
             assert (await peer.request("c", method, params))["error"]["code"] == expected, method
 
     async def connecting() -> None:
-        lending = Lending(terminals=False, approve=lambda question: question.operation == "read")
+        lending = WorkspaceAccess(terminals=False, approve=lambda question: question.operation == "read")
         async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
-            await remote.open(str(tmp_path))
+            await remote.open_session(str(tmp_path))
 
     run(serving())
     run(connecting())
@@ -362,7 +364,7 @@ def test_initialize_carries_what_the_document_shows_both_ways(tmp_path: Path) ->
     async def connecting() -> None:
         options: Any = {"capabilities": offered, "mcp_servers": [server], "name": "my-editor", "version": "1.0.0"}
         async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), **options) as remote:
-            side = remote.introduction.meta["dragoman"]  # type: ignore[index]
+            side = remote.initialize_result.meta["dragoman"]  # type: ignore[index]
             assert side["instructions"] == "Be brief."
             modes = remote.capabilities.meta["dragoman"]["modes"]  # type: ignore[index]
             assert modes == ["agent", "ask"]
@@ -408,7 +410,7 @@ def test_a_client_may_authenticate_with_a_token_and_need_not(tmp_path: Path, aut
         async with agent_played(part, dialect="2025.1", cwd=str(tmp_path)) as remote:
             if authenticates:
                 await remote.authenticate("token", {"token": "secret"})
-            await remote.open(str(tmp_path))
+            await remote.open_session(str(tmp_path))
 
     async def serving() -> None:
         async with Child("agent", "everything", "--dialect", "2025.1") as agent:
@@ -505,11 +507,11 @@ def test_sessions_have_the_ids_that_clients_choose() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
-            conversation = await remote.open(PROJECT, mode="ask")
+            conversation = await remote.open_session(PROJECT, mode="ask")
             async with conversation.prompt("go") as turn:
                 turn.cancel()
             assert turn.stop_reason == "cancelled"
-            await remote.load(conversation.id, PROJECT)
+            await remote.load_session(conversation.id, PROJECT)
 
     run(serving())
     run(connecting())
@@ -531,7 +533,7 @@ async def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
         await turn.think("Analyzing")
         path = {"path": f"{PROJECT}/main.rs"}
         async with turn.tool("read_file", name="read_file", input=path, id="tool_1") as tool:
-            await tool.text("file contents")
+            await tool.add_text("file contents")
         await turn.plan(
             *(PlanEntry(content=s["description"], priority="medium", status=s["status"]) for s in STEPS)  # type: ignore[arg-type]
         )
@@ -582,7 +584,7 @@ async def test_the_five_updates_of_the_document_are_understood() -> None:
         peer.send(result(asked, {"status": "ok"}))
 
     async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
-        session = await remote.open(PROJECT)
+        session = await remote.open_session(PROJECT)
         async with session.prompt("go") as turn:
             message, thought, start, progress, plan = [update async for update in turn]
         assert isinstance(message, AgentMessageChunk)
@@ -642,8 +644,8 @@ def test_text_files_are_read_and_written_without_a_session(tmp_path: Path) -> No
         assert written == result(11, {"status": "ok"})
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=Lending()) as remote:
-            await remote.open(str(tmp_path))
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as remote:
+            await remote.open_session(str(tmp_path))
 
     run(serving())
     run(connecting())
@@ -675,8 +677,8 @@ def test_a_terminal_starts_from_one_line_and_is_named_by_its_id(tmp_path: Path) 
         assert await peer.request(24, "terminal/release", created["result"]) == result(24, {"status": "ok"})
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=Lending()) as remote:
-            await remote.open(str(tmp_path))
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as remote:
+            await remote.open_session(str(tmp_path))
 
     async def build(turn: Turn) -> None:
         async with await turn.terminals.create("cargo", ["build", "my crate"], cwd=PROJECT) as terminal:
@@ -754,7 +756,7 @@ def test_the_five_content_blocks_are_read_and_said_flat() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
-            session = await remote.open(PROJECT)
+            session = await remote.open_session(PROJECT)
             contents = ResourceContents(uri="file:///path/to/file", mime_type="text/plain", text="file contents...")
             blocks: list[ContentBlock] = [
                 TextContent(text="Hello, world!"),

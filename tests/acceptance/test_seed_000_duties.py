@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Question, Turn, connect
+from dragoman import Agent, Kind, ProtocolError, Turn, WorkspaceAccess, WorkspaceUse, connect
 from dragoman.schema.content import (
     AudioContent,
     ContentBlock,
@@ -78,9 +78,9 @@ def test_text_files_and_terminal_open_the_calls_of_agents(tmp_path: Path, is_ope
         assert codes == ([None] * 3 if is_open else [-32004] * 3)
 
     async def connecting() -> None:
-        lending = Lending(files=is_open, terminals=is_open)
+        lending = WorkspaceAccess(files=is_open, terminals=is_open)
         async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
-            await remote.open(str(tmp_path))
+            await remote.open_session(str(tmp_path))
 
     run(serving())
     run(connecting())
@@ -215,7 +215,7 @@ def test_supported_modes_open_the_modes_that_sessions_can_be_in(tmp_path: Path) 
 
     async def connecting() -> None:
         async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
-            session = await remote.open(PROJECT, mode="ask")
+            session = await remote.open_session(PROJECT, mode="ask")
             assert session.modes is not None
             assert [mode.id for mode in session.modes.available_modes] == ["agent", "ask"]
             assert session.modes.current_mode_id == "ask"
@@ -278,14 +278,14 @@ async def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     asked: list[str] = []
 
-    def approve(question: Question) -> bool:
+    def approve(question: WorkspaceUse) -> bool:
         asked.append(question.operation)
         return True
 
     command = [*DRAGOMAN, "agent", "everything", "--dialect", "2025.1"]
-    async with connect(command, cwd=str(tmp_path), lend=Lending(approve=approve)) as agent:
+    async with connect(command, cwd=str(tmp_path), workspace=WorkspaceAccess(approve=approve)) as agent:
         assert agent.dialect == "2025.1"
-        first, second = await agent.open(str(tmp_path)), await agent.open(str(tmp_path))
+        first, second = await agent.open_session(str(tmp_path)), await agent.open_session(str(tmp_path))
         assert first.id != second.id
         assert "2 lines" in await first.ask("/read a.txt")
         await second.ask("/write b.txt new")
@@ -293,8 +293,8 @@ async def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
         async with first.prompt("/plan") as turn:
             kinds = {type(update).__name__ async for update in turn}
         assert kinds == {"Plan", "AgentMessageChunk"}
-        again = await agent.load(first.id, str(tmp_path))
-        assert any(isinstance(update, Plan) for update in again.between)
+        again = await agent.load_session(first.id, str(tmp_path))
+        assert any(isinstance(update, Plan) for update in again.updates_outside_turns)
     assert asked == ["read", "read", "write", "execute"]
     assert (tmp_path / "b.txt").read_text() == "new"
     assert (tmp_path / "c.txt").read_text() == "hello\n"
@@ -376,8 +376,8 @@ def test_paths_that_are_not_absolute_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=Lending()) as remote:
-            await remote.open(str(tmp_path))
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as remote:
+            await remote.open_session(str(tmp_path))
 
     run(connecting())
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "sub"]
@@ -410,9 +410,9 @@ async def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path)
         assert answers[0]["result"] == {"content": "open"}
         assert [answer["error"]["code"] for answer in answers[1:]] == [-32002] * 3
 
-    lending = Lending(approve=lambda question: question.resource.endswith("open.txt"))
+    lending = WorkspaceAccess(approve=lambda question: question.resource.endswith("open.txt"))
     async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
-        await remote.open(str(tmp_path))
+        await remote.open_session(str(tmp_path))
     assert (tmp_path / "shut.txt").read_text() == "shut"
     assert not (tmp_path / "made").exists()
 
@@ -450,7 +450,7 @@ def test_keys_from_the_future_are_ignored_and_capabilities_tell_what_is_there(tm
 
     async def connecting() -> None:
         async with agent_played(part, dialect="2025.1", cwd=str(tmp_path)) as remote:
-            session = await remote.open(str(tmp_path))
+            session = await remote.open_session(str(tmp_path))
             assert await session.ask("go") == "hi"
 
     run(serving())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError, Turn
+from dragoman import Agent, Kind, ProtocolError, Turn, WorkspaceAccess
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import SessionMode
 from dragoman.schema.initialize import AgentCapabilities, ClientCapabilities
@@ -149,10 +149,10 @@ def test_session_load_exists_where_it_was_announced(is_open: bool) -> None:
     async def connecting() -> None:
         async with agent_played(part) as remote:
             if is_open:
-                await remote.load(SESSION, CWD)
+                await remote.load_session(SESSION, CWD)
             else:
                 with pytest.raises(ProtocolError) as caught:
-                    await remote.load(SESSION, CWD)
+                    await remote.load_session(SESSION, CWD)
                 assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
             remote.notify("_done", {})
 
@@ -200,7 +200,7 @@ async def test_our_client_cancels_by_a_notification_and_expects_no_answer() -> N
         peer.send(result(asked, {"stopReason": "cancelled"}))
 
     async with agent_played(part) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("go") as turn:
             turn.cancel()
         assert turn.stop_reason == "cancelled"
@@ -227,7 +227,7 @@ async def test_every_client_answers_requests_for_permission(permission: Any, cho
 
     options = {} if permission == "deny" else {"permission": permission}
     async with agent_played(part, **options) as remote:
-        await (await remote.open(CWD)).ask("go")
+        await (await remote.open_session(CWD)).ask("go")
 
 
 LENT: dict[str, tuple[Json, str, Json]] = {
@@ -309,8 +309,8 @@ async def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_pa
         }
         assert results[5:] == [{}, {}]
 
-    async with agent_played(part, lend=Lending() if lends else None) as remote:
-        await remote.open(str(tmp_path))
+    async with agent_played(part, lend=WorkspaceAccess() if lends else None) as remote:
+        await remote.open_session(str(tmp_path))
     assert (tmp_path / "a").read_text() == ("new" if lends else "one\ntwo\n")
 
 
@@ -325,8 +325,8 @@ async def test_session_update_carries_every_kind_the_overview_names() -> None:
         await turn.say("Hello")
         await turn.plan(PlanEntry(content="Look", priority="high", status="in_progress"))
         async with turn.tool("Read a", kind="read", input={"path": "/a"}, paths=["/a"], id="call_1") as tool:
-            await tool.text("text")
-        await turn.mode("code")
+            await tool.add_text("text")
+        await turn.set_mode("code")
 
     agent.prompt(acting(all=all_))
 
@@ -391,8 +391,8 @@ def test_paths_are_absolute_and_lines_count_from_one_on_the_wire(tmp_path: Path)
             assert (await ask(method, **params))["error"]["code"] == -32602, (method, params)
 
     async def connecting() -> None:
-        async with agent_played(part, lend=Lending()) as remote:
-            await remote.open(str(tmp_path))
+        async with agent_played(part, lend=WorkspaceAccess()) as remote:
+            await remote.open_session(str(tmp_path))
 
     agent = Agent("a", version="1")
     agent.prompt(greet)
@@ -508,7 +508,7 @@ async def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
     serves = {"_example.org/ask": lambda params: {"n": params["n"] + 1}}
     async with agent_played(part, capabilities=offered, on=serves) as remote:
         assert remote.capabilities.meta == {"example.org": {"search": True}}
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert await remote.request("_example.org/search", {"words": []}) == {"found": []}
         async with session.prompt("go") as turn:
             (update,) = [update async for update in turn]
@@ -597,7 +597,7 @@ def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
 
     async def ask(turn: Turn) -> None:
         async with turn.tool("Delete", kind="delete") as tool:
-            await tool.ask()
+            await tool.ask_permission()
 
     agent.prompt(acting(ask=ask, hold=hold))
 
@@ -634,7 +634,7 @@ def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
             return None
 
         async with agent_played(part, permission=never) as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             holder.append(session)
             async with session.prompt("go") as turn:
                 await turn.wait()
@@ -697,5 +697,5 @@ async def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_p
         assert (await peer.request(9, "terminal/release", handle))["result"] == {}
         assert (await peer.request(10, "terminal/output", handle))["error"]["code"] == -32002
 
-    async with agent_played(part, lend=Lending()) as remote:
-        await remote.open(str(tmp_path))
+    async with agent_played(part, lend=WorkspaceAccess()) as remote:
+        await remote.open_session(str(tmp_path))

@@ -133,7 +133,7 @@ def test_a_session_is_opened_in_camel_case() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="crow") as remote:
-            assert (await remote.open(CWD)).id == SESSION
+            assert (await remote.open_session(CWD)).id == SESSION
 
     run(serving())
     run(connecting())
@@ -178,7 +178,7 @@ def test_a_prompt_its_updates_and_its_result_are_spelled_three_ways() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="crow") as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             async with session.prompt("Hello, how are you?") as turn:
                 (update,) = [update async for update in turn]
             assert isinstance(update, AgentMessageChunk)
@@ -237,7 +237,7 @@ def test_the_five_updates_are_said_and_understood() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="crow") as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             async with session.prompt("go") as turn:
                 thought, message, start, progress, plan = [update async for update in turn]
             assert isinstance(thought, AgentThoughtChunk)
@@ -316,8 +316,8 @@ async def test_our_client_has_the_whole_history_when_load_returns() -> None:
         peer.send(result(asked, {}))
 
     async with agent_played(part, dialect="crow") as remote:
-        session = await remote.load(SESSION, CWD)
-        assert [type(update).__name__ for update in session.between] == [
+        session = await remote.load_session(SESSION, CWD)
+        assert [type(update).__name__ for update in session.updates_outside_turns] == [
             "UserMessageChunk",
             "AgentThoughtChunk",
             "AgentMessageChunk",
@@ -355,7 +355,7 @@ def test_cancel_is_a_request_and_is_answered() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="crow") as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             async with session.prompt("go") as turn:
                 turn.cancel()
             assert turn.stop_reason == "cancelled"
@@ -405,7 +405,7 @@ async def test_our_client_understands_the_three_reasons(reason: str) -> None:
         await serve(peer, "session/prompt", {"stop_reason": reason})
 
     async with agent_played(part, dialect="crow") as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("go") as turn:
             await turn.wait()
         assert turn.stop_reason == reason
@@ -461,7 +461,7 @@ async def test_our_client_answers_the_documents_question(permission: str, chosen
         peer.send(result(asked, {"stop_reason": "end_turn"}))
 
     async with agent_played(part, dialect="crow", permission=permission) as remote:
-        await (await remote.open(CWD)).ask("go")
+        await (await remote.open_session(CWD)).ask("go")
 
 
 @pytest.mark.item("002-10")
@@ -488,7 +488,7 @@ async def test_several_sessions_work_at_once_and_know_only_their_own(tmp_path: P
 
     command = [*DRAGOMAN, "agent", "everything", "--dialect", "crow"]
     async with connect(command, dialect="crow", cwd=str(tmp_path)) as agent:
-        sessions = [await agent.open(str(tmp_path)) for _ in range(3)]
+        sessions = [await agent.open_session(str(tmp_path)) for _ in range(3)]
         assert len({UUID(session.id) for session in sessions}) == 3
         turns = [session.prompt("/slow 300") for session in sessions]
         for turn in turns:
@@ -503,8 +503,8 @@ async def test_several_sessions_work_at_once_and_know_only_their_own(tmp_path: P
         said = await asyncio.gather(*(session.ask(text) for session, text in zip(sessions, texts, strict=True)))
         assert said == ["word 0", "word 1", "word 2"]
         for number, session in enumerate(sessions):
-            again = await agent.load(session.id, str(tmp_path))
-            history = repr(list(again.between))
+            again = await agent.load_session(session.id, str(tmp_path))
+            history = repr(list(again.updates_outside_turns))
             assert [f"word {other}" in history for other in range(3)] == [other == number for other in range(3)]
 
 
@@ -540,7 +540,7 @@ async def test_our_client_gives_the_listed_faults_to_whoever_asked() -> None:
         peer.send({"jsonrpc": "2.0", "id": asked["id"], "error": fault})
 
     async with agent_played(part, dialect="crow") as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError) as caught:
             await session.ask("go")
         assert caught.value.kind == Kind.INVALID_PARAMS

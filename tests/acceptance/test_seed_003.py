@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman import Agent, Lending, Turn
+from dragoman import Agent, Turn, WorkspaceAccess
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import EmbeddedResource, ImageContent, ResourceContents, ResourceLink, TextContent
 from dragoman.schema.methods import METHODS
@@ -85,7 +85,7 @@ async def test_our_agent_has_every_method_of_the_document() -> None:
             await terminal.output()
             await terminal.kill()
             await terminal.wait()
-        await turn.ask("May I?")
+        await turn.ask_permission("May I?")
 
     agent = banjo(use_all=use_all, hold=hold)
     answers: Json = {
@@ -154,15 +154,15 @@ async def test_our_client_has_every_method_of_the_document(tmp_path: Path) -> No
         resumed = await serve(peer, "unstable_resumeSession", {})
         assert resumed["params"]["sessionId"] == "earlier"
 
-    async with agent_played(part, dialect="banjo", lend=Lending()) as remote:
+    async with agent_played(part, dialect="banjo", lend=WorkspaceAccess()) as remote:
         await remote.authenticate("any")
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         await session.set_mode("plan")
         async with session.prompt("go") as turn:
             async for _ in turn:
                 turn.cancel()
         assert turn.stop_reason == "cancelled"
-        await remote.resume("earlier", str(tmp_path))
+        await remote.resume_session("earlier", str(tmp_path))
 
 
 @pytest.mark.item("003-02")
@@ -319,7 +319,7 @@ def test_prompts_hold_every_content_block() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="banjo") as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             contents = ResourceContents(uri=URI, text="const a = 1;", mime_type="text/x-zig")
             link = ResourceLink(
                 uri="file:///b.zig",
@@ -360,7 +360,7 @@ def test_a_turn_stops_for_one_of_six_reasons() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="banjo") as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             for reason in REASONS:
                 async with session.prompt("go") as turn:
                     await turn.wait()
@@ -427,7 +427,7 @@ def test_a_model_is_chosen_and_every_change_of_it_is_told() -> None:
     """set_model is answered with {}; current_model_update tells of a change by the client and of one by the agent."""
 
     async def change(turn: Turn) -> None:
-        await turn.option("model", "haiku")
+        await turn.set_option("model", "haiku")
 
     async def serving() -> None:
         async with client_of(banjo(change=change)) as peer:
@@ -460,7 +460,7 @@ def test_a_model_is_chosen_and_every_change_of_it_is_told() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="banjo") as remote:
-            session = await remote.open(CWD)
+            session = await remote.open_session(CWD)
             (option,) = session.options
             assert (option.category, option.current_value) == ("model", "sonnet")
             await session.set_option(option.id, "opus")
@@ -502,7 +502,7 @@ def test_a_permission_question_has_the_call_and_four_kinds_of_option() -> None:
 
     async def ask(turn: Turn) -> None:
         async with turn.tool("Run ls", kind="execute", input={"command": "ls"}, id="call_1") as tool:
-            answer = await tool.ask(options=options)
+            answer = await tool.ask_permission(options=options)
         await turn.say(f"{answer.kind} {bool(answer)}")
 
     async def serving() -> None:
@@ -538,7 +538,7 @@ def test_a_permission_question_has_the_call_and_four_kinds_of_option() -> None:
     async def connecting() -> None:
         answers = iter(["o_allow_always", None])
         async with agent_played(part, dialect="banjo", permission=lambda _: next(answers)) as remote:
-            await (await remote.open(CWD)).ask("go")
+            await (await remote.open_session(CWD)).ask("go")
 
     run(serving())
     run(connecting())
@@ -550,16 +550,16 @@ async def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
 
     async def all_(turn: Turn) -> None:
         await turn.say("Hello!")
-        await turn.update(UserMessageChunk(content=TextContent(text="you said")))
+        await turn.send_update(UserMessageChunk(content=TextContent(text="you said")))
         await turn.think("Hm.")
         async with turn.tool("Edit a", kind="edit", input={"path": "/a"}, id="call_1") as tool:
-            await tool.text("done")
-            await tool.diff("/a", "old", "new")
-            await tool.terminal("term_1")
+            await tool.add_text("done")
+            await tool.add_diff("/a", "old", "new")
+            await tool.add_terminal("term_1")
             await tool.finish(output={"ok": True})
         await turn.plan(PlanEntry(content="Look", priority="high", status="pending"))
-        await turn.commands(AvailableCommand(name="version", description="Which build"))
-        await turn.mode("plan")
+        await turn.set_commands(AvailableCommand(name="version", description="Which build"))
+        await turn.set_mode("plan")
 
     async with client_of(banjo(all=all_)) as peer:
         updates, _ = await said(peer, await begin(peer), "all")
@@ -648,7 +648,7 @@ def test_fields_nobody_knows_are_ignored() -> None:
 
     async def connecting() -> None:
         async with agent_played(part, dialect="banjo") as remote:
-            assert await (await remote.open(CWD)).ask("go") == "Hello!"
+            assert await (await remote.open_session(CWD)).ask("go") == "Hello!"
 
     run(serving())
     run(connecting())
@@ -680,7 +680,7 @@ def test_the_two_codes_of_the_document_are_used_for_what_they_mean() -> None:
     async def connecting() -> None:
         async with agent_played(part, dialect="banjo") as remote:
             with pytest.raises(dragoman.ProtocolError) as caught:
-                await remote.open(CWD)
+                await remote.open_session(CWD)
             assert caught.value.kind == dragoman.Kind.AUTH_REQUIRED
 
     run(serving())
@@ -693,7 +693,7 @@ async def test_no_editing_of_messages_or_history_is_offered() -> None:
     words = ("edit", "history", "rewind", "undo", "replay", "truncate", "regenerate", "amend", "message")
     methods = [name for _, name in METHODS if any(word in name for word in words)]
     assert methods == ["mcp/message", "mcp/message"]  # MCP's own messages
-    public = [name for owner in (dragoman.Conversation, dragoman.RemoteAgent) for name in vars(owner)]
+    public = [name for owner in (dragoman.ClientSession, dragoman.RemoteAgent) for name in vars(owner)]
     assert not [name for name in public if any(word in name.lower() for word in ("edit", "rewind", "undo", "amend"))]
 
     async with Child("agent", "everything", "--dialect", "banjo") as agent:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from dragoman import Agent, RemoteAgent, Turn, connect
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 T = TypeVar("T")
 Json = Any
@@ -70,8 +70,8 @@ def acting(**acts: Callable[[Turn], Awaitable[str | None]]) -> Callable[[Turn], 
 @asynccontextmanager
 async def client_of(agent: Agent) -> AsyncIterator[ScriptedPeer]:
     """A client that is only frames, at an agent of ours; nothing has been said yet."""
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     try:
         yield ScriptedPeer(ours)
     finally:
@@ -81,7 +81,7 @@ async def client_of(agent: Agent) -> AsyncIterator[ScriptedPeer]:
 @asynccontextmanager
 async def agent_played(part: Part, **options: Any) -> AsyncIterator[RemoteAgent]:
     """Our client at an agent that is only frames, which must come to the end of its part."""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def play() -> None:

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config.config_file import Agents, NamedAgent, add, load, parse, remove, set_default
-from dragoman.config.known_agents import KNOWN, found
+from dragoman.config.config_file import (
+    Config,
+    NamedAgent,
+    add_agent,
+    load_config,
+    parse_config,
+    remove_agent,
+    set_default_agent,
+)
+from dragoman.config.known_agents import KNOWN_AGENTS, installed_agents
 from dragoman.errors import ConfigFault
 
 WRITTEN = """\
@@ -35,16 +43,16 @@ sandbox = true
 
 
 def test_agents_are_read_with_all_they_have() -> None:
-    read = parse(WRITTEN, "config.toml")
+    read = parse_config(WRITTEN, "config.toml")
     assert read.default == "two"
     assert read.agents["one"] == NamedAgent(name="one", command="one", args=("--acp",))
     two = read.agents["two"]
-    assert two.words == [os.path.expanduser("~/bin/two")]
+    assert two.argv == [os.path.expanduser("~/bin/two")]
     assert (two.env, two.cwd, two.dialect, two.mode, two.sandbox) == ({"KEY": "value"}, "/tmp", "draft", "plan", True)
 
 
 def test_no_file_is_no_agents(tmp_path: Path) -> None:
-    assert load(str(tmp_path / "none" / "config.toml")) == Agents()
+    assert load_config(str(tmp_path / "none" / "config.toml")) == Config()
 
 
 @pytest.mark.parametrize(
@@ -73,13 +81,13 @@ def test_no_file_is_no_agents(tmp_path: Path) -> None:
 )
 def test_a_fault_names_line_and_key(text: str, fault: str) -> None:
     with pytest.raises(ConfigFault) as raised:
-        parse(text, "config.toml")
+        parse_config(text, "config.toml")
     assert any(each.startswith("config.toml: ") and fault in each for each in raised.value.faults)
 
 
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(ConfigFault) as raised:
-        parse("x = 1\n[agents.a]\nmode = 1\n[agents.b]\nargs = 1\ncommand = 'b'", "config.toml")
+        parse_config("x = 1\n[agents.a]\nmode = 1\n[agents.b]\nargs = 1\ncommand = 'b'", "config.toml")
     assert len(raised.value.faults) == 4
 
 
@@ -87,32 +95,32 @@ def test_a_file_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_bytes(b"version = 1\n# \xff\n")
     with pytest.raises(ConfigFault, match="line 2: the file is not UTF-8"):
-        load(str(file))
+        load_config(str(file))
 
 
 def test_changes_keep_the_rest_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(WRITTEN)
-    remove(str(file), "one")
+    remove_agent(str(file), "one")
     assert file.read_text().startswith("# my agents\nversion = 1\n")
     assert "# the other one\n[agents.two]" in file.read_text()
-    assert "one" not in load(str(file)).agents
-    add(str(file), NamedAgent(name="three", command="three"))
-    set_default(str(file), "three")
-    assert load(str(file)).default == "three"
-    remove(str(file), "three")
-    assert load(str(file)).default == ""
-    assert list(load(str(file)).agents) == ["two"]
+    assert "one" not in load_config(str(file)).agents
+    add_agent(str(file), NamedAgent(name="three", command="three"))
+    set_default_agent(str(file), "three")
+    assert load_config(str(file)).default == "three"
+    remove_agent(str(file), "three")
+    assert load_config(str(file)).default == ""
+    assert list(load_config(str(file)).agents) == ["two"]
     assert file.read_text().startswith("# my agents\n")
 
 
 def test_a_new_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "new" / "config.toml"
-    add(str(file), NamedAgent(name="a", command="a", env={"API_KEY": "secret"}))
+    add_agent(str(file), NamedAgent(name="a", command="a", env={"API_KEY": "secret"}))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(ConfigFault, match="there is an agent a already"):
-        add(str(file), NamedAgent(name="a", command="b"))
-    assert load(str(file)).agents["a"].command == "a"
+        add_agent(str(file), NamedAgent(name="a", command="b"))
+    assert load_config(str(file)).agents["a"].command == "a"
 
 
 @pytest.mark.parametrize("text", ["agents = { one = { command = 'x' } }\n", "agents.one.command = 'x'\n"])
@@ -120,7 +128,7 @@ def test_what_is_written_otherwise_is_left_to_its_owner(tmp_path: Path, text: st
     file = tmp_path / "config.toml"
     file.write_text(text)
     with pytest.raises(ConfigFault, match="take it out by hand"):
-        remove(str(file), "one")
+        remove_agent(str(file), "one")
     assert file.read_text() == text
 
 
@@ -133,15 +141,15 @@ def test_what_is_written_is_what_is_read(
 ) -> None:
     file = str(tmp_path_factory.mktemp("config") / "config.toml")
     agent = NamedAgent(name="a", command=command, args=tuple(args), env=env, cwd=cwd, mode="m", sandbox=True)
-    add(file, agent)
-    assert load(file).agents == {"a": agent}
+    add_agent(file, agent)
+    assert load_config(file).agents == {"a": agent}
 
 
 def test_well_known_agents_are_found_on_the_path(tmp_path: Path) -> None:
     for name in ("qwen", "claude-agent-acp", "something-else"):
         (tmp_path / name).touch(mode=0o755)
-    assert {name: known.command for name, known in found({"PATH": str(tmp_path)}).items()} == {
+    assert {name: known.command for name, known in installed_agents({"PATH": str(tmp_path)}).items()} == {
         "claude": ("claude-agent-acp",),
         "qwen": ("qwen", "--acp"),
     }
-    assert len({known.name for known in KNOWN}) == len(KNOWN)
+    assert len({known.name for known in KNOWN_AGENTS}) == len(KNOWN_AGENTS)

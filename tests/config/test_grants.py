@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.grants import Grants
-from dragoman.config.private_files import locked, read, write_private
+from dragoman.config.grants import GrantsFile
+from dragoman.config.private_files import file_lock, read_bytes, write_private
 from dragoman.errors import ConfigFault
 from dragoman.policy.grants import Grant
 
@@ -34,30 +34,30 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "state" / "dragoman" / "grants.json")
 
 
-def ids(grants: Grants) -> list[str]:
+def ids(grants: GrantsFile) -> list[str]:
     """What is granted, by id."""
     return [each.id for each in grants.current()]
 
 
 def test_there_are_none_to_begin_with(path: str) -> None:
-    assert Grants(path).current() == ()
+    assert GrantsFile(path).current() == ()
     assert not os.path.exists(path)
 
 
 def test_what_was_added_is_there_for_the_next(path: str) -> None:
     given = grant("a", expires=99.0, session="s", run="r")
-    Grants(path).add([given], now=2.0)
-    assert Grants(path).current() == (given,)
+    GrantsFile(path).add([given], now=2.0)
+    assert GrantsFile(path).current() == (given,)
 
 
 def test_only_the_owner_can_read_them(path: str) -> None:
-    Grants(path).add([grant("a")], now=2.0)
+    GrantsFile(path).add([grant("a")], now=2.0)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
 def test_a_grant_that_somebody_else_revokes_is_gone_at_once(path: str) -> None:
-    running, other = Grants(path), Grants(path)
+    running, other = GrantsFile(path), GrantsFile(path)
     running.add([grant("a"), grant("b")], now=2.0)
     assert ids(running) == ["a", "b"]
     assert [each.id for each in other.revoke(["a", "nosuch"])] == ["a"]
@@ -66,16 +66,16 @@ def test_a_grant_that_somebody_else_revokes_is_gone_at_once(path: str) -> None:
 
 
 def test_expired_grants_fall_away_when_others_are_added(path: str) -> None:
-    grants = Grants(path)
+    grants = GrantsFile(path)
     grants.add([grant("a", expires=5.0)], now=1.0)
     grants.add([grant("b")], now=6.0)
     assert ids(grants) == ["b"]
 
 
 def test_the_end_of_a_run_ends_its_sessions_grants(path: str) -> None:
-    grants = Grants(path)
+    grants = GrantsFile(path)
     grants.add([grant("a", scope="session", run="r"), grant("b")], now=2.0)
-    grants.end_run("r")
+    grants.forget_run("r")
     assert ids(grants) == ["b"]
 
 
@@ -84,15 +84,15 @@ def test_a_damaged_file_is_a_fault_that_says_what_to_do(path: str, text: str) ->
     os.makedirs(os.path.dirname(path))
     Path(path).write_text(text)
     with pytest.raises(ConfigFault, match=r"grants\.json: "):
-        Grants(path).current()
+        GrantsFile(path).current()
     with pytest.raises(ConfigFault):
-        Grants(path).add([grant("a")], now=1.0)
+        GrantsFile(path).add([grant("a")], now=1.0)
     assert Path(path).read_text() == text
 
 
 def _add(path: str, name: str) -> None:
     for number in range(20):
-        Grants(path).add([grant(f"{name}{number}")], now=1.0)
+        GrantsFile(path).add([grant(f"{name}{number}")], now=1.0)
 
 
 def test_several_processes_lose_nothing(path: str) -> None:
@@ -103,7 +103,7 @@ def test_several_processes_lose_nothing(path: str) -> None:
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    assert len(ids(Grants(path))) == 60
+    assert len(ids(GrantsFile(path))) == 60
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +116,14 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="no"):
         write_private(path, b"after")
-    assert read(path) == b"before"
+    assert read_bytes(path) == b"before"
     assert os.listdir(tmp_path) == ["f"]
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    assert read(str(tmp_path / "nosuch" / "f")) is None
+    assert read_bytes(str(tmp_path / "nosuch" / "f")) is None
     with pytest.raises(OSError):
-        read(str(tmp_path))
+        read_bytes(str(tmp_path))
 
 
 @pytest.mark.timeout(60)
@@ -131,17 +131,17 @@ def test_a_pipe_is_no_empty_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="no regular file"):
-        read(str(pipe))
+        read_bytes(str(pipe))
     writer = os.open(pipe, os.O_RDWR)
     try:
         with pytest.raises(OSError, match="no regular file"):
-            read(str(pipe))
+            read_bytes(str(pipe))
     finally:
         os.close(writer)
-    assert read(os.devnull) == b""
+    assert read_bytes(os.devnull) == b""
 
 
 def test_the_lock_is_let_go(tmp_path: Path) -> None:
     for _ in range(2):
-        with locked(str(tmp_path / "f")):
+        with file_lock(str(tmp_path / "f")):
             pass

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import config_file, hosts
-from dragoman.config.host_section import Hosting, Issued, NamedHost, wrong_name, wrong_origin
-from dragoman.config.paths import places
+from dragoman.config.host_section import HostSection, IssuerSection, NamedHost, name_fault, origin_fault
+from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
 
 WRITTEN = """\
@@ -44,8 +44,8 @@ token_file = "~/token"
 
 
 def test_the_host_is_read_with_all_it_has() -> None:
-    read = config_file.parse(WRITTEN, "config.toml")
-    assert read.host == Hosting(
+    read = config_file.parse_config(WRITTEN, "config.toml")
+    assert read.host == HostSection(
         agents=("one", "two"),
         roots=("~/src",),
         user_roots={"ann": ("/srv/ann",)},
@@ -55,7 +55,7 @@ def test_the_host_is_read_with_all_it_has() -> None:
         unattended="deny",
         local=False,
         limits={"body": 1000},
-        issuer=Issued(
+        issuer=IssuerSection(
             issuer="https://login.example.org", audience="dragoman", role_claim="groups", roles={"devs": "editor"}
         ),
     )
@@ -82,7 +82,7 @@ def test_the_host_is_read_with_all_it_has() -> None:
 )
 def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
     with pytest.raises(ConfigFault) as caught:
-        config_file.parse(text, "config.toml")
+        config_file.parse_config(text, "config.toml")
     assert any(each.startswith(f"config.toml: {fault}") for each in caught.value.faults), caught.value.faults
 
 
@@ -105,36 +105,36 @@ def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
     ],
 )
 def test_origins_and_names_are_those_that_somebody_can_come_by(text: str, is_origin: bool, is_name: bool) -> None:
-    assert (not wrong_origin(text), not wrong_name(text)) == (is_origin, is_name)
+    assert (not origin_fault(text), not name_fault(text)) == (is_origin, is_name)
 
 
 def test_hosts_are_added_and_removed_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(WRITTEN)
-    hosts.add(str(path), NamedHost(name="home", url="http://127.0.0.1:7437", ca="/ca.pem"))
-    hosts.set_default(str(path), "home")
-    read = config_file.load(str(path))
+    hosts.add_host(str(path), NamedHost(name="home", url="http://127.0.0.1:7437", ca="/ca.pem"))
+    hosts.set_default_host(str(path), "home")
+    read = config_file.load_config(str(path))
     assert list(read.hosts) == ["office", "home"]
     assert read.default_host == "home"
-    hosts.remove(str(path), "home")
-    read = config_file.load(str(path))
+    hosts.remove_host(str(path), "home")
+    read = config_file.load_config(str(path))
     assert (list(read.hosts), read.default_host) == (["office"], "")
     assert "# the office" in path.read_text()
     with pytest.raises(ConfigFault, match="already"):
-        hosts.add(str(path), NamedHost(name="office", url="http://x"))
+        hosts.add_host(str(path), NamedHost(name="office", url="http://x"))
 
 
 def test_a_token_is_kept_for_its_owner_alone_and_the_variable_is_stronger(tmp_path: Path) -> None:
-    here = places({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
-    path = hosts.keep_token(here, "office", "dgm_x\n")
+    here = user_paths({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
+    path = hosts.save_token(here, "office", "dgm_x\n")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     host = NamedHost(name="office", url="https://x", token_file=path)
-    assert hosts.token_of(host, {}) == "dgm_x"
-    assert hosts.token_of(host, {"DRAGOMAN_TOKEN": "other"}) == "other"
+    assert hosts.read_token(host, {}) == "dgm_x"
+    assert hosts.read_token(host, {"DRAGOMAN_TOKEN": "other"}) == "other"
     os.chmod(path, 0o644)
     with pytest.raises(ConfigFault, match="chmod 600"):
-        hosts.token_of(host, {})
+        hosts.read_token(host, {})
     os.unlink(path)
     with pytest.raises(ConfigFault, match="is not there"):
-        hosts.token_of(host, {})
-    assert hosts.token_of(NamedHost(name="", url="https://x"), {}) == ""
+        hosts.read_token(host, {})
+    assert hosts.read_token(NamedHost(name="", url="https://x"), {}) == ""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.paths import Places, places
-from dragoman.config.policy_files import Policies
-from dragoman.config.trust import Trust
+from dragoman.config.paths import UserPaths, user_paths
+from dragoman.config.policy_files import PolicyLoader
+from dragoman.config.trust import TrustedFiles
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import decide
 from dragoman.policy.question import Question
@@ -22,13 +22,13 @@ class Home:
     """A user with a project."""
 
     def __init__(self, folder: Path) -> None:
-        self.places: Places = places({"HOME": str(folder), "XDG_CONFIG_HOME": "relative", "XDG_STATE_HOME": ""})
+        self.places: UserPaths = user_paths({"HOME": str(folder), "XDG_CONFIG_HOME": "relative", "XDG_STATE_HOME": ""})
         self.project = folder / "project"
         self.file = self.project / ".dragoman" / "policy.toml"
         self.file.parent.mkdir(parents=True)
         os.makedirs(self.places.config)
         self.roots = (str(self.project),)
-        self.policies = Policies(self.places)
+        self.policies = PolicyLoader(self.places)
 
     def write(self, text: str) -> None:
         """The user's own policy."""
@@ -37,7 +37,7 @@ class Home:
     def verdict(self, name: str = "a", operation: str = "file_write", mode: str = "default") -> str:
         """What is decided about a file of the project."""
         question = Question(operation=operation, resource=str(self.project / name), roots=self.roots, mode=mode)
-        return decide(self.policies(self.roots), question).verdict.word
+        return decide(self.policies(self.roots), question).verdict.label
 
 
 @pytest.fixture
@@ -47,15 +47,15 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_places_follow_the_xdg_rules(tmp_path: Path) -> None:
-    found = places({"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "not/absolute"})
+    found = user_paths({"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "not/absolute"})
     assert found.policy == "/c/dragoman/policy.toml"
     assert found.grants == "/h/.local/state/dragoman/grants.json"
     assert found.data == "/h/.local/share/dragoman"
 
 
 def test_what_is_ours_is_protected_in_every_folder_that_is_lent() -> None:
-    found = places({"HOME": "/h"})
-    protected = found.protected(["/w", "/v"])
+    found = user_paths({"HOME": "/h"})
+    protected = found.protected_paths(["/w", "/v"])
     own = {found.config, found.state, found.data, found.policy, ".dragoman"}
     assert set(protected) == own | {"/w/.dragoman/policy.toml", "/v/.dragoman/policy.toml"}
     for file in (found.policy, found.grants, found.trust, found.audit):
@@ -83,7 +83,7 @@ def test_the_users_file_chooses_the_mode(home: Home) -> None:
 def test_a_project_counts_only_where_it_is_stricter_until_it_is_trusted(home: Home) -> None:
     home.file.write_text(ALLOW)
     assert home.verdict() == "ask"
-    Trust(home.places.trust).give(str(home.file), home.file.read_bytes())
+    TrustedFiles(home.places.trust).trust(str(home.file), home.file.read_bytes())
     assert home.verdict() == "allow"
     home.file.write_text(ALLOW + "# one more line\n")
     assert home.verdict() == "ask"
@@ -94,13 +94,13 @@ def test_a_project_counts_only_where_it_is_stricter_until_it_is_trusted(home: Ho
 def test_the_users_file_lends_more_folders_in_which_files_are_inside(home: Home, tmp_path: Path) -> None:
     notes = tmp_path.resolve() / "notes"
     reading = Question(operation="file_read", resource=f"{notes}/a", roots=home.roots)
-    assert decide(home.policies(home.roots), reading).verdict.word == "ask"
+    assert decide(home.policies(home.roots), reading).verdict.label == "ask"
     home.write('roots = ["~/notes"]')
     policy = home.policies(home.roots)
     assert policy.roots == (str(notes),)
-    assert decide(policy, reading).verdict.word == "allow"
+    assert decide(policy, reading).verdict.label == "allow"
     beside = Question(operation="file_read", resource=f"{notes}-too/a", roots=home.roots)
-    assert decide(policy, beside).verdict.word == "ask"
+    assert decide(policy, beside).verdict.label == "ask"
 
 
 @pytest.mark.parametrize(
@@ -117,30 +117,30 @@ def test_a_folder_of_ours_above_the_project_does_not_close_the_project(
     home: Home, root: str, path: str, verdict: str
 ) -> None:
     question = Question(operation="file_write", resource=path, roots=(root,), mode="bypassPermissions")
-    assert decide(home.policies((root,)), question).verdict.word == verdict
+    assert decide(home.policies((root,)), question).verdict.label == verdict
 
 
 def test_trust_is_withdrawn(home: Home) -> None:
     home.file.write_text(ALLOW)
-    trust = Trust(home.places.trust)
-    trust.give(str(home.file), home.file.read_bytes())
+    trust = TrustedFiles(home.places.trust)
+    trust.trust(str(home.file), home.file.read_bytes())
     assert home.verdict() == "allow"
-    assert trust.withdraw(str(home.file))
-    assert not trust.withdraw(str(home.file))
+    assert trust.revoke(str(home.file))
+    assert not trust.revoke(str(home.file))
     assert home.verdict() == "ask"
 
 
 def test_trust_is_for_one_file_not_for_its_content_elsewhere(home: Home, tmp_path: Path) -> None:
-    trust = Trust(home.places.trust)
-    trust.give(str(home.file), b"x")
-    assert trust.covers(str(home.file), b"x")
-    assert not trust.covers(str(tmp_path / "other.toml"), b"x")
+    trust = TrustedFiles(home.places.trust)
+    trust.trust(str(home.file), b"x")
+    assert trust.is_trusted(str(home.file), b"x")
+    assert not trust.is_trusted(str(tmp_path / "other.toml"), b"x")
 
 
 def test_a_project_cannot_loosen_what_the_user_denies_though_it_is_trusted(home: Home) -> None:
     home.write(DENY)
     home.file.write_text(ALLOW)
-    Trust(home.places.trust).give(str(home.file), home.file.read_bytes())
+    TrustedFiles(home.places.trust).trust(str(home.file), home.file.read_bytes())
     assert home.verdict() == "deny"
 
 
@@ -179,15 +179,15 @@ def test_damaged_trust_is_no_trust(home: Home) -> None:
 def test_another_file_can_stand_in_place_of_the_users_own(home: Home, tmp_path: Path) -> None:
     home.write(DENY)
     (tmp_path / "other.toml").write_text(ALLOW)
-    policies = Policies(home.places, own=str(tmp_path / "other.toml"))
+    policies = PolicyLoader(home.places, user_file=str(tmp_path / "other.toml"))
     question = Question(operation="file_write", resource=str(home.project / "a"), roots=home.roots)
-    assert decide(policies(home.roots), question).verdict.word == "allow"
-    assert str(tmp_path / "other.toml") in policies.protected(home.roots)
+    assert decide(policies(home.roots), question).verdict.label == "allow"
+    assert str(tmp_path / "other.toml") in policies.protected_paths(home.roots)
 
 
 def test_a_file_that_is_named_has_to_be_there(home: Home, tmp_path: Path) -> None:
     with pytest.raises(ConfigFault, match=r"none\.toml: No such file"):
-        Policies(home.places, own=str(tmp_path / "none.toml")).load(home.roots)
+        PolicyLoader(home.places, user_file=str(tmp_path / "none.toml")).load(home.roots)
 
 
 def test_the_file_that_a_link_in_our_folder_leads_to_is_ours_too(home: Home) -> None:

@@ -18,7 +18,7 @@ from dragoman.conformance.runner import try_one
 from dragoman.conformance.seeding import errors, speaks, with_
 from dragoman.conformance.twin import Fault, Json, Tape, faults
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
-from dragoman.dialect.dialects import NAMES
+from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.transport.base import Transport
 from tests.conformance.checked_agents import AGENT, AT_ONCE, sound, told, tried, twin
 
@@ -31,7 +31,7 @@ WRONG = (Outcome.FAIL, Outcome.INCONCLUSIVE)
 # may pass while others run. What is wrong stays wrong.
 
 
-@pytest.mark.parametrize("dialect", NAMES)
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_our_agent_keeps_every_requirement(dialect: str) -> None:
     verdicts = tried(sound(dialect), AGENT)
     doubtful = [requirements()[id] for id, each in verdicts.items() if each.outcome in WRONG]

@@ -15,7 +15,7 @@ from dragoman.conformance.requirement import Level, Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Outcome, Verdict
-from dragoman.dialect.dialects import NAMES
+from dragoman.dialect.dialects import DIALECT_NAMES
 
 CLIENT = [each for each in requirements().values() if each.side == "client" and not each.way]
 
@@ -90,7 +90,7 @@ def test_each_fault_is_found_by_its_own_requirement() -> None:
     assert not wrong, told(wrong)
 
 
-@pytest.mark.parametrize("dialect", NAMES)
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_the_sound_client_raises_no_alarm(dialect: str) -> None:
     pairs = [("", each, dialect) for each in CLIENT if each.applies(dialect)]
     wrong = [

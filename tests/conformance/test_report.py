@@ -10,7 +10,7 @@ from xml.etree import ElementTree as Xml
 import msgspec
 import pytest
 
-from dragoman.cli.check.options import Cut, checked
+from dragoman.cli.check.options import StopSignal, run_check
 from dragoman.conformance.report import baseline, junit, model
 from dragoman.conformance.report.model import Report
 from dragoman.conformance.report.page import page
@@ -113,7 +113,7 @@ def test_what_fails_and_is_not_in_the_baseline_fails_the_check(capsys: pytest.Ca
     agent, wanted = twin("v1", faults()["agent.rpc.03"]), [requirements()["agent.rpc.03"]]
 
     async def work() -> int:
-        return await checked(agent, wanted, options, ["an-agent"], "agent", Cut(), before)
+        return await run_check(agent, wanted, options, ["an-agent"], "agent", StopSignal(), before)
 
     assert asyncio.run(work()) == 1
     assert "1 worse (1 not in the baseline), 0 better" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.conformance.probe import probes
 from dragoman.conformance.requirement import Level, chapters, requirements
 from dragoman.conformance.twin import faults
-from dragoman.dialect.dialects import NAMES
+from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.schema.side import Side
 
 _ID = re.compile(r"(agent|client)\.[a-z0-9]+\.\d\d")
@@ -43,12 +43,12 @@ def test_ids_sentences_and_sources_are_in_order() -> None:
         assert _ID.fullmatch(requirement.id), requirement.id
         assert requirement.sentence.endswith("."), requirement
         assert requirement.source, requirement
-        assert set(requirement.dialects) <= set(NAMES), requirement
+        assert set(requirement.dialects) <= set(DIALECT_NAMES), requirement
 
 
 def test_every_dialect_has_requirements_of_its_own() -> None:
     own = Counter(each.dialects[0] for each in requirements().values() if len(each.dialects) == 1)
-    assert all(own[name] >= 10 for name in NAMES), own
+    assert all(own[name] >= 10 for name in DIALECT_NAMES), own
 
 
 def test_the_numbered_lines_of_what_real_peers_do_are_cited() -> None:

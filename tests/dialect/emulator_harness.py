@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.dialect.dialects import dialect
-from dragoman.dialect.emulator import Ask, Deliver, Flow, FlowMaker, Pass, Report, Send, Settings, Sleep
-from dragoman.engine.decode import read, values
+from dragoman.dialect.dialects import load_dialect
+from dragoman.dialect.emulator import (
+    Deliver,
+    EmulatorSettings,
+    Flow,
+    FlowMaker,
+    NotifyUser,
+    Pass,
+    SendNotification,
+    SendRequest,
+    Sleep,
+)
+from dragoman.engine.decode import decode_as, json_values
 from dragoman.engine.flow import Flows
 from dragoman.errors import ProtocolError
 from dragoman.schema.methods import METHODS
@@ -22,7 +32,7 @@ Answer = Callable[[Any, ProtocolError | None], None]
 class Asked:
     """One call and what became of it; `is_open` until it is answered."""
 
-    def __init__(self, spell: Callable[[Any], Any] = values) -> None:
+    def __init__(self, spell: Callable[[Any], Any] = json_values) -> None:
         self.is_open = True
         self._spell = spell
         self._result: Any = None
@@ -49,12 +59,12 @@ class Rehearsal:
 
     def __init__(self, name: str, peer: Side, *, permission: str = "ask", cwd: str = "/work") -> None:
         numbers = iter(range(1, 100))
-        self.spelling = dialect(name)
-        settings = Settings(
+        self.spelling = load_dialect(name)
+        settings = EmulatorSettings(
             cwd=cwd, permission=permission, now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}"
         )
         self.settings, self.peer, self.we = settings, peer, peer.other
-        self.ledger = self.spelling.ledger(peer, settings)
+        self.ledger = self.spelling.open_emulator(peer, settings)
         assert self.ledger is not None
         self.wire: list[tuple[str, Any]] = []  # what the peer gets, as it spells it
         self.ours: list[tuple[str, Any]] = []  # what our side gets, in the vocabulary
@@ -72,11 +82,11 @@ class Rehearsal:
         name, lifted = self.spelling.lift_call(self.we, method, params)
         row = METHODS[self.we, name]
         asked = Asked(
-            lambda result: self.spelling.lower_result(self.we, name, values({} if result is None else result))
+            lambda result: self.spelling.lower_result(self.we, name, json_values({} if result is None else result))
         )
-        struct = read(row.params, lifted)
+        struct = decode_as(row.params, lifted)
         if name == "initialize":
-            self.ledger.met(struct)
+            self.ledger.note_initialize(struct)
         make: FlowMaker = self.ledger.incoming.get(name, _pass)
         self._flows.start(make(self.ledger, struct), self._passing(name, row.request, self._deliver), asked.done)
         return asked
@@ -86,7 +96,7 @@ class Rehearsal:
         assert self.ledger is not None
         row, asked = METHODS[self.peer, method], Asked()
         make: FlowMaker = self.ledger.outgoing.get(method, _pass)
-        flow = make(self.ledger, read(row.params, params))
+        flow = make(self.ledger, decode_as(row.params, params))
         self._flows.start(flow, self._passing(method, row.request, self._send), asked.done)
         return asked
 
@@ -107,12 +117,12 @@ class Rehearsal:
             answer(None, result)
             return
         row = METHODS.get((self.peer, method))
-        lifted = read(row.result if row else None, self.spelling.lift_result(self.peer, method, result))
+        lifted = decode_as(row.result if row else None, self.spelling.lift_result(self.peer, method, result))
         assert self.ledger is not None
         if method == "initialize":
-            self.ledger.introduced(lifted)
-        if method in self.ledger.heeded:
-            self.ledger.heeded[method](self.ledger, lifted)
+            self.ledger.note_initialize_result(lifted)
+        if method in self.ledger.result_observers:
+            self.ledger.result_observers[method](self.ledger, lifted)
         answer(lifted, None)
 
     # --- effects ------------------------------------------------------------------------------------------------
@@ -127,28 +137,28 @@ class Rehearsal:
         return execute
 
     def _execute(self, effect: Any, answer: Answer) -> None:
-        if isinstance(effect, Send):
+        if isinstance(effect, SendNotification):
             self._send(effect.method, effect.params, False, answer)
-        elif isinstance(effect, Ask):
+        elif isinstance(effect, SendRequest):
             self._send(effect.method, effect.params, True, answer)
         elif isinstance(effect, Deliver):
             self._deliver(effect.method, effect.params, effect.request, answer)
         elif isinstance(effect, Sleep):
             self._asleep.append(answer)
         else:
-            assert isinstance(effect, Report), effect
+            assert isinstance(effect, NotifyUser), effect
             self.reports.append(effect.text)
             answer(None, None)
 
     def _send(self, method: str, params: Any, request: bool, answer: Answer) -> None:
-        self.wire.append(self.spelling.lower_call(self.peer, method, values(params)))
+        self.wire.append(self.spelling.lower_call(self.peer, method, json_values(params)))
         if request:
             self._theirs_open.append((method, answer))
         else:
             answer(None, None)
 
     def _deliver(self, method: str, params: Any, request: bool, answer: Answer) -> None:
-        self.ours.append((method, values(params)))
+        self.ours.append((method, json_values(params)))
         if request:
             self._ours_open.append((method, answer))
         else:

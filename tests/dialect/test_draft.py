@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dragoman.dialect.draft.codec import lift_call, lift_result, lower_call, lower_result
-from dragoman.dialect.draft.tool_output import MOST_LINES, hunks
+from dragoman.dialect.draft.tool_output import MAX_DIFF_LINES, diff_hunks
 from dragoman.errors import Kind, ProtocolError, Unsayable
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -168,12 +168,12 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+ d", "@@", ""]), max_siz
 
 @given(LINES, LINES)
 def test_hunks_turn_the_old_text_into_the_new(old: str, new: str) -> None:
-    assert applied(old, hunks(old, new)) == new
+    assert applied(old, diff_hunks(old, new)) == new
 
 
 def test_a_hunk_has_three_lines_of_context_and_a_header_that_counts_them() -> None:
     old = "".join(f"line {n}\n" for n in range(1, 21))
-    pieces = hunks(old, old.replace("line 10\n", "line ten\nand a half\n"))
+    pieces = diff_hunks(old, old.replace("line 10\n", "line ten\nand a half\n"))
     assert pieces == [
         {
             "oldStart": 7,
@@ -188,7 +188,7 @@ def test_a_hunk_has_three_lines_of_context_and_a_header_that_counts_them() -> No
 
 def test_changes_far_apart_are_two_hunks() -> None:
     old = "".join(f"line {n}\n" for n in range(40))
-    pieces = hunks(old, old.replace("line 3\n", "x\n").replace("line 33\n", "y\n"))
+    pieces = diff_hunks(old, old.replace("line 3\n", "x\n").replace("line 33\n", "y\n"))
     assert [(piece["oldStart"], piece["newStart"]) for piece in pieces] == [(1, 1), (31, 31)]
 
 
@@ -211,15 +211,15 @@ def test_a_new_file_is_one_hunk_of_added_lines() -> None:
 
 
 def test_a_missing_last_newline_shows_in_the_hunk() -> None:
-    (piece,) = hunks("one\ntwo", "one\ntwo\n")
+    (piece,) = diff_hunks("one\ntwo", "one\ntwo\n")
     assert piece["content"] == "@@ -1,2 +1,2 @@\n one\n-two\n\\ No newline at end of file\n+two"
-    assert hunks("same", "same") == []
+    assert diff_hunks("same", "same") == []
 
 
 def test_very_long_texts_are_compared_by_their_ends_alone() -> None:
-    head = "".join(f"{n}\n" for n in range(MOST_LINES))
-    (piece,) = hunks(f"{head}old\ntail\n", f"{head}new\nnewer\ntail\n")
-    start = MOST_LINES - 2
+    head = "".join(f"{n}\n" for n in range(MAX_DIFF_LINES))
+    (piece,) = diff_hunks(f"{head}old\ntail\n", f"{head}new\nnewer\ntail\n")
+    start = MAX_DIFF_LINES - 2
     assert (piece["oldStart"], piece["oldLines"], piece["newLines"]) == (start, 5, 6)
     assert piece["content"].endswith("-old\n+new\n+newer\n tail")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialect.dialects import dialect
+from dragoman.dialect.dialects import load_dialect
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
 from tests.dialect.emulator_harness import Rehearsal
@@ -126,7 +126,7 @@ def test_an_agent_without_models_costs_no_look_at_its_updates(agent: Rehearsal) 
 
 
 def test_a_v1_client_needs_no_memory() -> None:
-    assert dialect("v1").ledger(Side.CLIENT, Rehearsal("banjo", Side.CLIENT).settings) is None
+    assert load_dialect("v1").open_emulator(Side.CLIENT, Rehearsal("banjo", Side.CLIENT).settings) is None
 
 
 # --- a client at the other end ------------------------------------------------------------------------------------

@@ -293,9 +293,9 @@ def test_lines_are_cut_from_the_whole_file_that_the_client_gives() -> None:
     ],
 )
 def test_cut_lines_are_those_a_workspace_gives(line: int | None, limit: int | None, text: str) -> None:
-    from dragoman.workspace.text import page_of
+    from dragoman.workspace.text import select_lines
 
-    assert truncate.lines("a\nb\r\nc\n", line, limit) == text == page_of("a\nb\r\nc\n", line, limit).text
+    assert truncate.select_lines("a\nb\r\nc\n", line, limit) == text == select_lines("a\nb\r\nc\n", line, limit).text
 
 
 def test_a_negative_line_is_refused() -> None:
@@ -326,9 +326,9 @@ def test_a_terminals_output_is_cut_to_the_limit_it_was_created_with() -> None:
 
 
 def test_a_cut_never_leaves_part_of_a_character() -> None:
-    assert truncate.tail("aé", 2) == ("é", True)
-    assert truncate.tail("aé", 1) == ("", True)
-    assert truncate.tail("aé", 3) == ("aé", False)
+    assert truncate.last_bytes("aé", 2) == ("é", True)
+    assert truncate.last_bytes("aé", 1) == ("", True)
+    assert truncate.last_bytes("aé", 3) == ("aé", False)
 
 
 # --- an agent at the other end ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Agent, Turn
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 OPENINGS: dict[str, dict[str, Any]] = {
     "v1": {"protocolVersion": 1, "clientCapabilities": {}},
@@ -51,8 +51,8 @@ async def test_the_paths_of_faults_are_those_of_the_call(
     @agent.prompt
     async def answer(turn: Turn) -> None: ...
 
-    ours, theirs = pair()
-    serving = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    serving = agent.start_connection(theirs)
     client = ScriptedPeer(ours)
     await client.request(1, "initialize", OPENINGS[dialect])
     error = (await client.request(2, method, params))["error"]

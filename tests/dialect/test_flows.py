@@ -51,7 +51,7 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 BOUND = 20.0
 CWD = "/home/user/project"
@@ -76,7 +76,7 @@ def as_client(
     """Let `use` drive our client; a scripted agent checks each of its frames."""
 
     async def main() -> None:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         playing = asyncio.create_task(ScriptedPeer(theirs).play("agent", steps, minted=minted))
         async with asyncio.timeout(BOUND):
             async with connect(ours, **options) as remote:
@@ -97,9 +97,9 @@ def as_agent(steps: Script, agent: Agent, minted: tuple[str, ...] = ("sessionId"
     """Let a scripted client talk to our agent and check each of its frames."""
 
     async def main() -> None:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         reports: list[str] = []
-        connection = agent.attach(ours, report=reports.append)
+        connection = agent.start_connection(ours, report=reports.append)
         try:
             async with asyncio.timeout(BOUND):
                 await ScriptedPeer(theirs).play("client", steps, minted=minted)
@@ -137,7 +137,7 @@ def test_the_drafts_two_transcripts_with_our_client() -> None:
 
     async def use(remote: RemoteAgent) -> None:
         server = McpServer(name="filesystem", command="mcp-server-filesystem", args=[CWD])
-        session = await remote.open(CWD, mcp_servers=[server])
+        session = await remote.open_session(CWD, mcp_servers=[server])
         async with session.prompt("The sign-in function should fail politely") as turn:
             updates = await all_of(turn)
         assert [type(update) for update in updates] == [
@@ -201,20 +201,20 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
     async def answer(turn: Turn) -> None:
         assert turn.text == "The sign-in function should fail politely"
         assert [server.name for server in turn.session.mcp_servers] == ["filesystem"]
-        await turn.update(AgentThoughtChunk(content=TextContent(text=said[0]["content"]), meta=side(visible=True)))
+        await turn.send_update(AgentThoughtChunk(content=TextContent(text=said[0]["content"]), meta=side(visible=True)))
         tool = "fs/read_text_file"
-        await turn.update(
+        await turn.send_update(
             ToolCallStart(tool_call_id="tc_001", title=tool, name=tool, status="pending", raw_input={"path": AUTH})
         )
         text = await turn.files.read(AUTH)
         assert text.startswith("export function signIn")
         shown = ToolCallBlock(content=TextContent(text="8 lines of auth.ts"))
-        await turn.update(ToolCallProgress(tool_call_id="tc_001", status="completed", content=[shown]))
-        await turn.update(AgentMessageChunk(content=TextContent(text=said[3]["content"]), meta=side(index=0)))
+        await turn.send_update(ToolCallProgress(tool_call_id="tc_001", status="completed", content=[shown]))
+        await turn.send_update(AgentMessageChunk(content=TextContent(text=said[3]["content"]), meta=side(index=0)))
         tool = "fs/write_text_file"
         given = {"path": AUTH, "content": "..."}
         asking = side(requiresPermission=True)
-        await turn.update(
+        await turn.send_update(
             ToolCallStart(tool_call_id="tc_002", title=tool, name=tool, status="pending", raw_input=given, meta=asking)
         )
         wanted = ToolCallUpdate(
@@ -223,15 +223,17 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
             kind="edit",
             locations=[ToolCallLocation(path=AUTH)],
         )
-        answer = await turn.ask("Let sign-in fail politely", tool=wanted)
+        answer = await turn.ask_permission("Let sign-in fail politely", tool=wanted)
         assert answer.kind == "allow_always"
         await turn.files.write(AUTH, frames(DRAFT, "fs/write_text_file")[0]["content"])
         hunks = said[5]["output"]["hunks"]
         change = Diff(path=AUTH, new_text="", meta=side(hunks=hunks))
-        await turn.update(ToolCallProgress(tool_call_id="tc_002", status="completed", content=[change]))
+        await turn.send_update(ToolCallProgress(tool_call_id="tc_002", status="completed", content=[change]))
         last = TextContent(text=said[6]["content"])
-        await turn.update(AgentMessageChunk(content=last, meta=side(index=1, final=True)))
-        turn.spent = Usage(total_tokens=870, input_tokens=350, output_tokens=520, meta=side(inferred=["totalTokens"]))
+        await turn.send_update(AgentMessageChunk(content=last, meta=side(index=1, final=True)))
+        turn.token_usage = Usage(
+            total_tokens=870, input_tokens=350, output_tokens=520, meta=side(inferred=["totalTokens"])
+        )
 
     as_agent(DRAFT, agent, minted=("sessionId", "createdAt"))
 
@@ -259,7 +261,7 @@ def test_the_2025_flow_with_our_client() -> None:
 
     async def use(remote: RemoteAgent) -> None:
         await remote.authenticate("token", {"token": "sample-token"})
-        session = await remote.open(CWD, mcp_servers=[server], mode="agent")
+        session = await remote.open_session(CWD, mcp_servers=[server], mode="agent")
         assert [mode.id for mode in session.modes.available_modes] == ["agent", "ask"] if session.modes else False
         link = ResourceLink(name="main.rs", uri=f"file://{MAIN}", mime_type="text/x-rust", meta=side(inferred=["name"]))
         async with session.prompt([TextContent(text="Repair the crash in main.rs"), link]) as turn:
@@ -275,8 +277,8 @@ def test_the_2025_flow_with_our_client() -> None:
         ]
         assert turn.stop_reason == "end_turn"
         await cancelled_after_the_first_word(session, "And now the tests")
-        again = await remote.load(session.id, CWD)
-        heard = [update.content for update in again.between if isinstance(update, UserMessageChunk)]
+        again = await remote.load_session(session.id, CWD)
+        heard = [update.content for update in again.updates_outside_turns if isinstance(update, UserMessageChunk)]
         assert [content.text for content in heard[0::2] if isinstance(content, TextContent)] == [
             "Repair the crash in main.rs",
             "And now the tests",
@@ -331,25 +333,27 @@ def test_the_2025_flow_with_our_agent() -> None:
         assert [server.command for server in turn.session.mcp_servers] == ["/opt/mcp/files"]
         await turn.think("Which function is first?")
         await turn.plan(step("Open the file", "in_progress"), step("Build it", "pending"))
-        await turn.update(
+        await turn.send_update(
             ToolCallStart(tool_call_id="tool_1", title="read_file", name="read_file", raw_input={"path": MAIN})
         )
         code = await turn.files.read(MAIN)
         assert code == CODE
-        await turn.update(done("tool_1", code))
+        await turn.send_update(done("tool_1", code))
         await turn.files.write(MAIN, BETTER)
         line = {"command": "cargo build"}
-        await turn.update(ToolCallStart(tool_call_id="tool_2", title="run_command", name="run_command", raw_input=line))
+        await turn.send_update(
+            ToolCallStart(tool_call_id="tool_2", title="run_command", name="run_command", raw_input=line)
+        )
         async with await turn.terminals.create("cargo", ["build"], cwd=CWD) as terminal:
             assert (await terminal.output()).output == "Compiling\n"
             assert await terminal.wait() == 0
             await terminal.kill()
-        await turn.update(done("tool_2", "Finished"))
+        await turn.send_update(done("tool_2", "Finished"))
         await turn.say("The crash is gone.")
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        if turn.session.turns == 1:
+        if turn.session.turn_count == 1:
             await repair(turn)
         else:
             await begin_and_wait(turn, "Starting")
@@ -379,12 +383,12 @@ CALL = "b3a9e6c4-0d1f-4a77-8a35-6f0c2d9e8b21"
 @pytest.mark.item("002-01", "002-02", "002-03", "002-04", "002-05", "002-06", "002-07", "002-09")
 def test_the_crow_flow_with_our_client() -> None:
     async def use(remote: RemoteAgent) -> None:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("List the folder") as turn:
             updates = await all_of(turn)
         assert (len(updates), turn.stop_reason) == (7, "end_turn")
-        again = await remote.load(session.id, CWD)
-        assert len(again.between) == 8
+        again = await remote.load_session(session.id, CWD)
+        assert len(again.updates_outside_turns) == 8
         assert again.tool_calls[CALL].status == "completed"
         await cancelled_after_the_first_word(again, "Now delete them")
 
@@ -423,17 +427,17 @@ def test_the_crow_flow_with_our_agent() -> None:
         await turn.think("They want a listing.")
         read = PlanEntry(content="Read the question", priority="high", status="completed")
         await turn.plan(read, PlanEntry(content="Use the terminal", priority="medium", status="in_progress"))
-        await turn.update(ToolCallStart(tool_call_id=CALL, title="terminal", kind="execute", status="pending"))
+        await turn.send_update(ToolCallStart(tool_call_id=CALL, title="terminal", kind="execute", status="pending"))
         question = ToolCallUpdate(tool_call_id=CALL, title="terminal", raw_input="ls -la")
-        assert await turn.ask("terminal", tool=question, options=options)
-        await turn.update(ToolCallProgress(tool_call_id=CALL, status="in_progress"))
-        await turn.update(ToolCallProgress(tool_call_id=CALL, status="completed"))
+        assert await turn.ask_permission("terminal", tool=question, options=options)
+        await turn.send_update(ToolCallProgress(tool_call_id=CALL, status="in_progress"))
+        await turn.send_update(ToolCallProgress(tool_call_id=CALL, status="completed"))
         await turn.plan(read, PlanEntry(content="Use the terminal", priority="medium", status="completed"))
         await turn.say("There are two files.")
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        if turn.session.turns == 1:
+        if turn.session.turn_count == 1:
             await list_folder(turn)
         else:
             await begin_and_wait(turn, "Are you ")
@@ -451,7 +455,7 @@ ZIG = f"{CWD}/src/main.zig"
 def test_the_banjo_flow_with_our_client() -> None:
     async def use(remote: RemoteAgent) -> None:
         await remote.authenticate("claude-login")
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert [option.id for option in session.options] == ["auto_resume", "route", "primary_agent", "model"]
         await session.set_mode("acceptEdits")
         await remote.request(
@@ -468,7 +472,7 @@ def test_the_banjo_flow_with_our_client() -> None:
         assert (len(updates), turn.stop_reason) == (8, "end_turn")
         await cancelled_after_the_first_word(session, "Build it")
         assert [command.name for command in session.commands] == ["version"]
-        between = [type(update) for update in session.between]
+        between = [type(update) for update in session.updates_outside_turns]
         assert between.count(CurrentModeUpdate) == 2
         assert between.count(ConfigOptionUpdate) == 1
 
@@ -552,13 +556,13 @@ def test_the_banjo_flow_with_our_agent() -> None:
         await turn.think("One line changes")
         await turn.plan(step("t1", "Read the entry point", "in_progress"), step("t2", "Change it", "pending"))
         given = {"path": ZIG}
-        await turn.update(
+        await turn.send_update(
             ToolCallStart(tool_call_id="call_1", title="Read main.zig", kind="read", status="pending", raw_input=given)
         )
         code = await turn.files.read(ZIG)
-        await turn.update(done("call_1", code.strip()))
+        await turn.send_update(done("call_1", code.strip()))
         title = "Edit main.zig"
-        await turn.update(
+        await turn.send_update(
             ToolCallStart(tool_call_id="call_2", title=title, kind="edit", status="pending", raw_input=given)
         )
         question = ToolCallUpdate(
@@ -572,16 +576,16 @@ def test_the_banjo_flow_with_our_agent() -> None:
             PermissionOption(kind="allow_once", name="Allow", option_id="a1"),
             PermissionOption(kind="reject_once", name="Reject", option_id="r1"),
         ]
-        assert await turn.ask(title, tool=question, options=options)
+        assert await turn.ask_permission(title, tool=question, options=options)
         await turn.files.write(ZIG, "const a = 2;\n")
         change = Diff(path=ZIG, old_text=code, new_text="const a = 2;\n")
-        await turn.update(ToolCallProgress(tool_call_id="call_2", status="completed", content=[change]))
+        await turn.send_update(ToolCallProgress(tool_call_id="call_2", status="completed", content=[change]))
         await turn.plan(step("t1", "Read the entry point", "completed"), step("t2", "Change it", "completed"))
         await turn.say("It is two now.")
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        if turn.session.turns == 1:
+        if turn.session.turn_count == 1:
             await make_it_two(turn)
         else:
             await begin_and_wait(turn, "Buil")
@@ -593,7 +597,7 @@ def test_a_flow_that_is_not_followed_is_noticed() -> None:
     """The scripted peer is strict: a member too much or too few fails."""
 
     async def use(remote: RemoteAgent) -> None:
-        await remote.open(CWD, directories=["/elsewhere"])
+        await remote.open_session(CWD, directories=["/elsewhere"])
 
     with pytest.raises((AssertionError, ProtocolError), match="additionalDirectories"):
         as_client(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialect.side_data import cleared, plain
+from dragoman.dialect.side_data import strip_private, strip_side_data
 from dragoman.dialect.v1 import codec
 from dragoman.dialect.v1.codec import (
     lift_call,
@@ -143,7 +143,7 @@ def test_a_method_of_an_extension_passes_untouched() -> None:
 @given(st.sampled_from(sorted(TABLE)), objects | updates)
 def test_a_message_that_needs_no_look_is_the_same_in_v1_and_the_vocabulary(key: Any, value: Any) -> None:
     side, method = key
-    value = cleared(value)
+    value = strip_side_data(value)
     if not needs_lift(side, method):
         assert lift_call(side, method, value) == (method, value)
     if not needs_lower(side, method):
@@ -164,26 +164,26 @@ def test_a_message_with_extras_needs_a_look(side: Side, method: str) -> None:
 
 def test_nothing_under_our_key_comes_in_and_the_rest_of_the_metadata_does() -> None:
     value = {"a": [{"_meta": {"dragoman": {"x": 1}}}, {"_meta": {"dragoman": {}, "trace": 1}}], "_meta": None}
-    assert cleared(value) == {"a": [{}, {"_meta": {"trace": 1}}], "_meta": None}
+    assert strip_side_data(value) == {"a": [{}, {"_meta": {"trace": 1}}], "_meta": None}
 
 
 def test_notes_are_dropped_inside_carried_objects_too() -> None:
     value = noted(content=[{"name": "a", **noted(inferred=["name"])}], inferred=["b"])
-    assert plain(value) == noted(content=[{"name": "a"}])
+    assert strip_private(value) == noted(content=[{"name": "a"}])
 
 
 def test_a_tools_own_json_may_be_as_deep_as_it_likes() -> None:
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}
-    assert plain(deep) is deep
-    assert cleared(deep) is deep
+    assert strip_private(deep) is deep
+    assert strip_side_data(deep) is deep
 
 
 @given(messages)
 def test_clearing_twice_is_clearing_once(value: Any) -> None:
-    once = cleared(value)
-    assert cleared(once) is once
+    once = strip_side_data(value)
+    assert strip_side_data(once) is once
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)

@@ -10,24 +10,24 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from dragoman.dialect.dialects import Dialect
-from dragoman.dialect.dialects import dialect as find
-from dragoman.dialect.emulator import Settings
+from dragoman.dialect.dialects import load_dialect as find
+from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, answering
+from dragoman.engine.handler import Handler, make_handler
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 T = TypeVar("T")
 
 # No test takes longer unless it hangs.
 BOUND = 30.0
 
-SETTINGS = Settings(cwd="/work", now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: "fresh")
+SETTINGS = EmulatorSettings(cwd="/work", now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: "fresh")
 
 
 class Talk(NamedTuple):
@@ -54,7 +54,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(bounded())
 
 
-def decline(incoming: Incoming, done: Done) -> None:
+def decline(incoming: Incoming, done: DoneCallback) -> None:
     """Serve nothing."""
     if incoming.is_request:
         done(None, ProtocolError(Kind.METHOD_NOT_FOUND, f"{incoming.method} is not served"))
@@ -70,10 +70,10 @@ async def talking(
     ends: tuple[Transport, Transport] | None = None,
 ) -> AsyncIterator[Talk]:
     """A connection with these functions (of the params) or handlers, and its peer; `_echo` is always served."""
-    ours, theirs = ends or pair()
+    ours, theirs = ends or memory_pair()
     reports: list[str] = []
-    served: dict[str, Handler] = {"_echo": answering(lambda params: params)}
-    served.update({name: answering(function) for name, function in (functions or {}).items()})
+    served: dict[str, Handler] = {"_echo": make_handler(lambda params: params)}
+    served.update({name: make_handler(function) for name, function in (functions or {}).items()})
     served.update(handlers or {})
     connection = Connection(
         ours,
@@ -81,7 +81,7 @@ async def talking(
         served,
         fallback=decline,
         settings=SETTINGS,
-        speaks=find(dialect) if isinstance(dialect, str) else dialect,
+        peer_dialect=find(dialect) if isinstance(dialect, str) else dialect,
         report=reports.append,
     )
     connection.start()

@@ -11,7 +11,7 @@ from dragoman import Agent, connect
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.session import LoadSessionParams
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.engine.raw_peer import call, note, result
 
 
@@ -35,8 +35,8 @@ def waiting_agent() -> Agent:
 @pytest.mark.parametrize("in_one_read", [True, False])
 async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
 
-    ours, theirs = pair()
-    connection = waiting_agent().attach(ours, report=lambda _: None)
+    ours, theirs = memory_pair()
+    connection = waiting_agent().start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     await peer.request("i", "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
     peer.send(call(id, "_wait", {}))
@@ -53,7 +53,7 @@ async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
 
 async def test_an_agent_cancels_a_request() -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def script() -> None:
@@ -104,7 +104,7 @@ async def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
 ) -> None:
     """The peer hears of it where its dialect has the word; its late answer surprises nobody."""
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     reports: list[str] = []
 
@@ -127,17 +127,17 @@ async def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
             assert caught.value.kind == Kind.TIMEOUT
             await agent.request("_after", {})
             connection = agent.connection
-            assert not connection.has_open_requests(besides="")
+            assert not connection.has_pending_requests(excluding="")
             assert connection.emulation is not None
-            assert not connection.emulation.ours
+            assert not connection.emulation.outgoing_runs
             await playing
     assert not [text for text in reports if "nobody made" in text]
 
 
 async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothing_is_held_up() -> None:
 
-    ours, theirs = pair()
-    connection = waiting_agent().attach(ours, report=lambda _: None)
+    ours, theirs = memory_pair()
+    connection = waiting_agent().start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
     opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})
@@ -156,8 +156,8 @@ async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothin
 async def test_a_prompt_and_its_cancel_in_one_read_end_the_turn() -> None:
     """The client may change its mind before the agent has run at all."""
 
-    ours, theirs = pair()
-    connection = waiting_agent().attach(ours, report=lambda _: None)
+    ours, theirs = memory_pair()
+    connection = waiting_agent().start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
     opened = await peer.request(2, "session/new", {"cwd": "/", "mcpServers": []})

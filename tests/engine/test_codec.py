@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.codec import untainted
+from dragoman.engine.codec import strip_side_data
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.engine.raw_peer import Talk, call, note, result, run, talking
 
 ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text(encoding="utf-8"))
@@ -114,9 +114,9 @@ async def test_official_v1_tells_a_missing_resource_from_a_missing_session_by_it
 @pytest.mark.item("002-12")
 async def test_a_crow_client_is_told_every_fault_of_its_params() -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     agent = Agent("strict", version="1", dialect="crow")
-    connection = agent.attach(ours, report=lambda _: None)
+    connection = agent.start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     await peer.request(0, "initialize", {"protocol_version": 1, "client_capabilities": {}})
     heard = await peer.request(1, "session/new", {"cwd": 5, "mcpServers": {}})
@@ -179,9 +179,9 @@ async def test_updates_and_prompts_of_official_v1_are_cleaned_like_everything_el
 async def test_only_the_capabilities_of_initialize_may_carry_our_key() -> None:
     meta = {"_meta": {"dragoman": {"fs": {"watch": True}}}}
     for name in ("clientCapabilities", "client_capabilities", "capabilities"):
-        assert untainted({name: meta, "x": meta}, "initialize") == {name: meta, "x": {}}
-        assert untainted({name: meta}, "session/new") == {name: {}}
-        assert untainted({"params": {name: meta}}, "initialize") == {"params": {name: {}}}
+        assert strip_side_data({name: meta, "x": meta}, "initialize") == {name: meta, "x": {}}
+        assert strip_side_data({name: meta}, "session/new") == {name: {}}
+        assert strip_side_data({"params": {name: meta}}, "initialize") == {"params": {name: {}}}
 
     seen: list[Any] = []
     async with talking({"initialize": seen.append}) as talk:
@@ -215,8 +215,8 @@ async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> 
     async def answer(turn: Any) -> None:
         heard.append(turn.text)
 
-    ours, theirs = pair()
-    connection = agent.attach(ours, report=lambda _: None)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     initialize, new = words[dialect]
     assert "result" in await peer.request(1, "initialize", {**initialize, **odd})

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.dialect.dialects import dialect
+from dragoman.dialect.dialects import load_dialect
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, WriteStalled
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from dragoman.transport.stream import StreamTransport
 from tests.engine.raw_peer import call, note, result, talking
 
@@ -77,7 +77,7 @@ async def test_a_request_gets_one_answer_whatever_its_handler_does(function: Any
 
 
 async def test_a_handler_that_answers_twice_is_heard_once() -> None:
-    def handler(_: Incoming, done: Done) -> None:
+    def handler(_: Incoming, done: DoneCallback) -> None:
         done({"n": 1}, None)
         done({"n": 2}, None)
         done(None, ProtocolError(Kind.TIMEOUT))
@@ -147,9 +147,9 @@ async def test_two_requests_with_one_id_are_both_answered_and_the_later_one_can_
         await talk.answers()
         gates[0].set()
         await talk.peer.expect(id=1, result={"n": 0})
-        assert talk.connection.inbound.cancel(1)
+        assert talk.connection.running_requests.cancel(1)
         await talk.peer.expect(id=1, error={"code": -32800})
-        assert not talk.connection.inbound.cancel(1)
+        assert not talk.connection.running_requests.cancel(1)
 
 
 async def test_params_that_are_wrong_are_refused_with_every_fault() -> None:
@@ -209,7 +209,7 @@ async def test_a_fault_in_a_dialect_costs_one_message() -> None:
             raise RuntimeError("a fault of ours")
         return method, params
 
-    broken = msgspec.structs.replace(dialect("crow"), lift_call=lift, lift_result=lambda *_: 1 / 0)
+    broken = msgspec.structs.replace(load_dialect("crow"), lift_call=lift, lift_result=lambda *_: 1 / 0)
     async with talking(dialect=broken) as talk:
         talk.peer.send(call(1, "_fault", {}))
         await talk.peer.expect(id=1, error={"code": -32603, "message": "RuntimeError: a fault of ours"})
@@ -331,7 +331,7 @@ async def test_a_result_that_is_taken_first_is_taken_before_the_next_message_and
     async with talking({"_told": lambda _: order.append("told")}) as talk:
         takers: list[Any] = [lambda _: order.append("first"), lambda _: 1 / 0]
         for first in takers:
-            asking = asyncio.create_task(talk.connection.request("_ask", {}, first=first))
+            asking = asyncio.create_task(talk.connection.request("_ask", {}, on_result=first))
             asked = await talk.peer.expect(method="_ask")
             talk.peer.send(result(asked["id"], {}))
             talk.peer.send(note("_told", {}))
@@ -401,7 +401,7 @@ async def test_cancelling_who_waits_tells_the_peer_where_the_dialect_can_say_it(
 
 
 async def test_requests_beyond_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engine.running.MAX_INBOUND", 3)
+    monkeypatch.setattr("dragoman.engine.running.MAX_RUNNING_REQUESTS", 3)
 
     gate = asyncio.Event()
 
@@ -430,7 +430,7 @@ async def test_a_slow_handler_slows_the_peer_and_loses_nothing(monkeypatch: pyte
         await gate.wait()
         seen.append(params["n"])
 
-    ends = pair(limit=2000)
+    ends = memory_pair(limit=2000)
     async with talking({"_tell": slowly}, ends=ends) as talk:
         for n in range(500):
             talk.peer.send(note("_tell", {"n": n}))
@@ -462,7 +462,7 @@ async def test_a_peer_that_floods_a_handler_which_waits_for_it_is_overload(monke
 
 async def test_a_peer_that_takes_no_bytes_is_told_of_as_a_stall() -> None:
 
-    async with talking(ends=pair(limit=100, stall=0.05)) as talk:
+    async with talking(ends=memory_pair(limit=100, stall=0.05)) as talk:
         asking = [asyncio.create_task(talk.connection.request("_ask", {"text": "x" * 100})) for _ in range(3)]
         for request in asking:
             with pytest.raises(WriteStalled, match=r"took no bytes for 0\.05 seconds"):
@@ -485,7 +485,7 @@ async def test_requests_made_before_the_end_of_input_are_still_answered() -> Non
         await gate.wait()
         return params
 
-    async with talking({"_wait": wait}, ends=(ours, pair()[0])) as talk:
+    async with talking({"_wait": wait}, ends=(ours, memory_pair()[0])) as talk:
         frames = [call(1, "_echo", {"n": 1}), call(2, "_wait", {"n": 2}), note("_echo", {}), call(3, "_echo", {})]
         text = b"\r\n".join(msgspec.json.encode(frame) for frame in frames)  # the last line lacks its end
         os.write(from_peer, text)

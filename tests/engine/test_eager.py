@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.engine import eager
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from tests.engine.raw_peer import call, note, talking
 
 
@@ -214,8 +214,8 @@ async def test_a_request_and_its_cancel_in_one_read_are_both_heard() -> None:
 
     async with talking({"_wait": wait}) as talk:
 
-        def stop(incoming: Incoming, _: Done) -> None:
-            talk.connection.inbound.cancel(incoming.params["id"])
+        def stop(incoming: Incoming, _: DoneCallback) -> None:
+            talk.connection.running_requests.cancel(incoming.params["id"])
 
         talk.connection.handlers["_stop"] = stop
         talk.peer.send(call("long", "_wait"))

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import connect
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.engine.raw_peer import call, result, run
 
 WAIT = {"terminalId": "t", "timeout": 3_600_000}
@@ -24,7 +24,7 @@ async def test_a_draft_agent_hears_of_an_exit_when_it_happens_however_long_its_t
         await asyncio.sleep(0)
         return {"exitCode": 3}
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def script() -> None:
@@ -46,7 +46,7 @@ async def test_a_draft_agent_hears_of_an_exit_when_it_happens_however_long_its_t
     async with asyncio.TaskGroup() as group:
         playing = group.create_task(script())
         async with connect(ours, dialect="draft", on=handlers) as agent:
-            await agent.open("/")
+            await agent.open_session("/")
             await playing
 
 
@@ -63,7 +63,7 @@ def test_an_update_that_came_with_an_id_is_answered_in_every_dialect() -> None:
     }
 
     async def main(dialect: str) -> None:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         peer = ScriptedPeer(theirs)
 
         async def script() -> None:

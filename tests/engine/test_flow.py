@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.dialect.emulator import Flow, Pass, Report, Send, Start, Wait, Wake
+from dragoman.dialect.emulator import Flow, NotifyUser, Pass, SendNotification, Start, Wait, Wake
 from dragoman.engine.flow import Flows
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
 
 
@@ -16,17 +16,17 @@ class Stage:
 
     def __init__(self) -> None:
         self.effects: list[Any] = []
-        self.later: list[Done] = []
+        self.later: list[DoneCallback] = []
         self.ended: list[tuple[Any, ProtocolError | None]] = []
         self.flows = Flows(self.execute)
 
-    def execute(self, effect: Any, answer: Done) -> None:
+    def execute(self, effect: Any, answer: DoneCallback) -> None:
         self.effects.append(effect)
         if isinstance(effect, Pass):
             self.later.append(answer)
-        elif isinstance(effect, Send) and effect.method == "unsayable":
+        elif isinstance(effect, SendNotification) and effect.method == "unsayable":
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "no words")
-        elif isinstance(effect, Send) and effect.method == "fault":
+        elif isinstance(effect, SendNotification) and effect.method == "fault":
             raise ZeroDivisionError("ours")
         else:
             answer(effect, None)
@@ -43,18 +43,18 @@ def played(make: Callable[[], Flow]) -> Stage:
 
 def test_effects_that_are_answered_at_once_need_no_turn_of_the_loop() -> None:
     def flow() -> Flow:
-        first = yield Report("one")
-        second = yield Send("m", {})
+        first = yield NotifyUser("one")
+        second = yield SendNotification("m", {})
         return [first, second]
 
     stage = played(flow)
-    assert stage.ended == [([Report("one"), Send("m", {})], None)]
+    assert stage.ended == [([NotifyUser("one"), SendNotification("m", {})], None)]
 
 
 def test_ten_thousand_answers_at_once_need_no_deep_stack() -> None:
     def flow() -> Flow:
         for number in range(10_000):
-            yield Report(str(number))
+            yield NotifyUser(str(number))
         return "done"
 
     assert played(flow).ended == [("done", None)]
@@ -75,12 +75,12 @@ def test_an_error_is_raised_where_the_flow_waits_and_may_be_taken_there() -> Non
         try:
             yield Pass({})
         except ProtocolError as error:
-            yield Report(error.kind)
+            yield NotifyUser(error.kind)
             return "taken"
 
     stage = played(flow)
     stage.later.pop()(None, ProtocolError(Kind.TIMEOUT))
-    assert stage.effects[-1] == Report(Kind.TIMEOUT)
+    assert stage.effects[-1] == NotifyUser(Kind.TIMEOUT)
     assert stage.ended == [("taken", None)]
 
 
@@ -98,7 +98,7 @@ def test_an_error_nobody_takes_is_the_flow_s_answer() -> None:
 
 def test_a_fault_in_a_flow_is_an_error_for_who_asked() -> None:
     def flow() -> Flow:
-        yield Report("before")
+        yield NotifyUser("before")
         raise KeyError("ours")
 
     ((_, error),) = played(flow).ended
@@ -108,7 +108,7 @@ def test_a_fault_in_a_flow_is_an_error_for_who_asked() -> None:
 
 def test_an_effect_that_cannot_be_carried_out_is_raised_in_the_flow() -> None:
     def flow(method: str) -> Flow:
-        yield Send(method, {})
+        yield SendNotification(method, {})
 
     for method, kind in (("unsayable", Kind.CAPABILITY_UNSUPPORTED), ("fault", Kind.INTERNAL_ERROR)):
         ((_, error),) = played(lambda method=method: flow(method)).ended  # type: ignore[misc]
@@ -134,7 +134,7 @@ def test_wake_lets_the_longest_waiting_flow_go_on_and_says_whether_there_was_one
 
 def test_a_flow_that_is_started_beside_runs_until_it_waits() -> None:
     def beside() -> Flow:
-        yield Report("beside")
+        yield NotifyUser("beside")
         yield Wait("never")
 
     def flow() -> Flow:
@@ -142,7 +142,7 @@ def test_a_flow_that_is_started_beside_runs_until_it_waits() -> None:
         return "done"
 
     stage = played(flow)
-    assert stage.effects == [Report("beside")]
+    assert stage.effects == [NotifyUser("beside")]
     assert stage.ended == [("done", None)]
 
 
@@ -151,9 +151,9 @@ def test_flows_that_wait_are_told_when_the_connection_ends() -> None:
         yield Wait("key")
 
     stage = played(flow)
-    stage.flows.end(ProtocolError(Kind.INTERNAL_ERROR, "closed"))
+    stage.flows.fail(ProtocolError(Kind.INTERNAL_ERROR, "closed"))
     ((_, error),) = stage.ended
     assert error is not None
     assert error.message == "closed"
-    stage.flows.end(ProtocolError(Kind.INTERNAL_ERROR, "again"))
+    stage.flows.fail(ProtocolError(Kind.INTERNAL_ERROR, "again"))
     assert len(stage.ended) == 1

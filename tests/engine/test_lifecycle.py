@@ -11,13 +11,13 @@ from dragoman import Agent
 from dragoman.engine.lifecycle import IDLE, PROCESSING, Lifecycle
 from dragoman.errors import Kind, ProtocolError
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.engine.raw_peer import call
 
 
 def refusal(lifecycle: Lifecycle, method: str, session: str | None = None) -> ProtocolError | None:
     try:
-        lifecycle.admit(method, session)
+        lifecycle.check_allowed(method, session)
     except ProtocolError as error:
         return error
     return None
@@ -30,7 +30,7 @@ def test_everything_else_comes_after_initialize(method: str) -> None:
     assert error is not None
     assert error.kind == Kind.INVALID_STATE
     assert refusal(lifecycle, "initialize") is None
-    lifecycle.initialized = True
+    lifecycle.is_initialized = True
     assert refusal(lifecycle, method) is None
 
 
@@ -41,7 +41,7 @@ def test_extensions_and_cancels_may_come_before_initialize() -> None:
 
 def test_initialize_comes_once() -> None:
     lifecycle = Lifecycle()
-    lifecycle.initialized = True
+    lifecycle.is_initialized = True
     error = refusal(lifecycle, "initialize")
     assert error is not None
     assert error.kind == Kind.INVALID_STATE
@@ -50,26 +50,26 @@ def test_initialize_comes_once() -> None:
 @pytest.mark.parametrize("method", ["session/prompt", "session/load", "session/resume", "session/fork"])
 def test_a_session_with_a_running_turn_takes_no_second_one(method: str) -> None:
     lifecycle = Lifecycle()
-    lifecycle.initialized = True
-    lifecycle.open("s")
+    lifecycle.is_initialized = True
+    lifecycle.open_session("s")
     assert refusal(lifecycle, method, "s") is None
-    lifecycle.begin("s")
+    lifecycle.begin_turn("s")
     error = refusal(lifecycle, method, "s")
     assert error is not None
     assert (error.kind, error.data) == (Kind.INVALID_STATE, {"sessionId": "s", "state": PROCESSING})
     assert refusal(lifecycle, method, "another") is None
     assert refusal(lifecycle, "session/set_mode", "s") is None
-    lifecycle.end("s")
+    lifecycle.end_turn("s")
     assert lifecycle.sessions == {"s": IDLE}
     assert refusal(lifecycle, method, "s") is None
 
 
 def test_a_session_that_was_closed_meanwhile_stays_closed() -> None:
     lifecycle = Lifecycle()
-    lifecycle.open("s")
-    lifecycle.begin("s")
-    lifecycle.close("s")
-    lifecycle.end("s")
+    lifecycle.open_session("s")
+    lifecycle.begin_turn("s")
+    lifecycle.close_session("s")
+    lifecycle.end_turn("s")
     assert lifecycle.sessions == {}
 
 
@@ -107,8 +107,8 @@ async def test_on_the_wire_a_wrong_state_has_the_dialect_s_number(name: str) -> 
     async def answer(_: Any) -> None:
         await release.wait()
 
-    ours, theirs = pair()
-    connection = agent.attach(ours, report=lambda _: None)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     wrong = {"code": code, "data": {"kind": "invalid_state"}}
 

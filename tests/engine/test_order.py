@@ -42,7 +42,7 @@ def run(work: Any) -> Any:
 async def test_updates_are_seen_in_order_and_before_the_result() -> None:
 
     async with joined(talker(500)) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         seen = []
         async with session.prompt("go") as turn:
             async for update in turn:
@@ -57,7 +57,7 @@ async def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_
     """peers.md P3: handlers run one after the other even when one of them waits."""
 
     async with joined(talker(10_000)) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         seen: list[int] = []
 
         async def on_update(update: Any) -> None:
@@ -83,9 +83,9 @@ async def test_updates_before_the_answer_to_session_new_are_kept() -> None:
     ]
 
     async with stand_in(scenario) as early, connect(early.transport) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         assert session.title == "early"
-        assert [type(update) for update in session.between] == [SessionInfoUpdate]
+        assert [type(update) for update in session.updates_outside_turns] == [SessionInfoUpdate]
 
 
 async def test_late_updates_are_delivered_as_late() -> None:
@@ -109,18 +109,18 @@ async def test_late_updates_are_delivered_as_late() -> None:
     ]
 
     async with stand_in(scenario) as late, connect(late.transport) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         async with session.prompt("go") as turn:
             in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
         await agent.request("_done", {})
         assert in_time == ["in time"]
-        assert [update.content.text for update in session.between] == ["late"]
+        assert [update.content.text for update in session.updates_outside_turns] == ["late"]
 
 
 async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
 
     async with joined(talker(60_000), limit=256 * 1024) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         count = 0
         async with session.prompt("go") as turn:
             async for _ in turn:
@@ -133,7 +133,7 @@ async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
 async def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
 
     async with joined(talker(60_000), limit=64 * 1024) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         count = 0
         async with session.prompt("go") as turn:
             async for _ in turn:
@@ -148,4 +148,4 @@ async def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> N
     scenario = [asked("initialize"), answer(protocolVersion=1), asked("session/new"), leave()]
     async with stand_in(scenario) as leaving, connect(leaving.transport) as agent:
         with pytest.raises(ConnectionFailed, match="the scenario says so"):
-            await agent.open("/")
+            await agent.open_session("/")

@@ -8,60 +8,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.engine.pending import REMEMBERED, Exchange, Exchanges
+from dragoman.engine.pending import MAX_ABANDONED, PendingRequest, PendingRequests
 
 
-def asked(exchanges: Exchanges, method: str = "m") -> int:
-    return exchanges.begin(Exchange(method, lambda *_: None))
+def asked(exchanges: PendingRequests, method: str = "m") -> int:
+    return exchanges.add(PendingRequest(method, lambda *_: None))
 
 
 def test_ids_count_from_zero_and_are_never_used_again() -> None:
-    exchanges = Exchanges()
+    exchanges = PendingRequests()
     ids = [asked(exchanges) for _ in range(3)]
     assert ids == [0, 1, 2]
-    exchanges.end(2)
-    exchanges.give_up(1)
+    exchanges.pop(2)
+    exchanges.abandon(1)
     assert asked(exchanges) == 3
 
 
 @pytest.mark.parametrize("id", [1, "1", 1.0, "01"])
 def test_an_answer_is_known_by_its_id_as_number_or_text(id: Any) -> None:
     """peers.md 2: some peers make strings of ids."""
-    exchanges = Exchanges()
+    exchanges = PendingRequests()
     asked(exchanges, "first")
     asked(exchanges, "second")
     found = exchanges.find(id)
     assert found is not None
     assert found.method == "second"
-    assert exchanges.end(id) is found
-    assert exchanges.end(id) is None
-    assert set(exchanges.open) == {0}
+    assert exchanges.pop(id) is found
+    assert exchanges.pop(id) is None
+    assert set(exchanges.by_id) == {0}
 
 
 @given(st.none() | st.text() | st.floats() | st.integers() | st.sampled_from(["²", "١", "9" * 5000, "-0", "0x0", " 0"]))
 def test_any_id_can_be_looked_for(id: Any) -> None:
-    exchanges = Exchanges()
+    exchanges = PendingRequests()
     asked(exchanges)
     found = exchanges.find(id)
-    assert (found is None) == (exchanges.end(id) is None)
-    assert exchanges.was_given_up(id) is False
+    assert (found is None) == (exchanges.pop(id) is None)
+    assert exchanges.was_abandoned(id) is False
 
 
 def test_a_late_answer_to_what_was_given_up_is_expected() -> None:
-    exchanges = Exchanges()
+    exchanges = PendingRequests()
     id = asked(exchanges)
-    exchanges.give_up(id)
-    assert exchanges.end(id) is None
-    assert exchanges.was_given_up(id)
-    assert exchanges.was_given_up(str(id))
-    exchanges.give_up(77)
-    assert not exchanges.was_given_up(77)
+    exchanges.abandon(id)
+    assert exchanges.pop(id) is None
+    assert exchanges.was_abandoned(id)
+    assert exchanges.was_abandoned(str(id))
+    exchanges.abandon(77)
+    assert not exchanges.was_abandoned(77)
 
 
 def test_only_so_many_given_up_requests_are_remembered() -> None:
-    exchanges = Exchanges()
-    for _ in range(REMEMBERED + 10):
-        exchanges.give_up(asked(exchanges))
-    assert not exchanges.was_given_up(9)
-    assert exchanges.was_given_up(10)
-    assert not exchanges.open
+    exchanges = PendingRequests()
+    for _ in range(MAX_ABANDONED + 10):
+        exchanges.abandon(asked(exchanges))
+    assert not exchanges.was_abandoned(9)
+    assert exchanges.was_abandoned(10)
+    assert not exchanges.by_id

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.engine.text_run import Run, run_at
+from dragoman.engine.text_run import TextRun, text_run_at
 from dragoman.schema.base import to_json
 from dragoman.schema.side import Side
 from tests.engine.raw_peer import note, run, talking
@@ -80,7 +80,7 @@ async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Hea
         heard.append(("update", session, to_json(update)))
         return asyncio.sleep(0) if pause and len(heard) % pause == 0 else None
 
-    def take(run: Run) -> bool:
+    def take(run: TextRun) -> bool:
         if pause:
             return False
         heard.extend(("update", run.session, to_json(update)) for update in run.updates)
@@ -92,7 +92,7 @@ async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Hea
     functions = {"_x/note": called, "session/update": called, "_x/other": called}
     async with talking(functions, we=Side.CLIENT) as talk:
         talk.connection.on_update = sink
-        talk.connection.on_run = take
+        talk.connection.on_text_run = take
         if not together:
             talk.connection.tap = lambda envelope, frame: (False, None)
         for frame in frames:
@@ -111,7 +111,7 @@ ANOTHER = {
 @pytest.mark.parametrize("another", ANOTHER.values(), ids=ANOTHER)
 def test_pieces_of_one_message_are_one_run(another: bytes) -> None:
     frames: Any = [line(piece(text=text)) for text in "abc"]
-    found = run_at([another, *frames, another, frames[0]], 1)
+    found = text_run_at([another, *frames, another, frames[0]], 1)
     assert found is not None
     assert found.session == "s"
     assert [update.content.text for update in found.updates] == ["a", "b", "c"]
@@ -120,8 +120,8 @@ def test_pieces_of_one_message_are_one_run(another: bytes) -> None:
 @pytest.mark.parametrize("frame", OTHER)
 def test_whatever_is_not_bare_text_ends_a_run_and_begins_none(frame: bytes) -> None:
     bare = line(piece())
-    assert run_at([frame, bare], 0) is None
-    found = run_at([bare, bare, frame, bare], 0)
+    assert text_run_at([frame, bare], 0) is None
+    found = text_run_at([bare, bare, frame, bare], 0)
     assert found is not None
     assert len(found.updates) == 2
 

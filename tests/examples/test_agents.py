@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dragoman import Lending
+from dragoman import WorkspaceAccess
 from dragoman.schema.content import ImageContent, ResourceLink, TextContent
 from dragoman.schema.elicitation import CreateElicitationParams
 from dragoman.schema.session import SystemPrompt
@@ -38,27 +38,27 @@ def asking(text: str, *, then: str = "") -> Scene:
     """One prompt in a new session; `then` names a file that is there afterwards, or not."""
 
     async def scene(met: Met) -> Any:
-        said = await or_kind((await met.remote.open(cwd=str(met.folder))).ask(text))
+        said = await or_kind((await met.remote.open_session(cwd=str(met.folder))).ask(text))
         return (said, (met.folder / then).exists()) if then else said
 
     return scene
 
 
 async def tell(met: Met) -> list[tuple[str, str]]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     await session.ask("go")
     return [(message.role, message.text) for message in session.transcript.messages if message.role != "user"]
 
 
 async def plan(met: Met) -> list[str]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     async with session.prompt("go") as turn:
         plans = [update.entries async for update in turn if hasattr(update, "entries")]
     return [" ".join(entry.status for entry in entries) for entries in plans]
 
 
 async def choose(met: Met) -> list[Any]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     shown = [option.id for option in session.options]
     commands: list[list[str]] = []
 
@@ -76,21 +76,21 @@ async def choose(met: Met) -> list[Any]:
 
 
 async def sing(met: Met) -> list[str]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     heard = [await session.ask("hi")]
     await session.set_option("route", "duet")
     await session.set_option("primary_agent", "codex")
     heard.append(await session.ask("hi"))
-    following = await met.remote.open(cwd=str(met.folder))
+    following = await met.remote.open_session(cwd=str(met.folder))
     heard.append(await following.ask("hi"))
     await following.set_option("auto_resume", "off")
-    fresh = await met.remote.open(cwd=str(met.folder))
+    fresh = await met.remote.open_session(cwd=str(met.folder))
     return [*heard, await fresh.ask("hi")]
 
 
 async def read(met: Met) -> str:
     (met.folder / "poem.txt").write_text("one\ntwo\nthree\n")
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     poem = ResourceLink(uri=f"file://{met.folder}/poem.txt#L2:3", name="poem.txt")
     picture = ImageContent(data="aGVsbG8=", mime_type="image/png")
     heard = await session.ask([TextContent(text="Look:"), poem, picture])
@@ -101,10 +101,10 @@ async def enter(met: Met) -> list[Any]:
     """An official agent is never told credentials, so the token does not help; a visit needs none."""
     remote, news = met.remote, NEWS
     news.clear()
-    heard = [await or_kind(remote.open(cwd=str(met.folder)))]
+    heard = [await or_kind(remote.open_session(cwd=str(met.folder)))]
     heard.append(await or_kind(remote.authenticate("token", {"token": "let me in"})))
     await remote.authenticate("visit")
-    session = await remote.open(cwd=str(met.folder))
+    session = await remote.open_session(cwd=str(met.folder))
     heard.append(await session.ask("hello"))
     heard.append(await or_kind(remote.logout()))
     heard.append(await or_kind(session.ask("hello")))
@@ -116,33 +116,33 @@ NEWS: list[str] = []  # of the login, as clients hear them
 
 async def borrow(met: Met) -> list[Any]:
     remote, here = met.remote, str(met.folder)
-    session = await remote.open(cwd=here, directories=["/opt"], system_prompt="be brief")
+    session = await remote.open_session(cwd=here, directories=["/opt"], system_prompt="be brief")
     heard: list[Any] = [await session.ask("one")]
     override = SystemPrompt(mode="override", content=[TextContent(text="be kind")])
-    other = await or_kind(remote.open(cwd=here, system_prompt=override))
+    other = await or_kind(remote.open_session(cwd=here, system_prompt=override))
     heard.append(other if isinstance(other, str) else await other.ask("one"))
-    fork = await or_kind(remote.fork(session.id, cwd=here))
+    fork = await or_kind(remote.fork_session(session.id, cwd=here))
     heard.append(fork if isinstance(fork, str) else await fork.ask("two"))
-    heard.append(await or_kind(remote.delete(session.id)))
-    listed = await or_kind(remote.sessions())
+    heard.append(await or_kind(remote.delete_session(session.id)))
+    listed = await or_kind(remote.list_sessions())
     return [*heard, listed if isinstance(listed, str) else len(listed.sessions)]
 
 
 async def count(met: Met) -> list[Any]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     heard: list[Any] = [await session.ask("hello"), await session.ask("a secret"), await session.ask("hello")]
     return [*heard, (await met.remote.request("_chain/counts", {}))["session/prompt"]]
 
 
 async def keep_books(met: Met) -> tuple[list[str], int | None]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     async with session.prompt("go") as turn:
         heard = [type(update).__name__ async for update in turn]
     return list(dict.fromkeys(heard)), turn.usage.input_tokens if turn.usage else None
 
 
 async def dig(met: Met) -> list[Any]:
-    session = await met.remote.open(cwd=str(met.folder))
+    session = await met.remote.open_session(cwd=str(met.folder))
     said: list[str] = []
     async with session.prompt("dig") as turn:
         async for update in turn:
@@ -157,7 +157,7 @@ async def dig(met: Met) -> list[Any]:
 async def call_in(met: Met) -> list[Any]:
     remote = met.remote
     heard: list[Any] = [await or_kind(remote.authenticate("browser"))]
-    session = await or_kind(remote.open(cwd=str(met.folder)))
+    session = await or_kind(remote.open_session(cwd=str(met.folder)))
     return [*heard, session if isinstance(session, str) else await session.ask("hi")]
 
 
@@ -172,7 +172,7 @@ async def connect_models(met: Met) -> list[Any]:
         remote.set_provider("spare", api_type="openai", base_url="https://b.example", headers={"k": "v"})
     )
     refused = await or_kind(remote.disable_provider("main"))
-    return [told, refused, await (await remote.open(cwd=str(met.folder))).ask("where?")]
+    return [told, refused, await (await remote.open_session(cwd=str(met.folder))).ask("where?")]
 
 
 CONTEXT = "[context: file://HERE/poem.txt#L2:3]\ntwo\nthree\n[end of context]"
@@ -186,7 +186,7 @@ SETTINGS = "model=opus, style=verbose, colour=True, max_tokens=4096"
 CHOSEN = ["invalid_params", [f"plan: {SETTINGS}", f"default: {SETTINGS}"], [["approve"]]]
 THOUGHT = ("thought", "Both languages at the same time.")
 ONE_SWITCH = "main at https://main.example with 0 headers. "
-LENT: dict[str, Any] = {"lend": Lending()}
+LENT: dict[str, Any] = {"lend": WorkspaceAccess()}
 ALLOWED = {**LENT, "permission": "allow"}
 ANSWERED = {"elicit": reply}
 

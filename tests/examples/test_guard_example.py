@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.policy.decision import ALLOW
-from dragoman.roles.client.permission.prompt import Asked, Choice
+from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
 from tests.examples.run_example import DRAGOMAN, EXAMPLES, MEMORY, PATIENCE, meeting, module_of
 
 EVERYTHING = (*DRAGOMAN, "agent", "everything")
@@ -53,11 +53,11 @@ def test_the_user_decides_and_it_is_written_down(
 
 async def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = module_of("guard")
-    asked: list[Asked] = []
+    asked: list[PermissionPrompt] = []
 
-    async def allow(what: Asked) -> Choice:
+    async def allow(what: PermissionPrompt) -> PermissionChoice:
         asked.append(what)
-        return Choice(ALLOW, "once")
+        return PermissionChoice(ALLOW, "once")
 
     guard.ask = allow
     guard.connect = lambda _, **options: meeting("everything", MEMORY, tmp_path, **options)

@@ -24,16 +24,16 @@ def module() -> Any:
 
 
 def test_the_agent_and_the_app_of_the_example_answer_over_both_ways() -> None:
-    from dragoman.transport.remote.server.listener import serving
+    from dragoman.transport.remote.server.listener import open_listener
 
     async def said(url: str) -> str:
         async with connect(url) as agent:
-            session = await agent.open(cwd="/tmp")
+            session = await agent.open_session(cwd="/tmp")
             return await session.ask("Hello from afar")
 
     async def main() -> list[str]:
         example = module()
-        async with example.agent.serve_http() as served, serving(example.app) as mounted:
+        async with example.agent.serve_http() as served, open_listener(example.app) as mounted:
             urls = (served.url, mounted.url.replace("http", "ws", 1))
             return [await said(url) for url in urls]
 

@@ -19,7 +19,7 @@ import msgspec
 from dragoman import Agent, connect
 from dragoman.errors import ProtocolError, TransportClosed
 from dragoman.schema.side import Side
-from dragoman.transport.memory import MemoryTransport, pair
+from dragoman.transport.memory import MemoryTransport, memory_pair
 from tests.fuzz.expected import Due, key_of
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.peers import AGENTS, CLIENTS, about
@@ -232,8 +232,8 @@ class AgentRun(Run):
 
     @asynccontextmanager
     async def _attached(self) -> AsyncIterator[None]:
-        self.transport, theirs = pair()
-        connection = _echo(self.dialect).attach(theirs, report=lambda _: None)
+        self.transport, theirs = memory_pair()
+        connection = _echo(self.dialect).start_connection(theirs, report=lambda _: None)
         self.pumping = asyncio.create_task(self.pump())
         try:
             yield
@@ -282,7 +282,7 @@ class ClientRun(Run):
     side = Side.CLIENT
 
     async def connection(self, frames: int, surfaced: Surfaced) -> None:
-        theirs, self.transport = pair()
+        theirs, self.transport = memory_pair()
         self._mutating = False
         self._calls: set[asyncio.Task[None]] = set()
         self._held: asyncio.Task[None] | None = None  # the turn during which mutated frames arrive
@@ -305,15 +305,30 @@ class ClientRun(Run):
         if self._held is None:
             self._held = asyncio.create_task(self._attempt(self._session.ask(HOLD)))
         for _ in range(3):
-            call = rng.choice((agent.open, agent.load, agent.resume, agent.sessions, agent.fork, self._prompt))
-            arguments = ("/",) if call == agent.open else () if call in (agent.sessions, self._prompt) else ("s", "/")
+            call = rng.choice(
+                (
+                    agent.open_session,
+                    agent.load_session,
+                    agent.resume_session,
+                    agent.list_sessions,
+                    agent.fork_session,
+                    self._prompt,
+                )
+            )
+            arguments = (
+                ("/",)
+                if call == agent.open_session
+                else ()
+                if call in (agent.list_sessions, self._prompt)
+                else ("s", "/")
+            )
             task = asyncio.create_task(self._attempt(call(*arguments)))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         await asyncio.sleep(0)
 
     async def _prompt(self) -> None:
-        session = await self._agent.load("prompted", "/")
+        session = await self._agent.load_session("prompted", "/")
         async with session.prompt("go on") as turn:
             await turn.wait()
 
@@ -370,7 +385,7 @@ class ClientRun(Run):
             self.refuse(id)
 
     async def normal_turn(self) -> None:
-        self._session = session = await self._agent.open("/")
+        self._session = session = await self._agent.open_session("/")
         if self._awaits:
             session.on_update = _wait_a_pass
         async with asyncio.timeout(PATIENCE):

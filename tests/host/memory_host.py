@@ -11,17 +11,17 @@ from typing import Any
 from dragoman import Agent, Turn, connect
 from dragoman.config.config_file import NamedAgent
 from dragoman.engine.connection import Connection
-from dragoman.host.auth.roles import MemoryDirectory
-from dragoman.host.host import House
-from dragoman.host.limits import Bounds
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.host import Host
+from dragoman.host.limits import HostLimits
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.roles.client.session import Conversation
+from dragoman.roles.client.session import ClientSession
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
 from dragoman.store.contract import Store
 from dragoman.store.memory import MemoryStore
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import MemoryTransport, pair
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.memory import MemoryTransport, memory_pair
+from dragoman.transport.remote.server.auth import Principal
 
 PATIENCE = 60.0
 
@@ -48,7 +48,7 @@ def talker(**options: Any) -> Agent:
                 await turn.say(f"{number} ")
         elif word == "ask":
             async with turn.tool("Paint", kind="edit"):
-                await turn.say("yes" if await turn.ask("May I?") else "no")
+                await turn.say("yes" if await turn.ask_permission("May I?") else "no")
         elif word == "wait":
             await turn.say(f"waiting for {rest}")
             await agent.gates.setdefault(rest, asyncio.Event()).wait()  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def talker(**options: Any) -> Agent:
 class Hosted:
     """A house for one test, and what is reached through it."""
 
-    def __init__(self, house: House, agents: list[Agent], started: list[Connection]) -> None:
+    def __init__(self, house: Host, agents: list[Agent], started: list[Connection]) -> None:
         self.house = house
         self.agents = agents
         self.started = started  # the agent's end of each that was started
@@ -79,9 +79,9 @@ class Hosted:
 
     def visit(self, user: str = "ann", *, limit: int | None = None, **more: Any) -> MemoryTransport:
         """Knock as this user; gives the client's end."""
-        ours, theirs = pair(limit)
-        visitor = Visitor(user=user, **({"local": True} | more))
-        self.tasks.append(asyncio.ensure_future(self.house.receive(theirs, visitor)))
+        ours, theirs = memory_pair(limit)
+        visitor = Principal(user=user, **({"local": True} | more))
+        self.tasks.append(asyncio.ensure_future(self.house.serve_client(theirs, visitor)))
         return ours
 
     @asynccontextmanager
@@ -110,15 +110,15 @@ async def hosting(
     started: list[Connection] = []
 
     def reach(_: NamedAgent) -> Transport:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         agent = make()
         made.append(agent)
-        started.append(agent.attach(theirs))
+        started.append(agent.start_connection(theirs))
         return ours
 
-    options.setdefault("directory", MemoryDirectory())
-    options.setdefault("bounds", Bounds())
-    house = House(agents, store=store or MemoryStore(), reach=reach, **options)
+    options.setdefault("directory", MemorySessionRoles())
+    options.setdefault("bounds", HostLimits())
+    house = Host(agents, store=store or MemoryStore(), target_of=reach, **options)
     hosted = Hosted(house, made, started)
     try:
         async with asyncio.timeout(PATIENCE):
@@ -130,7 +130,7 @@ async def hosting(
             await connection.close()
 
 
-def said(session: Conversation) -> list[tuple[str, str]]:
+def said(session: ClientSession) -> list[tuple[str, str]]:
     """Who said what, as a client took it down."""
     return [(message.role, message.text) for message in session.transcript.messages]
 
@@ -141,6 +141,6 @@ async def until(condition: Callable[[], Any]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def opened(remote: RemoteAgent, cwd: Path | str = "/tmp", **more: Any) -> Conversation:
+async def opened(remote: RemoteAgent, cwd: Path | str = "/tmp", **more: Any) -> ClientSession:
     """A session in this folder."""
-    return await remote.open(str(cwd), **more)
+    return await remote.open_session(str(cwd), **more)

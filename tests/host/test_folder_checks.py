@@ -14,8 +14,8 @@ import pytest
 from dragoman import Agent, Turn
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import Kind
-from dragoman.host.auth.roles import MemoryDirectory
-from dragoman.host.host import House
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.host import Host
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.schema.config import SessionMode
@@ -24,7 +24,7 @@ from dragoman.store.contract import Draft, Store
 from dragoman.store.export import export_session, import_session
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.auth import Principal
 from tests.host.auth.test_roles import denied
 from tests.host.http.test_app import doors
 from tests.host.memory_host import PATIENCE, Hosted, hosting, opened, talker
@@ -35,14 +35,14 @@ from tests.host.room.test_workspace import free_guard
 REMOTE = {"local": False}
 
 
-def own_folders(base: Path) -> Callable[[Visitor], Sequence[str] | None]:
+def own_folders(base: Path) -> Callable[[Principal], Sequence[str] | None]:
     """Roots: the owner anywhere, others in a folder of their name."""
     for user in ("ann", "ben"):
         (base / user / "x").mkdir(parents=True, exist_ok=True)
         (base / user / "more").mkdir(exist_ok=True)
     (base / "private").mkdir(exist_ok=True)
     (base / "private" / "note.txt").write_text("PRIVATE")
-    return lambda visitor: None if visitor.local else (str(base / visitor.user),)
+    return lambda visitor: None if visitor.is_local else (str(base / visitor.user),)
 
 
 def swap(folder: Path, target: Path) -> Callable[[], None]:
@@ -94,7 +94,7 @@ async def test_an_agent_is_not_started_in_a_folder_that_became_a_link(which: str
 
 
 async def test_a_folder_that_became_a_link_is_refused_after_a_restart_of_the_host_too(tmp_path: Path) -> None:
-    roots, directory = own_folders(tmp_path), MemoryDirectory("owner")
+    roots, directory = own_folders(tmp_path), MemorySessionRoles("owner")
 
     store = await SqliteStore.open(str(tmp_path / "log.db"))
     async with hosting(roots=roots, store=store, directory=directory) as hosted:
@@ -130,7 +130,7 @@ async def test_who_may_work_anywhere_may_work_behind_a_link_as_long_as_it_leads_
     link.symlink_to(real)
 
     store = await SqliteStore.open(str(tmp_path / "log.db"))
-    directory = MemoryDirectory("ann")
+    directory = MemorySessionRoles("ann")
     async with hosting(store=store, directory=directory) as hosted, hosted.client("ann") as ann:
         session = await opened(ann, link)
         assert await session.ask("one") == "heard one"
@@ -204,7 +204,7 @@ async def test_a_folder_that_became_a_link_while_its_agent_runs_is_not_the_works
         @agent.prompt
         async def answer(turn: Turn) -> None:
             async with turn.tool("Edit", kind="edit", paths=[f"{folder}/note.txt"]) as call:
-                await turn.say("allowed" if await call.ask() else "refused")
+                await turn.say("allowed" if await call.ask_permission() else "refused")
 
         return agent
 
@@ -220,7 +220,7 @@ async def test_a_folder_that_became_a_link_while_its_agent_runs_is_not_the_works
 
 
 async def test_the_roots_that_count_at_a_start_are_those_of_who_opened_the_session(tmp_path: Path) -> None:
-    given, directory = own_folders(tmp_path), MemoryDirectory("owner")
+    given, directory = own_folders(tmp_path), MemorySessionRoles("owner")
 
     store = MemoryStore()
     options: dict[str, Any] = {"store": store, "directory": directory}
@@ -241,7 +241,7 @@ async def test_the_roots_that_count_at_a_start_are_those_of_who_opened_the_sessi
 
 
 async def test_when_who_opened_it_is_gone_the_roots_of_its_admins_count(tmp_path: Path) -> None:
-    roots, directory = own_folders(tmp_path), MemoryDirectory("owner")
+    roots, directory = own_folders(tmp_path), MemorySessionRoles("owner")
 
     async with hosting(roots=roots, directory=directory) as hosted:
         async with hosted.client("ann", visitor=REMOTE) as ann, hosted.client("ben", visitor=REMOTE) as ben:
@@ -258,7 +258,7 @@ async def test_when_who_opened_it_is_gone_the_roots_of_its_admins_count(tmp_path
 
 @pytest.mark.parametrize("keeps", [False, True])
 async def test_nobody_forks_a_session_into_a_folder_that_they_may_not_use(keeps: bool, tmp_path: Path) -> None:
-    roots, directory = own_folders(tmp_path), MemoryDirectory("owner")
+    roots, directory = own_folders(tmp_path), MemorySessionRoles("owner")
     own = MemoryStore()
 
     make = (lambda: talker(store=own)) if keeps else talker
@@ -280,9 +280,9 @@ async def test_nobody_forks_a_session_into_a_folder_that_they_may_not_use(keeps:
 
 async def test_an_additional_folder_of_somebody_else_is_not_forked_either(tmp_path: Path) -> None:
     own_folders(tmp_path)
-    directory = MemoryDirectory("owner")
+    directory = MemorySessionRoles("owner")
 
-    def roots(visitor: Visitor) -> Sequence[str]:
+    def roots(visitor: Principal) -> Sequence[str]:
         return tuple(str(tmp_path / name) for name in ("ann", "ben") if name == "ben" or visitor.user == "ann")
 
     async with hosting(roots=roots, directory=directory) as hosted:
@@ -308,7 +308,7 @@ async def test_the_api_forks_no_session_into_a_folder_that_its_caller_may_not_us
 
 async def test_a_fork_is_not_woken_where_its_owner_may_not_work_any_more(tmp_path: Path) -> None:
     own_folders(tmp_path)
-    allowed, directory = [str(tmp_path / "ann"), str(tmp_path / "ben")], MemoryDirectory("owner")
+    allowed, directory = [str(tmp_path / "ann"), str(tmp_path / "ben")], MemorySessionRoles("owner")
 
     async with hosting(roots=lambda _: tuple(allowed), directory=directory) as hosted:
         async with hosted.client("ann", visitor=REMOTE) as ann, hosted.client("ben", visitor=REMOTE) as ben:
@@ -316,7 +316,7 @@ async def test_a_fork_is_not_woken_where_its_owner_may_not_work_any_more(tmp_pat
             await directory.set_role(hers.id, "ben", "editor")
             his = await ben.fork(hers.id, "/")
             assert await his.ask("one") == "heard one"
-            await hosted.house.rooms[his.id].sleep()
+            await hosted.house.rooms[his.id].stop_agent()
             allowed.remove(str(tmp_path / "ann"))
             assert (await denied(his.ask("two"))).kind == Kind.PERMISSION_DENIED
 
@@ -324,7 +324,7 @@ async def test_a_fork_is_not_woken_where_its_owner_may_not_work_any_more(tmp_pat
 async def test_a_fork_starts_no_servers_that_its_maker_could_not_bring_and_has_no_credentials_of_others(
     tmp_path: Path,
 ) -> None:
-    roots, directory = own_folders(tmp_path), MemoryDirectory("owner")
+    roots, directory = own_folders(tmp_path), MemorySessionRoles("owner")
     known = McpServer(name="docs", command="/bin/docs", args=[], env=[])
     secret = [NameValue(name="TOKEN", value="s3cret")]
     private = McpServer(name="private", command="/bin/private", args=[], env=secret)
@@ -339,7 +339,7 @@ async def test_a_fork_starts_no_servers_that_its_maker_could_not_bring_and_has_n
             assert await own.ask("x") == "heard x"
             assert last(hosted).mcp_servers == [known, private]
             assert await hosted.house.store.credentials(his.id) == {}
-            await hosted.house.rooms[hers.id].sleep()
+            await hosted.house.rooms[hers.id].stop_agent()
             theirs = await ben.load(hers.id, "/")
             await theirs.ask("x")  # it is the owner's, whoever wakes it
             assert last(hosted).mcp_servers == [known, private]
@@ -393,7 +393,7 @@ async def test_an_imported_session_brings_no_servers_folders_or_mode(way: str, d
 
     async with kept(tmp_path, durable) as store:
         session = await imported(store, str(tmp_path))
-        async with hosting(moded, store=store, directory=MemoryDirectory("owner")) as hosted:
+        async with hosting(moded, store=store, directory=MemorySessionRoles("owner")) as hosted:
             async with hosted.client("owner") as owner:
                 if way == "fork in the store":
                     session = (await store.fork(session, "copy")).session_id
@@ -404,9 +404,9 @@ async def test_an_imported_session_brings_no_servers_folders_or_mode(way: str, d
                     seen = last(hosted)
                     assert (seen.cwd, seen.directories, seen.mcp_servers) == (str(tmp_path), [], [])
                     assert seen.mode == "ask"
-                    await hosted.house.rooms[theirs.id].sleep()
+                    await hosted.house.rooms[theirs.id].stop_agent()
                 await theirs.set_mode("yolo")  # said here
-                await hosted.house.rooms[theirs.id].sleep()
+                await hosted.house.rooms[theirs.id].stop_agent()
                 await theirs.ask("hello")
                 assert last(hosted).mode == "yolo"
 
@@ -419,7 +419,7 @@ async def test_an_imported_session_works_only_where_its_owner_could_open_one(cwd
 
     store = MemoryStore()
     session = await imported(store, place, resolved={place or "": str(tmp_path / "ann")})  # type: ignore[arg-type]
-    options: dict[str, Any] = {"store": store, "directory": MemoryDirectory("owner")}
+    options: dict[str, Any] = {"store": store, "directory": MemorySessionRoles("owner")}
     async with hosting(roots=lambda _: (str(tmp_path / "ann"),), **options) as hosted:
         async with hosted.client("owner") as owner:
             theirs = await owner.load(session, "/")
@@ -431,7 +431,7 @@ async def test_an_imported_session_works_only_where_its_owner_could_open_one(cwd
 async def test_whom_an_imported_file_names_as_its_owner_does_not_count(tmp_path: Path) -> None:
     roots = own_folders(tmp_path)
 
-    store, directory = MemoryStore(), MemoryDirectory("owner")
+    store, directory = MemoryStore(), MemorySessionRoles("owner")
     session = await imported(store, str(tmp_path / "private"))
     async with hosting(roots=roots, store=store, directory=directory) as hosted, hosted.client("owner") as owner:
         theirs = await owner.load(session, "/")
@@ -459,7 +459,7 @@ async def test_a_session_of_another_program_is_woken_for_the_owner_of_the_host(t
     store = MemoryStore()
     body = {"sessionId": "cli", "by": "session/new", "cwd": str(tmp_path), "agent": {"name": "talker"}}
     await store.append("cli", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body=body)])
-    async with hosting(store=store, directory=MemoryDirectory("owner")) as hosted:
+    async with hosting(store=store, directory=MemorySessionRoles("owner")) as hosted:
         async with hosted.client("owner", visitor=REMOTE) as owner:  # it is theirs, wherever they come from
             assert await (await owner.load("cli", "/")).ask("x") == "heard x"
         async with hosted.client("ben", visitor=REMOTE) as ben:
@@ -475,9 +475,9 @@ async def test_a_folder_that_becomes_a_link_after_the_check_is_not_started_in(sh
         starts.append(named.name)
         if len(starts) == 2:
             swap(tmp_path / "ben" / "x", tmp_path / "private")
-        return named.words
+        return named.argv
 
-    async with House([REAL], store=MemoryStore(), roots=roots, reach=reach, shares=shares) as house:
+    async with Host([REAL], store=MemoryStore(), roots_of=roots, target_of=reach, share_processes=shares) as house:
         hosted = Hosted(house, [], [])
         async with asyncio.timeout(PATIENCE), hosted.client("ben", visitor=REMOTE) as ben:
             refused = await denied(ben.open(str(tmp_path / "ben" / "x")))

@@ -14,7 +14,7 @@ from dragoman import Agent, Option, Provider, Turn
 from dragoman.engine.connection import Connection
 from dragoman.errors import ConnectionFailed, Kind
 from dragoman.host import refusals
-from dragoman.host.methods import SERVED
+from dragoman.host.methods import SERVED_METHODS
 from dragoman.schema.config import SessionMode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -101,7 +101,7 @@ def test_the_fates_are_those_of_the_table() -> None:
         rows = {name for to, name in METHODS if to is side}
         assert served | refused[side] == rows
         assert not served & refused[side]
-    assert to_agents == {name for name in SERVED if not name.startswith("_dragoman/")}
+    assert to_agents == {name for name in SERVED_METHODS if not name.startswith("_dragoman/")}
 
 
 async def test_each_method_of_a_client_is_served_or_refused_by_its_reason(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_only_admins_put_away_and_only_editors_name(tmp_path: Path) -> Non
     async with hosting() as hosted, hosted.client() as ann:
         session = await opened(ann, tmp_path)
         for role, may_name in (("viewer", False), ("editor", True)):
-            await hosted.house.directory.set_role(session.id, "ben", role)
+            await hosted.house.session_roles.set_role(session.id, "ben", role)
             ben = Raw(hosted.visit("ben"))
             await ben.ask("initialize", {"protocolVersion": 1})
             for method in ("session/archive", "session/unarchive"):
@@ -274,7 +274,7 @@ async def test_a_provider_is_set_in_every_process_of_its_user_and_of_nobody_else
         await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         assert hosted.agents[-1].providers["main"].headers == {"authorization": "secret"}
         assert "result" in await client.ask("providers/disable", {"providerId": "main"})
-        assert not awake.providers["main"].is_on
+        assert not awake.providers["main"].is_enabled
         kind, _ = told(await client.ask("providers/set", {**OPENAI, "providerId": "none"}))
         assert kind == Kind.INVALID_PARAMS
         for log in (other.id, session):
@@ -312,7 +312,7 @@ async def test_what_an_agent_asks_about_a_call_goes_to_the_client_whose_call_it_
             assert link
             link.complete()
 
-        @agent.opened
+        @agent.on_session_opened
         async def begun(_: Any) -> None:
             await agent.elicit("Which branch?", url="https://branch.example")
 
@@ -375,7 +375,7 @@ async def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(t
         assert (await client.ask("session/prompt", prompt))["result"]["stopReason"] == "end_turn"
         assert client.heard("_acme/pick") == client.heard("_acme/news") == [{"sessionId": session, "n": 1}]
         for room in list(hosted.house.rooms.values()):
-            for desk in list(hosted.house.desks):
+            for desk in list(hosted.house.clients):
                 room.leave(desk)
         answer = await asked(hosted.started[-1], "_acme/pick", {"n": 2})
         assert "nobody is in the session who could be asked" in told(answer)[1]

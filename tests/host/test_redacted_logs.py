@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft
-from dragoman.store.discretion import Discreet
+from dragoman.store.discretion import RedactingStore
 from dragoman.store.memory import MemoryStore
 
 SECRET = 'p"ss wörd/7'
@@ -19,7 +19,7 @@ SECRET = 'p"ss wörd/7'
 
 def kept(body: Any, *secrets: str) -> Any:
     async def scene() -> Any:
-        store = Discreet(MemoryStore(), secrets)
+        store = RedactingStore(MemoryStore(), secrets)
         entries = await store.append("s", [Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)])
         lines = await store.lines("s")
         return entries[0].body, b"".join(lines)

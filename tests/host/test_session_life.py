@@ -21,7 +21,7 @@ async def test_closing_leaves_the_room_and_the_last_puts_it_to_sleep(tmp_path: P
 
     async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
         one = await opened(ann, tmp_path)
-        await hosted.house.directory.set_role(one.id, "ben", "editor")
+        await hosted.house.session_roles.set_role(one.id, "ben", "editor")
         two = await ben.resume(one.id, "/")
         await two.close()
         assert hosted.room.is_awake  # ann is still there, and ben is no admin
@@ -101,7 +101,7 @@ async def test_an_agent_that_can_fork_does_and_is_told_nothing_twice(tmp_path: P
 
 
 async def test_lists_are_paged_by_folder_and_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.host.list_sessions.PAGE", 2)
+    monkeypatch.setattr("dragoman.host.list_sessions.PAGE_SIZE", 2)
 
     async with hosting() as hosted, hosted.client("ann") as ann:
         ids = []
@@ -183,6 +183,6 @@ async def test_who_logged_in_once_is_logged_in_with_every_agent_that_is_started_
             await ben.authenticate("no such method")
         async with hosted.client("eve", visitor={"role": "viewer"}) as eve:
             assert (await denied(eve.authenticate("key"))).kind == Kind.PERMISSION_DENIED
-        await hosted.house.directory.set_role(session.id, "ben", "editor")
+        await hosted.house.session_roles.set_role(session.id, "ben", "editor")
         fork = await ben.fork(session.id, str(tmp_path))
         assert (await denied(fork.ask("z"))).kind == Kind.AUTH_REQUIRED, "ann's login is not ben's"

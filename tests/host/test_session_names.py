@@ -10,7 +10,7 @@ import pytest
 from dragoman.errors import ProtocolError
 from dragoman.host import session_names
 from dragoman.store.contract import Summary
-from dragoman.store.summary import given_name
+from dragoman.store.summary import check_new_name
 from tests.host.http.test_app import Caller, Doors, doors
 from tests.host.memory_host import opened
 
@@ -20,7 +20,7 @@ def kept(id: str, name: str) -> Summary:
 
 
 def shown(user: str | None, *stored: str) -> list[str | None]:
-    return [one.name for one in session_names.shown([kept(name, name) for name in stored], user, "root")]
+    return [one.name for one in session_names.with_display_names([kept(name, name) for name in stored], user, "root")]
 
 
 def test_no_two_users_have_the_same_names() -> None:
@@ -41,7 +41,7 @@ def test_no_two_users_have_the_same_names() -> None:
     assert len(spaces) == len(users)
     assert all(space.index("/") == len(space) - 1 <= 40 for space in spaces)
     for user in users:
-        stored = session_names.kept("secret", user)
+        stored = session_names.stored_name("secret", user)
         assert shown(user, stored) == ["secret"]
         assert [shown(other, stored) for other in users if other != user] == [[stored]] * (len(users) - 1)
 
@@ -52,19 +52,19 @@ def test_no_two_users_have_the_same_names() -> None:
 )
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match=r"name|'/'|characters"):
-        session_names.kept(name, "ann")
+        session_names.stored_name(name, "ann")
 
 
 @pytest.mark.parametrize("user", ["auth0|123", "a$(id)", "a`b", "a b'c", "-rf", "a=b"])
 def test_what_stands_before_a_name_is_as_plain_as_the_name(user: str) -> None:
-    stored = session_names.kept("roof", user)
-    assert given_name(stored) == stored
+    stored = session_names.stored_name("roof", user)
+    assert check_new_name(stored) == stored
     assert shown(user, stored, f"{user}/of before") == ["roof", "of before"]
     assert shown("ben", f"{user}/of before") == [f"{user}/of before"]
 
 
 def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() -> None:
-    assert session_names.kept("a/b", None) == "a/b"
+    assert session_names.stored_name("a/b", None) == "a/b"
     assert shown(None, "board", "ann/board") == ["board", "ann/board"]
     assert shown("ben", "board", "ann/board") == ["board", "ann/board"]
     assert shown("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
@@ -73,7 +73,7 @@ def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() 
 async def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_other(tmp_path: Path) -> None:
 
     async with doors(tmp_path) as at, at.hosted.client("ben", visitor={"local": False}, cwd="/") as remote:
-        at.hosted.house.roots = lambda _: None
+        at.hosted.house.roots_of = lambda _: None
         theirs = (await opened(remote, tmp_path)).id
         ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
         assert (ann, ben) == ((200, "secret"), (200, "secret"))

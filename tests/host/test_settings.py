@@ -7,75 +7,75 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.commands.config import hosted
-from dragoman.config.grants import Grants
-from dragoman.config.host_section import Hosting
-from dragoman.config.paths import places
+from dragoman.cli.commands.config import check_host_section
+from dragoman.config.grants import GrantsFile
+from dragoman.config.host_section import HostSection
+from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
 from dragoman.host import settings
-from dragoman.host.limits import Bounds
+from dragoman.host.limits import HostLimits
 from dragoman.policy.grants import Grant
-from dragoman.transport.remote.server.auth import Visitor
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.auth import Principal
+from dragoman.transport.remote.server.limits import ServerLimits
 
 PAGE = Path(__file__).parents[2] / "docs" / "host.md"
 
 
 def test_every_limit_is_on_the_page_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\d+) \|", PAGE.read_text(encoding="utf-8"), re.M))
-    doors, house = Limits(), Bounds()
-    defaults = {name: getattr(doors, name) for name in Limits.__struct_fields__}
-    defaults |= {name: getattr(house, field) for name, field in settings.HOUSE_LIMITS.items()}
+    doors, house = ServerLimits(), HostLimits()
+    defaults = {name: getattr(doors, name) for name in ServerLimits.__struct_fields__}
+    defaults |= {name: getattr(house, field) for name, field in settings.HOST_LIMIT_FIELDS.items()}
     assert {name: float(value) for name, value in rows.items()} == defaults
 
 
 def test_limits_are_set_by_name_and_unknown_ones_refused() -> None:
-    hosting = Hosting(limits={"body": 1000, "rate": 2.5, "prompts": 3, "asleep": 7}, unattended="deny")
-    assert settings.limits(hosting) == Limits(body=1000, rate=2.5)
-    assert settings.bounds(hosting) == Bounds(prompts=3, idle=7.0, waits=False)
+    hosting = HostSection(limits={"body": 1000, "rate": 2.5, "prompts": 3, "asleep": 7}, unattended="deny")
+    assert settings.endpoint_limits(hosting) == ServerLimits(body=1000, rate=2.5)
+    assert settings.host_limits(hosting) == HostLimits(max_prompts=3, idle_timeout=7.0, waits_unattended=False)
     with pytest.raises(ConfigFault, match="there is no bodies; there are body, "):
-        settings.limits(Hosting(limits={"bodies": 1}))
+        settings.endpoint_limits(HostSection(limits={"bodies": 1}))
 
 
 def test_remote_users_work_under_their_roots_and_nowhere_without(tmp_path: Path) -> None:
     mine, shared = tmp_path / "ann", tmp_path / "all"
     for folder in (mine, shared):
         folder.mkdir()
-    roots = settings.roots(Hosting(roots=(str(shared),), user_roots={"ann": (str(mine),)}))
-    assert roots(Visitor(user="ann")) == (str(mine),)
-    assert roots(Visitor(user="ben")) == (str(shared),)
-    assert roots(Visitor(user="me", local=True)) == (str(shared),)
-    none = settings.roots(Hosting())
-    assert none(Visitor(user="ben")) == ()
-    assert none(Visitor(user="me", local=True)) is None
+    roots = settings.roots_lookup(HostSection(roots=(str(shared),), user_roots={"ann": (str(mine),)}))
+    assert roots(Principal(user="ann")) == (str(mine),)
+    assert roots(Principal(user="ben")) == (str(shared),)
+    assert roots(Principal(user="me", is_local=True)) == (str(shared),)
+    none = settings.roots_lookup(HostSection())
+    assert none(Principal(user="ben")) == ()
+    assert none(Principal(user="me", is_local=True)) is None
     with pytest.raises(ConfigFault, match="there is no folder"):
-        settings.roots(Hosting(roots=(str(tmp_path / "gone"),)))
+        settings.roots_lookup(HostSection(roots=(str(tmp_path / "gone"),)))
 
 
 def test_what_members_allow_for_always_does_not_become_a_grant_of_the_owner(tmp_path: Path) -> None:
     path = str(tmp_path / "grants.json")
     owners = Grant(id="1", verdict="allow", scope="always", operation="file_write", created=0.0)
-    Grants(path).add([owners], now=0.0)
-    recalled = settings.Recalled(path)
+    GrantsFile(path).add([owners], now=0.0)
+    recalled = settings.SessionGrants(path)
     theirs = Grant(id="2", verdict="allow", scope="always", operation="terminal_execute", created=0.0)
     recalled.add([theirs], now=0.0)
     assert [grant.id for grant in recalled.current()] == ["1", "2"]
-    assert [grant.id for grant in Grants(path).current()] == ["1"]
-    recalled.end_run("any")
+    assert [grant.id for grant in GrantsFile(path).current()] == ["1"]
+    recalled.forget_run("any")
     assert [grant.id for grant in recalled.current()] == ["1"]
 
 
 def test_a_policy_that_lets_servers_start_by_their_name_alone_is_warned_about(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rule]]\ndecision = "allow"\noperation = "mcp_start"\nserver = "docs"\n')
-    here = places({"HOME": str(tmp_path)})
-    (warning,) = settings.warnings(Hosting(policy=str(policy)), here)
+    here = user_paths({"HOME": str(tmp_path)})
+    (warning,) = settings.warnings(HostSection(policy=str(policy)), here)
     assert warning.startswith(f"rule 1 of {policy}, line 1: ")
     policy.write_text(policy.read_text() + 'command = "docs-server"\n')
-    assert settings.warnings(Hosting(policy=str(policy)), here) == []
+    assert settings.warnings(HostSection(policy=str(policy)), here) == []
 
 
 def test_a_place_of_sessions_that_means_nothing_is_found_before_a_host_is_started() -> None:
-    hosted(Hosting(store="memory:"))
+    check_host_section(HostSection(store="memory:"))
     with pytest.raises(ConfigFault, match="say a path, or sqlite:PATH, memory:"):
-        hosted(Hosting(store="nats://queue"))
+        check_host_section(HostSection(store="nats://queue"))

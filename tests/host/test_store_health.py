@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from dragoman.errors import StoreFault
-from dragoman.host.auth.database import claimed
-from dragoman.host.http.app import Host
+from dragoman.host.auth.database import lock_store
+from dragoman.host.http.app import HostApp
 from dragoman.store import upkeep
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from dragoman.store.upkeep import Upkeep
+from dragoman.store.upkeep import MonitoredStore
 from tests.host.auth.test_roles import denied
 from tests.host.http.test_app import Caller
 from tests.host.memory_host import hosting, opened, said, until
@@ -55,11 +55,11 @@ async def nothing(_: set[str]) -> None: ...
 async def test_a_host_is_not_ready_while_nothing_can_be_kept_and_recovers_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "AGAIN", 0.01)
+    monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.01)
 
     disk, reports = Disk(), list[str]()
     async with hosting(store=disk, report=reports.append) as hosted, hosted.client("ann") as ann:
-        ask = Caller(Host(hosted.house, local=None))
+        ask = Caller(HostApp(hosted.house, local=None))
         one = await opened(ann, tmp_path)
         assert (await ask("GET", "/readyz")).json == {"status": "ready"}
         turn = asyncio.ensure_future(one.ask("wait gate"))
@@ -86,13 +86,13 @@ async def test_a_host_is_not_ready_while_nothing_can_be_kept_and_recovers_by_its
 async def test_a_host_whose_file_was_moved_away_acknowledges_nothing_and_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "AGAIN", 0.01)
-    monkeypatch.setattr(upkeep, "LOOKED", 0.0)
+    monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 0.0)
     path, elsewhere = tmp_path / "s.db", tmp_path / "elsewhere"
 
     store, reports = await SqliteStore.open(str(path)), list[str]()
     async with hosting(store=store, report=reports.append) as hosted, hosted.client("ann") as ann:
-        ask = Caller(Host(hosted.house, local=None))
+        ask = Caller(HostApp(hosted.house, local=None))
         one = await opened(ann, tmp_path)
         assert await one.ask("first") == "heard first"
         assert (await ask("GET", "/readyz")).status == 200
@@ -129,34 +129,34 @@ async def test_whoever_prompts_first_when_there_is_room_finds_the_turn_before_it
 async def test_however_often_anybody_asks_little_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
     disk = Disk()
-    store = Upkeep(disk, nothing, print)
+    store = MonitoredStore(disk, nothing, print)
     draft = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})
-    assert [await store.look() for _ in range(50)] == [""] * 50
+    assert [await store.unavailable_reason() for _ in range(50)] == [""] * 50
     assert disk.probes == 1
-    monkeypatch.setattr(upkeep, "LOOKED", 0.0)
+    monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 0.0)
     disk.is_full = True
-    assert [await store.look() for _ in range(50)] == ["there is no room for more"] * 50
+    assert [await store.unavailable_reason() for _ in range(50)] == ["there is no room for more"] * 50
     assert disk.probes == 2
     disk.is_full = False
     await store.append("one", [draft])
-    monkeypatch.setattr(upkeep, "LOOKED", 60.0)
-    assert await store.look() == ""  # what was just written says more than a trial
+    monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 60.0)
+    assert await store.unavailable_reason() == ""  # what was just written says more than a trial
     assert disk.probes == 2
     await store.close()
 
 
 async def test_a_disk_that_does_not_answer_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "PATIENCE", 0.01)
-    monkeypatch.setattr(upkeep, "AGAIN", 0.0)
+    monkeypatch.setattr(upkeep, "PROBE_TIMEOUT", 0.01)
+    monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.0)
 
     disk = Disk()
-    store = Upkeep(disk, nothing, print)
+    store = MonitoredStore(disk, nothing, print)
     disk.answers.clear()
-    assert [await store.look() for _ in range(3)] == ["the disk does not answer"] * 3
+    assert [await store.unavailable_reason() for _ in range(3)] == ["the disk does not answer"] * 3
     assert disk.probes == 1
     disk.answers.set()
     await asyncio.sleep(0)
-    assert await store.look() == ""
+    assert await store.unavailable_reason() == ""
 
 
 def test_a_file_of_sessions_on_a_full_disk_is_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_a_file_of_sessions_on_a_full_disk_is_not_claimed(tmp_path: Path, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreFault, match="no room") as caught, claimed(str(tmp_path / "sessions.db")):
+    with pytest.raises(StoreFault, match="no room") as caught, lock_store(str(tmp_path / "sessions.db")):
         pytest.fail("it was claimed")
     assert caught.value.why == "full"
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.event import Event
-from dragoman.inspect.format import Header, Recorded, end_line, frame_line, header_line
-from dragoman.inspect.reader import Reader
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.event import RecordedEvent
+from dragoman.inspect.format import Header, RecordedLine, end_line, frame_line, header_line
+from dragoman.inspect.reader import RecordingReader
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 PATIENCE = 60.0
@@ -63,13 +63,13 @@ def write(path: Path, talk: list[tuple[str, Any]] = TALK) -> Path:
     return path
 
 
-def recorded(talk: list[tuple[str, Any]] = TALK) -> list[Recorded]:
-    return list(Reader().read(lines(talk)))
+def recorded(talk: list[tuple[str, Any]] = TALK) -> list[RecordedLine]:
+    return list(RecordingReader().read(lines(talk)))
 
 
-def observed(talk: list[tuple[str, Any]] = TALK) -> tuple[Observer, list[Event]]:
-    observer = Observer()
-    return observer, [observer.observe(each) for each in recorded(talk)]
+def observed(talk: list[tuple[str, Any]] = TALK) -> tuple[Analyzer, list[RecordedEvent]]:
+    observer = Analyzer()
+    return observer, [observer.analyze_line(each) for each in recorded(talk)]
 
 
 def _text(message: Any) -> bytes:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.cli.inspect.show import facts, told, tree
-from dragoman.dialect.dialects import NAMES, dialect
-from dragoman.inspect.analyze import Observer
+from dragoman.cli.inspect.show import event_line, event_to_json, tree_lines
+from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
+from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.format import Header
-from dragoman.inspect.open_recording import lines_of, opened
-from dragoman.inspect.page import page
-from dragoman.inspect.reader import Reader
-from dragoman.inspect.redaction import Cleaner
+from dragoman.inspect.open_recording import open_recording, read_lines
+from dragoman.inspect.page import render_page
+from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.redaction import RecordingRedactor
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from tests.inspect.conversation import RECORDINGS, TALK, answer, call, news, observed, recorded
@@ -28,19 +28,19 @@ def flaws(*talk: tuple[str, Any]) -> list[str]:
 
 def test_answers_are_paired_with_their_requests_in_both_directions() -> None:
     observer, events = observed()
-    paired = {event.line: event.asked.line for event in events if event.asked is not None}
+    paired = {event.line: event.request.line for event in events if event.request is not None}
     assert paired == {3: 2, 5: 4, 11: 10, 13: 6}
-    assert [event.latency for event in events if event.asked] == [1000, 1000, 1000, 7000]
-    assert observer.open == {}
+    assert [event.latency for event in events if event.request] == [1000, 1000, 1000, 7000]
+    assert observer.pending == {}
 
 
 def test_turns_and_tool_calls_gather_what_belongs_to_them() -> None:
     observer, events = observed()
     (turn,) = observer.turns
-    assert (turn.stop, turn.duration, turn.session, turn.prompt) == ("end_turn", 7000, "s1", "hello")
-    (tool,) = turn.calls.values()
-    assert (tool.title, tool.status, tool.first, tool.last) == ("Read", "completed", 9, 12)
-    assert [event.line for event in events if event.call is tool] == [9, 10, 11, 12]
+    assert (turn.stop_reason, turn.duration, turn.session, turn.prompt) == ("end_turn", 7000, "s1", "hello")
+    (tool,) = turn.tool_calls.values()
+    assert (tool.title, tool.status, tool.first_line, tool.last_line) == ("Read", "completed", 9, 12)
+    assert [event.line for event in events if event.tool_call is tool] == [9, 10, 11, 12]
     assert [event.line for event in events if event.turn is turn] == [6, 7, 8, 9, 10, 11, 12, 13]
 
 
@@ -72,7 +72,7 @@ def test_faults_are_seen(talk: list[tuple[str, Any]], fault: str) -> None:
 
 @pytest.mark.parametrize("name", ["v1", "banjo", "2025.1", "crow", "draft"])
 def test_every_dialect_is_found_out_and_understood(name: str) -> None:
-    spoken = dialect(name)
+    spoken = load_dialect(name)
 
     def said(id: Any, method: str, params: Any) -> tuple[str, Any]:
         spelled, lowered = spoken.lower_call(Side.AGENT, method, params)
@@ -93,8 +93,8 @@ def test_every_dialect_is_found_out_and_understood(name: str) -> None:
         ]
     )
     expected = "v1" if name == "banjo" else name
-    assert observer.hearing.names == (expected, expected)
-    assert [(turn.prompt, turn.stop) for turn in observer.turns] == [("hello", "end_turn")]
+    assert observer.decoder.dialect_names == (expected, expected)
+    assert [(turn.prompt, turn.stop_reason) for turn in observer.turns] == [("hello", "end_turn")]
     assert [str(flaw) for event in events for flaw in event.flaws if flaw.fatal] == []
 
 
@@ -102,7 +102,7 @@ def test_trace_context_is_shown_with_request_and_answer() -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     params = {"protocolVersion": 1, "clientCapabilities": {}, "_meta": {"traceparent": parent, "tracestate": "a=b"}}
     _, events = observed([("c2a", call(0, "initialize", params)), TALK[1]])
-    assert [(event.trace, event.state) for event in events] == [(parent, "a=b")] * 2
+    assert [(event.traceparent, event.tracestate) for event in events] == [(parent, "a=b")] * 2
 
 
 names = ["sessionUpdate", "content", "type", "text", "toolCallId", "title", "entries", "options", "availableCommands",
@@ -118,27 +118,27 @@ methods = st.sampled_from(sorted({name for _, name in METHODS} | {"cancel", "x"}
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["c2a", "a2c"]), methods, anything, anything), max_size=4),
-    st.sampled_from(NAMES),
+    st.sampled_from(DIALECT_NAMES),
 )
 def test_nothing_a_peer_says_makes_looking_at_it_fail(said: list[tuple[str, str, Any, Any]], spoken: str) -> None:
-    observer, cleaner, talk = Observer(spoken), Cleaner(), []
+    observer, cleaner, talk = Analyzer(spoken), RecordingRedactor(), []
     for number, (way, method, params, result) in enumerate(said):
         talk += [(way, call(number, method, params)), ("a2c" if way == "c2a" else "c2a", answer(number, result))]
-    events = [observer.observe(each) for each in recorded(talk)]
+    events = [observer.analyze_line(each) for each in recorded(talk)]
     for event in events:
-        cleaner.learn(event.recorded)
+        cleaner.learn_secrets(event.recorded)
         cleaner.redact(event.recorded)
-    list(tree(observer))
-    assert [told(event) for event in events if not facts(event)] == []
-    assert "</script>" in page([(Header(), events)], "x")
+    list(tree_lines(observer))
+    assert [event_line(event) for event in events if not event_to_json(event)] == []
+    assert "</script>" in render_page([(Header(), events)], "x")
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
 def test_recordings_of_real_peers_are_read_whole(path: Any) -> None:
-    reader, observer = Reader(), Observer()
-    with opened(str(path)) as file:
-        events = [observer.observe(each) for each in reader.read(lines_of(file, reader))]
-    assert reader.troubles == []
+    reader, observer = RecordingReader(), Analyzer()
+    with open_recording(str(path)) as file:
+        events = [observer.analyze_line(each) for each in reader.read(read_lines(file, reader))]
+    assert reader.problems == []
     assert events
     answered = [event for event in events if event.kind in ("answer", "failure") and event.id not in ("", "null")]
-    assert all(event.asked is not None for event in answered)
+    assert all(event.request is not None for event in answered)

@@ -11,11 +11,11 @@ import pytest
 
 from dragoman.cli.inspect import export
 from dragoman.cli.main import main
-from dragoman.inspect.format import Header, Recorded
-from dragoman.inspect.output_files import replacing
-from dragoman.inspect.page import page
-from dragoman.inspect.reader import Reader
-from dragoman.inspect.redaction import Cleaner
+from dragoman.inspect.format import Header, RecordedLine
+from dragoman.inspect.output_files import open_replacement
+from dragoman.inspect.page import render_page
+from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.redaction import RecordingRedactor
 from tests.inspect.conversation import TALK, call, chunk, inspect, observed, write
 
 SECRET = "correct-horse-battery"
@@ -64,8 +64,8 @@ def test_known_shapes_of_keys_are_taken_out(tmp_path: Path) -> None:
 
 def test_what_holds_no_secret_stays_as_it_is(tmp_path: Path) -> None:
     path = write(tmp_path / "r")
-    before = [each.data for each in Reader().read(path.read_bytes().splitlines(keepends=True))]
-    after = [each.data for each in Reader().read(exported(path).splitlines(keepends=True))]
+    before = [each.data for each in RecordingReader().read(path.read_bytes().splitlines(keepends=True))]
+    after = [each.data for each in RecordingReader().read(exported(path).splitlines(keepends=True))]
     assert after == before
 
 
@@ -85,7 +85,7 @@ def embedded(text: str) -> Any:
 def test_hostile_content_stays_data() -> None:
     talk: list[tuple[str, Any]] = [*TALK[:5], ("a2c", chunk(HOSTILE)), ("a2c", HOSTILE.encode())]
     _, events = observed(talk)
-    text = page([(Header(command=[HOSTILE]), events)], HOSTILE)
+    text = render_page([(Header(command=[HOSTILE]), events)], HOSTILE)
     assert "<img" not in text
     assert text.count("<script") == 2
     assert text.count("</script>") == 2
@@ -93,7 +93,7 @@ def test_hostile_content_stays_data() -> None:
 
 
 def test_the_page_lets_only_its_own_script_run_and_loads_nothing() -> None:
-    text = page([(Header(), observed()[1])], "talk")
+    text = render_page([(Header(), observed()[1])], "talk")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     assert policy[1].startswith("default-src 'none'")
@@ -103,7 +103,7 @@ def test_the_page_lets_only_its_own_script_run_and_loads_nothing() -> None:
 
 
 def test_the_page_pairs_requests_and_gathers_turns_and_tool_calls() -> None:
-    data = embedded(page([(Header(), observed()[1])], "talk"))
+    data = embedded(render_page([(Header(), observed()[1])], "talk"))
     assert data["lines"] == ["Client", "Agent"]
     assert [row[8] for row in data["rows"]] == [1, 0, 3, 2, 11, None, None, None, 9, 8, None, 4]
     assert [(turn["first"], turn["last"], turn["stop"]) for turn in data["turns"]] == [(4, 11, "end_turn")]
@@ -112,7 +112,7 @@ def test_the_page_pairs_requests_and_gathers_turns_and_tool_calls() -> None:
 
 def test_both_sides_of_a_proxy_make_three_lifelines_in_order_of_time() -> None:
     behind = Header(epoch=501)
-    data = embedded(page([(Header(epoch=1), observed()[1]), (behind, observed()[1])], "talk"))
+    data = embedded(render_page([(Header(epoch=1), observed()[1]), (behind, observed()[1])], "talk"))
     assert data["lines"] == ["Client", "Proxy", "Agent"]
     assert [row[15] for row in data["rows"][:4]] == [0, 1, 0, 1]
     assert data["rows"][1][0] == data["rows"][0][0] + 500
@@ -141,14 +141,14 @@ def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Pa
     target.write_bytes(b"the copy of yesterday")
 
     def broken() -> None:
-        with replacing(str(target)) as file:
+        with open_replacement(str(target)) as file:
             file.write(b"half of")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         broken()
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("copy", b"the copy of yesterday")]
-    with replacing(str(target)) as file:
+    with open_replacement(str(target)) as file:
         file.write(b"today")
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("copy", b"today")]
     assert target.stat().st_mode & 0o777 == 0o600
@@ -157,7 +157,7 @@ def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Pa
 def test_a_page_that_a_browser_takes_long_to_open_is_said_to_be_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(export, "LARGE", 1000)
+    monkeypatch.setattr(export, "LARGE_PAGE", 1000)
     words = ["inspect", "export", str(write(tmp_path / "r")), "--html", "--out", str(tmp_path / "r.html")]
     assert main(words) == 0
     said = capsys.readouterr().err
@@ -166,10 +166,10 @@ def test_a_page_that_a_browser_takes_long_to_open_is_said_to_be_one(
 
 
 def test_names_that_tell_of_a_secret_and_repeated_words_are_looked_at_alike() -> None:
-    cleaner = Cleaner(["repeated-secret"])
+    cleaner = RecordingRedactor(["repeated-secret"])
     said = b'{"a":["repeated-secret","plain"],"b":"plain","n":1,"none":null,"apiKey":"plain","x":"repeated-secret"}'
     for _ in range(2):
-        clean = json.loads(cleaner.redact(Recorded(1, 0, "a2c", said)).data)
+        clean = json.loads(cleaner.redact(RecordedLine(1, 0, "a2c", said)).data)
         assert clean == {
             "a": ["[redacted]", "plain"],
             "b": "plain",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.inspect.format import KEPT_OF_LONGER, Header, Lines, frame_line, header_line, restored
-from dragoman.inspect.reader import ALL_NOISE, NotRecorded, Reader
+from dragoman.inspect.format import KEPT_OF_LONG_LINE, Header, TrafficSplitter, frame_line, header_line, restore_bytes
+from dragoman.inspect.reader import MAX_NOISE_LINES, NotARecording, RecordingReader
 from tests.inspect.conversation import TALK, lines
 
 pieces = st.lists(
@@ -22,28 +22,28 @@ pieces = st.lists(
 
 @given(pieces)
 def test_what_passed_is_restored_from_its_recording_to_the_byte(chunks: list[bytes]) -> None:
-    cutter = Lines()
+    cutter = TrafficSplitter()
     found = [line for chunk in chunks for line in cutter.feed(chunk)] + cutter.finish()
     file = [header_line(Header())] + [frame_line(n, "a2c", *line) for n, line in enumerate(found)]
     for line in file:
         assert isinstance(json.loads(line), dict)
-    reader = Reader()
-    assert restored(list(reader.read(file)), "a2c") == b"".join(chunks)
-    assert reader.troubles == []
+    reader = RecordingReader()
+    assert restore_bytes(list(reader.read(file)), "a2c") == b"".join(chunks)
+    assert reader.problems == []
 
 
 @pytest.mark.parametrize("parts", [[b"x" * 50 + b"\r\n"], [b"x" * 20, b"x" * 30, b"\r", b"\n"], [b"x" * 49, b"x\n"]])
 def test_of_a_giant_line_the_beginning_and_the_size_are_kept(parts: list[bytes]) -> None:
-    cutter = Lines(limit=40)
+    cutter = TrafficSplitter(limit=40)
     (line,) = [line for part in [*parts, b"next"] for line in cutter.feed(part)]
     assert line.cut == 50
     assert line.data == b"x" * len(line.data)
-    assert 40 <= len(line.data) <= KEPT_OF_LONGER
+    assert 40 <= len(line.data) <= KEPT_OF_LONG_LINE
     assert cutter.finish()[0].data == b"next"
 
 
 def test_a_line_of_exactly_the_limit_is_kept_whole() -> None:
-    cutter = Lines(limit=40)
+    cutter = TrafficSplitter(limit=40)
     found = [*cutter.feed(b"x" * 30), *cutter.feed(b"x" * 10 + b"\r\n")]
     assert [(line.data, line.eol, line.cut) for line in found] == [(b"x" * 40, b"\r\n", 0)]
 
@@ -56,43 +56,43 @@ def test_a_message_stands_in_its_line_as_it_was_sent() -> None:
 
 def test_a_recording_that_was_cut_is_read_up_to_there() -> None:
     whole = lines()
-    reader = Reader()
+    reader = RecordingReader()
     found = list(reader.read([*whole[:4], whole[4][:20]]))
     assert len(found) == 3
-    assert [(trouble.line, "cut" in trouble.why) for trouble in reader.troubles] == [(5, True)]
+    assert [(trouble.line, "cut" in trouble.reason) for trouble in reader.problems] == [(5, True)]
 
 
 def test_noise_in_a_recording_is_skipped_and_named_by_line() -> None:
     whole = lines()
-    reader = Reader()
+    reader = RecordingReader()
     found = list(reader.read([*whole[:3], b"\x00garbage\n", b'{"some":"json"}\n', *whole[3:]]))
     assert len(found) == len(TALK)
-    assert [trouble.line for trouble in reader.troubles] == [4, 5]
+    assert [trouble.line for trouble in reader.problems] == [4, 5]
 
 
 def test_a_newer_format_is_read_as_far_as_it_is_known() -> None:
     newer = b'{"dragoman":"recording","format":9}\n'
     unknown = [b'{"t":1,"dir":"c2a","zipped":"xyz"}\n', b'{"t":2,"dir":"sideways","msg":{}}\n']
-    reader = Reader()
+    reader = RecordingReader()
     assert len(list(reader.read([newer, *lines()[1:3], *unknown, *lines()[3:]]))) == len(TALK)
-    assert [trouble.line for trouble in reader.troubles] == [1, 4, 5]
-    assert "format 9 is newer" in reader.troubles[0].why
+    assert [trouble.line for trouble in reader.problems] == [1, 4, 5]
+    assert "format 9 is newer" in reader.problems[0].reason
 
 
 def test_a_file_that_is_something_else_is_refused() -> None:
-    with pytest.raises(NotRecorded):
-        list(Reader().read([b"\x89PNG noise\n"] * (ALL_NOISE + 1)))
+    with pytest.raises(NotARecording):
+        list(RecordingReader().read([b"\x89PNG noise\n"] * (MAX_NOISE_LINES + 1)))
 
 
 def test_bare_messages_get_their_direction_from_the_method_table() -> None:
     bare = [json.dumps(message).encode() + b"\n" for _, message in TALK]
-    found = list(Reader().read(bare))
-    assert [each.way for each in found] == [way for way, _ in TALK]
+    found = list(RecordingReader().read(bare))
+    assert [each.direction for each in found] == [way for way, _ in TALK]
     assert {each.t for each in found} == {None}
 
 
 def test_recordings_without_a_header_count_in_seconds() -> None:
-    reader = Reader()
+    reader = RecordingReader()
     (found,) = reader.read([b'{"t": 0, "dir": "note", "cmd": ["x"]}\n', b'{"t": 1.5, "dir": "err", "raw": "hm"}\n'])
-    assert (found.t, found.way, found.data) == (1_500_000, "err", b"hm")
+    assert (found.t, found.direction, found.data) == (1_500_000, "err", b"hm")
     assert reader.header.command == ["x"]

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.cli.main import main
 from dragoman.inspect.format import Header, end_line, gap_line, header_line
-from dragoman.inspect.reader import Reader
+from dragoman.inspect.reader import RecordingReader
 from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, lines, write
 
 READERS = [["show"], ["tail"], ["stats"], ["validate"], ["export"], ["export", "--html"], ["replay", "--as", "agent"]]
@@ -68,10 +68,10 @@ def test_without_a_usable_header_times_are_still_right_and_that_is_said(
 
 
 def test_whole_numbers_of_another_recorder_are_not_taken_for_a_time() -> None:
-    reader = Reader()
+    reader = RecordingReader()
     (found,) = reader.read([b'{"t": 17, "direction": "client", "msg": {"jsonrpc": "2.0", "method": "x"}}\n'])
     assert found.t is None
-    assert ["nothing tells what the times count" in trouble.why for trouble in reader.troubles] == [True]
+    assert ["nothing tells what the times count" in trouble.reason for trouble in reader.problems] == [True]
 
 
 @pytest.mark.parametrize("action", ["show", "stats", "validate", "export"])
@@ -95,14 +95,14 @@ def test_strictly_a_recording_must_be_complete(tmp_path: Path, capsys: pytest.Ca
 def test_a_copy_keeps_the_end_and_the_gaps(tmp_path: Path) -> None:
     path = made(tmp_path / "r", *lines()[:5], gap_line(4500, 7), *lines()[5:], END)
     assert main(["inspect", "export", path, "--out", str(tmp_path / "copy")]) == 0
-    reader = Reader()
+    reader = RecordingReader()
     assert len(list(reader.read((tmp_path / "copy").read_bytes().splitlines(keepends=True)))) == len(TALK)
     assert reader.ending == read(path).ending
-    assert (reader.lost, reader.is_unended) == (7, False)
+    assert (reader.lost_bytes, reader.is_incomplete) == (7, False)
 
 
-def read(path: str) -> Reader:
-    reader = Reader()
+def read(path: str) -> RecordingReader:
+    reader = RecordingReader()
     list(reader.read(Path(path).read_bytes().splitlines(keepends=True)))
     return reader
 
@@ -138,14 +138,14 @@ def test_a_copy_of_two_recordings_is_two_recordings(two: str, tmp_path: Path) ->
     assert main(["inspect", "export", two, "--out", str(tmp_path / "copy")]) == 0
     before, after = read(two), read(str(tmp_path / "copy"))
     assert [header.command for header in after.headers] == [["agent"], ["another"]]
-    assert (after.endings, after.lines) == (before.endings, before.lines)
+    assert (after.endings, after.line_count) == (before.endings, before.line_count)
 
 
 def test_one_recording_after_another_that_was_cut_is_said() -> None:
-    reader = Reader()
+    reader = RecordingReader()
     list(reader.read([*lines()[:4], *lines(), END]))
-    assert [(trouble.line, "has no end" in trouble.why) for trouble in reader.troubles] == [(5, True)]
-    assert not reader.is_unended
+    assert [(trouble.line, "has no end" in trouble.reason) for trouble in reader.problems] == [(5, True)]
+    assert not reader.is_incomplete
 
 
 def test_tail_shows_the_last_lines_first_when_it_follows_and_waits_for_a_file(tmp_path: Path) -> None:

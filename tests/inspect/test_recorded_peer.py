@@ -10,10 +10,10 @@ import pytest
 
 import dragoman
 from dragoman import Agent, Turn, connect, testing
-from dragoman.inspect.reader import NotRecorded
+from dragoman.inspect.reader import NotARecording
 from dragoman.inspect.recorded_peer import Recording
 from dragoman.inspect.tap import trace_to
-from dragoman.testing import joined, pair
+from dragoman.testing import joined, memory_pair
 from dragoman.transport.base import Transport
 
 pytest_plugins = ["pytester"]
@@ -42,7 +42,7 @@ def talk(tmp_path: Path) -> Path:
     async def scene() -> None:
         with trace_to(str(path), ["parrot"], print) as tap:
             async with joined(parrot(), trace=tap) as remote:
-                await (await remote.open(cwd="/")).ask("hello")
+                await (await remote.open_session(cwd="/")).ask("hello")
 
     asyncio.run(scene())
     return path
@@ -50,7 +50,7 @@ def talk(tmp_path: Path) -> Path:
 
 async def client(transport: Transport, text: str = "hello") -> str:
     async with connect(transport) as remote:
-        return await (await remote.open(cwd="/")).ask(text)
+        return await (await remote.open_session(cwd="/")).ask(text)
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -74,22 +74,22 @@ def test_a_strict_recording_tells_where_a_client_departed(talk: Path) -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_agent_meets_the_recorded_client(talk: Path, strict: bool) -> None:
-    said = asyncio.run(Recording(talk).meets(parrot(), strict=strict))
+    said = asyncio.run(Recording(talk).play_to_agent(parrot(), strict=strict))
     assert any(b"agent_message_chunk" in frame for frame in said)
 
 
 def test_an_agent_that_says_something_else_departs_only_when_strict(talk: Path) -> None:
-    asyncio.run(Recording(talk).meets(parrot("!")))
+    asyncio.run(Recording(talk).play_to_agent(parrot("!")))
     with pytest.raises(AssertionError, match="the agent departed from the recording"):
-        asyncio.run(Recording(talk).meets(parrot("!"), strict=True))
-    asyncio.run(Recording(talk).meets(parrot("!"), strict=True, ignoring=["params.update.content.text"]))
+        asyncio.run(Recording(talk).play_to_agent(parrot("!"), strict=True))
+    asyncio.run(Recording(talk).play_to_agent(parrot("!"), strict=True, ignore=["params.update.content.text"]))
 
 
 def test_an_agent_that_leaves_departs(talk: Path) -> None:
     async def scene() -> None:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         await theirs.close("no")
-        await Recording(talk).meets(ours)
+        await Recording(talk).play_to_agent(ours)
 
     with pytest.raises(AssertionError, match="departed"):
         asyncio.run(scene())
@@ -97,7 +97,7 @@ def test_an_agent_that_leaves_departs(talk: Path) -> None:
 
 def test_a_file_without_messages_says_how_to_record_one(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
-    with pytest.raises(NotRecorded, match="dragoman inspect run"):
+    with pytest.raises(NotARecording, match="dragoman inspect run"):
         Recording(tmp_path / "empty")
 
 
@@ -139,4 +139,4 @@ async def test_tests_take_recordings_from_their_folder_and_make_them(pytester: p
     pytester.runpytest_inprocess("-p", "no:cacheprovider", "--acp-record=taken").assert_outcomes(passed=4)
     taken = list((pytester.path / "taken").iterdir())
     assert [path.name.rpartition("-")[2] for path in taken] == ["test_recorded_anew.ndjson"]
-    await Recording(taken[0]).meets(parrot(), strict=True)
+    await Recording(taken[0]).play_to_agent(parrot(), strict=True)

@@ -29,7 +29,7 @@ def test_a_slow_disk_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None
 
         def join(self, _: float) -> None:
             self.joined += 1
-            recording._went += 1
+            recording._written_bytes += 1
 
     writer, slow = recording._thread, Slow()
     fake: Any = slow
@@ -42,13 +42,13 @@ def test_a_slow_disk_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None
 def test_a_disk_that_takes_nothing_is_given_up_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "PATIENCE", 0.05)
+    monkeypatch.setattr(recorder, "CLOSE_TIMEOUT", 0.05)
     said: list[str] = []
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # reads nothing: what fits into a pipe is all there is
     recording = Recorder(str(path), ["agent"], said.append)
-    recording.take(TO_CLIENT, b"x" * 1_000_000 + b"\n")
+    recording.record(TO_CLIENT, b"x" * 1_000_000 + b"\n")
     recording.close("exit", 0)
     os.close(reader)
     recording._thread.join()
@@ -60,7 +60,7 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
     path = tmp_path / "talk.ndjson"
     for number in range(3):
         with trace_to(str(path), ["agent"], said.append) as tap:
-            tap.sent(b'{"n":%d}' % number)
+            tap.notify_sent(b'{"n":%d}' % number)
     found = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     assert sorted(found) == ["talk-2.ndjson", "talk-3.ndjson", "talk.ndjson"]
     assert b'{"n":0}' in found["talk.ndjson"]

@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.inspect.replay_script import Script
+from dragoman.inspect.replay_script import ReplayScript
 from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, answer, call, inspect, recorded, write
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
 
-def script(we: str = "a2c", strict: bool = True, talk: list[tuple[str, Any]] = TALK) -> Script:
-    return Script(recorded(talk), we, strict)
+def script(we: str = "a2c", strict: bool = True, talk: list[tuple[str, Any]] = TALK) -> ReplayScript:
+    return ReplayScript(recorded(talk), we, strict)
 
 
 def said(lines: list[Any]) -> list[dict[str, Any]]:
     return [json.loads(line.data) for line in lines]
 
 
-def heard(play: Script, message: dict[str, Any]) -> list[dict[str, Any]]:
-    reaction = play.hear(json.dumps(message).encode())
-    assert reaction.wrong == ""
-    return said(reaction.lines)
+def heard(play: ReplayScript, message: dict[str, Any]) -> list[dict[str, Any]]:
+    reaction = play.receive(json.dumps(message).encode())
+    assert reaction.problem == ""
+    return said(reaction.frames)
 
 
 def test_an_agent_is_played_under_the_clients_own_ids() -> None:
@@ -40,20 +40,20 @@ def test_an_agent_is_played_under_the_clients_own_ids() -> None:
     updates = heard(play, {**TALK[4][1], "id": 78})
     assert updates == [message for _, message in TALK[5:9]]
     assert heard(play, TALK[9][1])[-1] == {**TALK[11][1], "id": 78}
-    assert play.missing() == []
+    assert play.missing_messages() == []
 
 
 def test_strict_names_what_differs() -> None:
     play = script()
     other = call(0, "initialize", {"protocolVersion": 2, "clientCapabilities": {}})
-    reaction = play.hear(json.dumps(other).encode())
-    assert "params.protocolVersion: 2 instead of 1" in reaction.wrong
-    assert "line 2" in reaction.wrong
-    assert said(reaction.lines)[0]["error"]["code"] == -32600
+    reaction = play.receive(json.dumps(other).encode())
+    assert "params.protocolVersion: 2 instead of 1" in reaction.problem
+    assert "line 2" in reaction.problem
+    assert said(reaction.frames)[0]["error"]["code"] == -32600
 
 
 def test_strict_wants_the_recorded_order() -> None:
-    assert "session/new came" in script().hear(json.dumps(TALK[2][1]).encode()).wrong
+    assert "session/new came" in script().receive(json.dumps(TALK[2][1]).encode()).problem
 
 
 def test_lenient_takes_requests_in_any_order_and_once_more() -> None:
@@ -84,7 +84,7 @@ def test_a_real_client_cannot_tell_a_replay_from_its_agent(way: str, tmp_path: P
         command = [*DRAGOMAN, "inspect", "replay", str(path), "--as", "agent", way, "--ignore", "params"]
         serve = {"fs/read_text_file": lambda params: {"content": "text"}}
         async with connect(command, dialect="v1", on=serve) as agent:
-            session = await agent.open(str(tmp_path))
+            session = await agent.open_session(str(tmp_path))
             return await session.ask("hello")
 
     assert asyncio.run(asyncio.wait_for(converse(), PATIENCE)) == "Hello "
@@ -116,5 +116,5 @@ def test_an_agent_that_leaves_early_is_reported(tmp_path: Path) -> None:
 def test_in_original_time_an_answer_comes_no_sooner_than_it_did(tmp_path: Path) -> None:
     play = script()
     play.begin()
-    reaction = play.hear(json.dumps(TALK[0][1]).encode())
-    assert [line.after for line in reaction.lines] == [1000]
+    reaction = play.receive(json.dumps(TALK[0][1]).encode())
+    assert [line.delay for line in reaction.frames] == [1000]

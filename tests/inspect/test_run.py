@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.inspect.format import Recorded, restored
-from dragoman.inspect.reader import Reader
+from dragoman.inspect.format import RecordedLine, restore_bytes
+from dragoman.inspect.reader import RecordingReader
 from tests.inspect.conversation import DRAGOMAN, PATIENCE
 
 CAT = [sys.executable, "-c", "import os\nwhile d := os.read(0, 65536):\n    while d: d = d[os.write(1, d):]"]
@@ -26,8 +26,8 @@ def under_inspection(out: Path, *agent: str, **more: object) -> subprocess.Popen
     return subprocess.Popen(command, **{**pipes, **more})  # type: ignore[call-overload, no-any-return]
 
 
-def read(path: Path) -> tuple[Reader, list[Recorded]]:
-    reader = Reader()
+def read(path: Path) -> tuple[RecordingReader, list[RecordedLine]]:
+    reader = RecordingReader()
     return reader, list(reader.read(path.read_bytes().splitlines(keepends=True)))
 
 
@@ -74,9 +74,9 @@ def test_bytes_pass_and_are_recorded_as_they_are_in_any_chunking(seed: int, tmp_
     assert sink >= 0
     assert process.stdout.read() == b""
     reader, frames = read(tmp_path / "r")
-    assert restored(frames, "c2a") == data
-    assert restored(frames, "a2c") == data
-    assert reader.troubles == []
+    assert restore_bytes(frames, "c2a") == data
+    assert restore_bytes(frames, "a2c") == data
+    assert reader.problems == []
     assert reader.ending is not None
     assert reader.ending.frames == len(frames)
     assert [frame.t for frame in frames] == sorted(frame.t or 0 for frame in frames)
@@ -88,7 +88,7 @@ def test_stderr_and_the_exit_code_are_those_of_the_agent(tmp_path: Path) -> None
     out, err = process.communicate(timeout=PATIENCE)
     assert (out, err, process.returncode) == (b"", b"bad \xff", 7)
     reader, frames = read(tmp_path / "r")
-    assert [(frame.way, frame.data) for frame in frames] == [("err", b"bad \xff")]
+    assert [(frame.direction, frame.data) for frame in frames] == [("err", b"bad \xff")]
     assert reader.ending is not None
     assert reader.ending.status == 7
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.open_recording import blocks_of, lines_of, opened
-from dragoman.inspect.reader import Reader
-from dragoman.inspect.stats import Figures, Spread
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.open_recording import open_recording, read_blocks, read_lines
+from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.stats import Distribution, RecordingStats
 from tests.inspect.conversation import RECORDINGS, TALK, lines
 
 
-def counted(*blocks: list[bytes]) -> Figures:
-    figures = Figures()
+def counted(*blocks: list[bytes]) -> RecordingStats:
+    figures = RecordingStats()
     figures.count(blocks)
     return figures
 
@@ -26,10 +26,10 @@ def test_messages_sizes_and_latencies_are_counted_by_method() -> None:
     figures = counted(lines())
     assert dict(figures.frames) == {"c2a": 4, "a2c": 8}
     prompt = figures.methods["c2a", "session/prompt"]
-    assert (prompt.count, prompt.requests, prompt.latency.at(0.5)) == (1, 1, 7000 >> 4 << 4)
+    assert (prompt.count, prompt.requests, prompt.latency.quantile(0.5)) == (1, 1, 7000 >> 4 << 4)
     assert figures.methods["a2c", "session/update agent_message_chunk"].count == 2
-    assert figures.stops == Counter({"end_turn": 1})
-    assert (figures.first, figures.last) == (1000, 12000)
+    assert figures.stop_reasons == Counter({"end_turn": 1})
+    assert (figures.first_time, figures.last_time) == (1000, 12000)
 
 
 def test_one_odd_line_does_not_change_the_count_of_the_others() -> None:
@@ -39,32 +39,32 @@ def test_one_odd_line_does_not_change_the_count_of_the_others() -> None:
     assert {key: each.count for key, each in figures.methods.items()} == {
         key: each.count for key, each in plain.methods.items()
     }
-    assert (figures.noise, len(figures.reader.troubles), figures.reader.troubles[0].line) == (1, 1, 6)
+    assert (figures.noise, len(figures.reader.problems), figures.reader.problems[0].line) == (1, 1, 6)
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
 def test_counting_agrees_with_observing(path: Any) -> None:
-    figures, reader, observer = Figures(), Reader(), Observer()
-    with opened(str(path)) as file:
-        figures.count(blocks_of(file, figures.reader))
-    with opened(str(path)) as file:
-        events = [observer.observe(each) for each in reader.read(lines_of(file, reader))]
-    assert figures.frames == Counter(event.way for event in events)
-    requests = Counter(event.spelled for event in events if event.kind == "request")
+    figures, reader, observer = RecordingStats(), RecordingReader(), Analyzer()
+    with open_recording(str(path)) as file:
+        figures.count(read_blocks(file, figures.reader))
+    with open_recording(str(path)) as file:
+        events = [observer.analyze_line(each) for each in reader.read(read_lines(file, reader))]
+    assert figures.frames == Counter(event.direction for event in events)
+    requests = Counter(event.wire_method for event in events if event.kind == "request")
     assert requests == Counter(
         {name: each.requests for (_, name), each in figures.methods.items() if each.requests and " " not in name}
     )
     assert figures.noise == sum(event.kind == "noise" for event in events)
-    assert sum(figures.unanswered.values()) == len(observer.open)
+    assert sum(figures.unanswered.values()) == len(observer.pending)
 
 
 @given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=200))
 def test_percentiles_are_right_within_half_a_percent(values: list[int]) -> None:
-    spread = Spread()
+    spread = Distribution()
     for value in values:
         spread.add(value)
     ordered = sorted(values)
-    found = spread.at(0.5)
+    found = spread.quantile(0.5)
     assert found is not None
     real = ordered[-(-len(ordered) // 2) - 1]
     assert real * 0.995 - 1 <= found <= real * 1.005 + 1
@@ -75,4 +75,4 @@ def test_frames_of_bare_messages_are_counted_too() -> None:
 
     figures = counted([json.dumps(message).encode() + b"\n" for _, message in TALK])
     assert figures.methods["c2a", "session/prompt"].requests == 1
-    assert figures.stops == Counter({"end_turn": 1})
+    assert figures.stop_reasons == Counter({"end_turn": 1})

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.inspect.analyze import Observer
+from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.otel import Spans
-from dragoman.inspect.reader import Reader
+from dragoman.inspect.reader import RecordingReader
 from dragoman.inspect.tap import trace_to
 from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, call, inspect
 
@@ -22,13 +22,13 @@ async def test_a_client_records_what_it_says_and_hears(tmp_path: Path) -> None:
 
     with trace_to(str(path), EVERYTHING, print) as tap:
         async with connect(EVERYTHING, trace=tap) as agent:
-            session = await agent.open(str(tmp_path))
+            session = await agent.open_session(str(tmp_path))
             await session.ask("/echo hello")
-    reader, observer = Reader(), Observer()
-    events = [observer.observe(each) for each in reader.read(path.read_bytes().splitlines(keepends=True))]
+    reader, observer = RecordingReader(), Analyzer()
+    events = [observer.analyze_line(each) for each in reader.read(path.read_bytes().splitlines(keepends=True))]
     assert [event.method for event in events][:4] == ["initialize", "initialize", "session/new", "session/new"]
-    assert [(turn.prompt, turn.stop) for turn in observer.turns] == [("/echo hello", "end_turn")]
-    assert observer.open == {}
+    assert [(turn.prompt, turn.stop_reason) for turn in observer.turns] == [("/echo hello", "end_turn")]
+    assert observer.pending == {}
     assert [str(flaw) for event in events for flaw in event.flaws] == []
     assert reader.ending is not None
 

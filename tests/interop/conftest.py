@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman.transport.process.watchdog import WARDEN
+from dragoman.transport.process.watchdog import WATCHDOG
 from tests.interop import leftovers
 from tests.interop.remote import RemoteClient
 
@@ -21,9 +21,9 @@ from tests.interop.remote import RemoteClient
 @pytest.fixture(scope="package")
 def mark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A mark in the environment of all that is started from here, and a state folder of the tests' own."""
-    WARDEN.guard("interop", 0)  # what lives as long as we do begins without the mark
+    WATCHDOG.guard("interop", 0)  # what lives as long as we do begins without the mark
     resource_tracker.ensure_running()  # multiprocessing's, which other tests of this process may need
-    WARDEN.forget("interop")
+    WATCHDOG.unguard("interop")
     value = uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(leftovers.MARK, value)

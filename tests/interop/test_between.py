@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Lending, connect
+from dragoman import WorkspaceAccess, connect
 from tests.interop.commands import EVERYTHING, peer, translate
 from tests.interop.remote import RemoteClient
 
@@ -128,11 +128,11 @@ async def test_our_client_opens_sessions_of_a_2025_agent_in_several_folders_at_o
     for name in set(names):
         (tmp_path / name).mkdir()
 
-    lend = Lending()
+    lend = WorkspaceAccess()
     command = [*EVERYTHING, "--dialect", "2025.1"]
-    async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), lend=lend) as agent:
+    async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), workspace=lend) as agent:
         assert agent.dialect == "2025.1"
-        sessions = await asyncio.gather(*(agent.open(str(tmp_path / name)) for name in names))
+        sessions = await asyncio.gather(*(agent.open_session(str(tmp_path / name)) for name in names))
         for session, name in zip(sessions, names, strict=True):
             assert "Created" in await session.ask(f"/write {session.id} {name}")
             assert (tmp_path / name / session.id).read_text() == name

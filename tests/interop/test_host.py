@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.roles.client.session import Conversation
+from dragoman.roles.client.session import ClientSession
 from tests.interop.commands import DRAGOMAN, EVERYTHING
 from tests.interop.remote import RemoteClient
 
@@ -56,7 +56,7 @@ def test_an_official_client_and_ours_hear_the_same_in_one_session(host: str, nam
         assert [question["toolCall"]["title"] for question in first.asked] == ["Write a.txt"]
         assert (tmp_path / "a.txt").read_text().strip() == "hello"
         async with asyncio.timeout(PATIENCE), connect(host.replace("http", "ws"), permission="deny") as remote:
-            ours = await remote.load(session, cwd)
+            ours = await remote.load_session(session, cwd)
             assert await ours.ask("/echo from us") == "from us"
             # In a thread: the official client may wait for us, who are in the same room.
             last = await asyncio.to_thread(theirs, "prompt", session=session, text="/echo from them")
@@ -70,7 +70,7 @@ def test_an_official_client_and_ours_hear_the_same_in_one_session(host: str, nam
                 "/echo from us"
             ]
             assert finished(heard) == [(call.title, call.status) for call in ours.tool_calls.values()]
-            await remote.delete(session)  # else its agent lives on, as it should
+            await remote.delete_session(session)  # else its agent lives on, as it should
 
     try:
         asyncio.run(scene())
@@ -78,7 +78,7 @@ def test_an_official_client_and_ours_hear_the_same_in_one_session(host: str, nam
         theirs.close()
 
 
-def said(session: Conversation) -> list[tuple[str, str]]:
+def said(session: ClientSession) -> list[tuple[str, str]]:
     """Who said what, as our client took it down."""
     return [(message.role, message.text) for message in session.transcript.messages]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from dragoman import Kind, Lending, ProtocolError, Question, RemoteAgent, connect
+from dragoman import Kind, ProtocolError, RemoteAgent, WorkspaceAccess, WorkspaceUse, connect
 from dragoman.schema.content import TextContent
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.plan import PlanEntry
@@ -41,11 +41,14 @@ class Desk:
         self.name = name
         self.answer: Any = None
         self.asked: list[RequestPermissionParams] = []
-        self.uses: list[Question] = []
+        self.uses: list[WorkspaceUse] = []
         self.approves = True
         self._runner = asyncio.Runner()
         self._connecting = connect(
-            peer(name), permission=self._answer, lend=Lending(approve=self._approve), patience=PATIENCE
+            peer(name),
+            permission=self._answer,
+            workspace=WorkspaceAccess(approve=self._approve),
+            initialize_timeout=PATIENCE,
         )
         self.agent: RemoteAgent = self(self._connecting.__aenter__())
 
@@ -60,7 +63,7 @@ class Desk:
         self.asked.append(question)
         return self.answer(question) if callable(self.answer) else self.answer
 
-    def _approve(self, question: Question) -> bool:
+    def _approve(self, question: WorkspaceUse) -> bool:
         self.uses.append(question)
         return self.approves
 
@@ -68,7 +71,7 @@ class Desk:
         """Open a session, prompt once, and give the text of the answer."""
 
         async def asking() -> str:
-            session = await self.agent.open(str(folder))
+            session = await self.agent.open_session(str(folder))
             return await session.ask(prompt)
 
         return self(asking())
@@ -101,7 +104,7 @@ def desk(shared: Desk) -> Desk:
 
 def test_initialize_tells_who_the_agent_is_and_what_it_can_do(desk: Desk) -> None:
     assert desk.agent.dialect == "v1"
-    assert desk.agent.introduction.protocol_version == 1
+    assert desk.agent.initialize_result.protocol_version == 1
     assert desk.agent.info is not None
     assert desk.agent.info.name == {"py_agent": "python", "ts_agent": "typescript"}[desk.name]
     assert desk.agent.capabilities.load_session is True
@@ -109,7 +112,7 @@ def test_initialize_tells_who_the_agent_is_and_what_it_can_do(desk: Desk) -> Non
 
 def test_a_turn_gives_thought_plan_tool_call_and_chunks_in_order(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
-        session = await desk.agent.open(str(folder))
+        session = await desk.agent.open_session(str(folder))
         async with session.prompt("tour") as turn:
             updates = [update async for update in turn]
         assert turn.stop_reason == "end_turn"
@@ -142,7 +145,7 @@ def test_a_permission_question_is_answered(desk: Desk, folder: Path, choice: str
 
 def test_a_question_that_is_open_when_the_turn_is_cancelled_is_answered_cancelled(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
-        session = await desk.agent.open(str(folder))
+        session = await desk.agent.open_session(str(folder))
 
         def cancel(_: RequestPermissionParams) -> str:
             session.cancel()
@@ -208,7 +211,7 @@ def test_a_command_is_killed_and_its_output_stays_until_release(desk: Desk, fold
 
 def test_a_running_turn_is_cancelled(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
-        session = await desk.agent.open(str(folder))
+        session = await desk.agent.open_session(str(folder))
         async with session.prompt("slow") as turn:
             async for update in turn:
                 if isinstance(update, ToolCallStart):
@@ -222,7 +225,7 @@ def test_a_running_turn_is_cancelled(desk: Desk, folder: Path) -> None:
 @pytest.mark.item("004-63")
 def test_two_sessions_work_side_by_side(desk: Desk, folder: Path) -> None:
     async def turns() -> None:
-        slow, quick = await asyncio.gather(desk.agent.open(str(folder)), desk.agent.open(str(folder)))
+        slow, quick = await asyncio.gather(desk.agent.open_session(str(folder)), desk.agent.open_session(str(folder)))
         async with slow.prompt("slow") as turn:
             assert await quick.ask("say quick") == "quick"
             assert not turn.is_over
@@ -234,11 +237,11 @@ def test_two_sessions_work_side_by_side(desk: Desk, folder: Path) -> None:
 
 def test_a_session_is_loaded_with_its_history(desk: Desk, folder: Path) -> None:
     async def turns() -> None:
-        session = await desk.agent.open(str(folder))
+        session = await desk.agent.open_session(str(folder))
         await session.ask("say first")
         await session.ask("say second")
-        loaded = await desk.agent.load(session.id, str(folder))
-        told = [(type(update), update.content.text) for update in loaded.between]
+        loaded = await desk.agent.load_session(session.id, str(folder))
+        told = [(type(update), update.content.text) for update in loaded.updates_outside_turns]
         assert told == [
             (UserMessageChunk, "say first"),
             (AgentMessageChunk, "first"),
@@ -253,19 +256,19 @@ def test_a_session_is_loaded_with_its_history(desk: Desk, folder: Path) -> None:
 
 def test_loading_a_session_that_is_not_there_is_an_error(desk: Desk, folder: Path) -> None:
     with pytest.raises(ProtocolError) as caught:
-        desk(desk.agent.load("nobody", str(folder)))
+        desk(desk.agent.load_session("nobody", str(folder)))
     assert caught.value.kind in (Kind.SESSION_NOT_FOUND, Kind.RESOURCE_NOT_FOUND)
 
 
 def test_the_mode_is_changed_and_the_change_is_told(desk: Desk, folder: Path) -> None:
     async def change() -> None:
-        session = await desk.agent.open(str(folder))
+        session = await desk.agent.open_session(str(folder))
         assert session.modes is not None
         assert [mode.id for mode in session.modes.available_modes] == ["ask", "code"]
         assert session.modes.current_mode_id == "ask"
         await session.set_mode("code")
         assert session.modes.current_mode_id == "code"
-        assert CurrentModeUpdate(current_mode_id="code") in session.between
+        assert CurrentModeUpdate(current_mode_id="code") in session.updates_outside_turns
 
     desk(change())
 
@@ -282,7 +285,7 @@ def test_an_extension_that_we_do_not_know_is_an_error_for_the_agent(desk: Desk, 
 
 def test_text_of_every_script_arrives_and_half_an_emoji_harms_nothing(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
-        session = await desk.agent.open(str(folder))
+        session = await desk.agent.open_session(str(folder))
         async with session.prompt("half") as turn:
             texts = [u.content.text async for u in turn if isinstance(u, AgentMessageChunk)]  # type: ignore[union-attr]
         assert texts == ["a half: \ufffd", "a whole: 😀 中文 \x00 \u2028 ß"]
@@ -301,10 +304,10 @@ def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, f
     before = set(leftovers.marked(mark))
 
     async def leave() -> int:
-        async with connect(peer(name), lend=Lending(), patience=PATIENCE) as agent:
-            session = await agent.open(str(folder))
+        async with connect(peer(name), workspace=WorkspaceAccess(), initialize_timeout=PATIENCE) as agent:
+            session = await agent.open_session(str(folder))
             assert await session.ask("abandon") == "left"
-            other = await agent.open(str(folder))
+            other = await agent.open_session(str(folder))
             async with asyncio.timeout(PATIENCE):
                 await other.prompt("slow").__aenter__()
                 running = set(leftovers.marked(mark)) - before
@@ -323,8 +326,8 @@ async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_ended(
     noise = "head -c 400000 /dev/zero | tr '\\0' x >&2"
     wrapper = ["/bin/sh", "-c", f"{noise}; {shlex.join(peer(name))}; :"]
 
-    async with connect(wrapper, patience=PATIENCE) as agent, asyncio.timeout(PATIENCE):
-        session = await agent.open(str(folder))
+    async with connect(wrapper, initialize_timeout=PATIENCE) as agent, asyncio.timeout(PATIENCE):
+        session = await agent.open_session(str(folder))
         assert await session.ask("say hello") == "hello"
     leftovers.assert_nothing_left(mark, before)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Kind, Lending, ProtocolError, RemoteAgent, connect
+from dragoman import Kind, ProtocolError, RemoteAgent, WorkspaceAccess, connect
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Plan, ToolCallProgress, ToolCallStart
 from tests.interop.commands import peer
@@ -64,7 +64,11 @@ def visit(url: str, work: Any, **options: Any) -> Guest:
     async def main() -> None:
         async with asyncio.timeout(PATIENCE):
             async with connect(
-                url, permission=guest.answer, lend=Lending(approve=lambda _: True), report=guest.said.append, **options
+                url,
+                permission=guest.answer,
+                workspace=WorkspaceAccess(approve=lambda _: True),
+                report=guest.said.append,
+                **options,
             ) as agent:
                 await work(agent)
 
@@ -75,7 +79,7 @@ def visit(url: str, work: Any, **options: Any) -> Guest:
 @pytest.mark.item("OFF-03", "OFF-07")
 def test_a_turn_is_told_in_order(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
-        session = await agent.open(str(folder))
+        session = await agent.open_session(str(folder))
         async with session.prompt("tour") as turn:
             kinds = [type(update) async for update in turn]
         assert kinds == [AgentThoughtChunk, Plan, ToolCallStart, ToolCallProgress, *[AgentMessageChunk] * 3]
@@ -86,7 +90,7 @@ def test_a_turn_is_told_in_order(url: str, folder: Path) -> None:
 @pytest.mark.item("OFF-03", "OFF-07")
 def test_permission_is_asked_and_answered_within_a_turn(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
-        session = await agent.open(str(folder))
+        session = await agent.open_session(str(folder))
         assert await session.ask("ask") == "yes"
 
     guest = visit(url, work)
@@ -95,7 +99,7 @@ def test_permission_is_asked_and_answered_within_a_turn(url: str, folder: Path) 
 
 def test_files_are_lent_over_the_wire(url: str, tmp_path: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
-        session = await agent.open(str(tmp_path))
+        session = await agent.open_session(str(tmp_path))
         assert await session.ask(f"write {tmp_path / 'a.txt'} some text") == "written"
         assert await session.ask(f"read {tmp_path / 'a.txt'}") == "some text"
 
@@ -105,7 +109,7 @@ def test_files_are_lent_over_the_wire(url: str, tmp_path: Path) -> None:
 
 def test_two_sessions_of_one_connection_keep_apart(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
-        one, two = await agent.open(str(folder)), await agent.open(str(folder))
+        one, two = await agent.open_session(str(folder)), await agent.open_session(str(folder))
         said = await asyncio.gather(one.ask("say one"), two.ask("say two"))
         assert list(said) == ["one", "two"]
 
@@ -114,7 +118,7 @@ def test_two_sessions_of_one_connection_keep_apart(url: str, folder: Path) -> No
 
 def test_a_turn_is_cancelled(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
-        session = await agent.open(str(folder))
+        session = await agent.open_session(str(folder))
         async with session.prompt("slow") as turn:
             async for update in turn:
                 if isinstance(update, ToolCallStart):
@@ -126,7 +130,7 @@ def test_a_turn_is_cancelled(url: str, folder: Path) -> None:
 
 def test_large_messages_pass_both_ways(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
-        session = await agent.open(str(folder))
+        session = await agent.open_session(str(folder))
         assert await session.ask("big 1000000") == "é" * 1_000_000
         large = "x" * 900_000
         assert await session.ask(f"say {large}") == large
@@ -141,13 +145,13 @@ def test_a_session_is_loaded_over_another_connection_where_the_server_can(
     kept: list[str] = []
 
     async def begin(agent: RemoteAgent) -> None:
-        session = await agent.open(str(folder))
+        session = await agent.open_session(str(folder))
         assert await session.ask("say before") == "before"
         kept.append(session.id)
 
     async def go_on(agent: RemoteAgent) -> None:
-        session = await agent.load(kept[0], str(folder))
-        told = [update.content.text for update in session.between]  # the history came before the answer
+        session = await agent.load_session(kept[0], str(folder))
+        told = [update.content.text for update in session.updates_outside_turns]  # the history came before the answer
         assert told == ["say before", "before"]
         assert await session.ask("say after") == "after"
 

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from dragoman import Agent, ConnectionFailed
-from dragoman.roles.client.dial import Dial
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.base import Take, Transport
-from dragoman.transport.memory import pair
+from dragoman.transport.base import FrameConsumer, Transport
+from dragoman.transport.memory import memory_pair
 from dragoman.wire.frames import Frame
 from tests.pairs.words import WORDS, Event, Json, Words
 
@@ -218,7 +218,7 @@ class Watched:
         self.heard.extend(msgspec.json.decode(frame) for frame in frames if isinstance(frame, bytes))
         return frames
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Nothing is offered: everything passes `receive`, which keeps it."""
 
     def send(self, data: bytes, session: str | None = None) -> None:
@@ -265,8 +265,8 @@ async def meeting(
     """Let a hand-written client of one dialect meet `who` in another: an Agent of ours, or what a hand does."""
     reports: list[str] = []
     async with asyncio.timeout(BOUND):
-        front, outside = pair()
-        back, inside = pair()
+        front, outside = memory_pair()
+        back, inside = memory_pair()
         wire = Watched(inside)
         if isinstance(who, Agent):
             who.dialect = agent
@@ -275,7 +275,7 @@ async def meeting(
             serving = asyncio.create_task(_until_left(HandAgent(wire, WORDS[agent], who)))
         relay = Relay(
             front,
-            Dial(back, dialect=agent, cwd=CWD, report=reports.append),
+            Dialer(back, dialect=agent, cwd=CWD, report=reports.append),
             client_dialect="banjo" if client == "banjo" else "auto",  # banjo's client cannot be told from v1's
             permission=permission,
             report=reports.append,

@@ -17,11 +17,11 @@ import pytest
 
 from dragoman import Agent, Proxy, Turn
 from dragoman.engine.connection import Connection
-from dragoman.roles.client.dial import Dial
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import BOUND, CWD, meeting
 from tests.pairs.words import WORDS, Json
 
@@ -52,15 +52,15 @@ class Between:
 
     def check_nothing_is_left(self) -> None:
         """No request is open, no flow under way, and nothing strange was heard."""
-        for connection in (self.relay.front, self.relay.target(Side.AGENT)):
-            assert not connection.has_open_requests(besides="")
+        for connection in (self.relay.client, self.relay.connection_to(Side.AGENT)):
+            assert not connection.has_pending_requests(excluding="")
             assert not _flows(connection)
         assert not [text for text in self.reports if "nobody made" in text or "failed" in text]
 
 
 def _flows(connection: Connection) -> list[Any]:
     emulation = connection.emulation
-    return [] if emulation is None else [*emulation.ours, *emulation.theirs]
+    return [] if emulation is None else [*emulation.outgoing_runs, *emulation.incoming_runs]
 
 
 @asynccontextmanager
@@ -68,11 +68,11 @@ async def between(client: str, agent: str) -> AsyncIterator[Between]:
     """Both ends in the hands of the test, a session open."""
     reports: list[str] = []
     ours, theirs = WORDS[client], WORDS[agent]
-    front, left = pair()
-    back, right = pair()
+    front, left = memory_pair()
+    back, right = memory_pair()
     relay = Relay(
         front,
-        Dial(back, dialect=agent, cwd=CWD, report=reports.append),
+        Dialer(back, dialect=agent, cwd=CWD, report=reports.append),
         client_dialect=client,
         report=reports.append,
     )
@@ -242,8 +242,8 @@ async def test_a_claimed_request_is_its_handler_s_to_give_up_and_the_agent_is_to
     async def load(params: Any, forward: Any) -> Any:
         return await forward(params)
 
-    front, left = pair()
-    back, right = pair()
+    front, left = memory_pair()
+    back, right = memory_pair()
     running = asyncio.create_task(proxy.serve(front, back))
     client, server, words = ScriptedPeer(left), ScriptedPeer(right), WORDS[agent]
     client.send(call("i", "initialize", WORDS["v1"].initialize(True, True, CWD)))
@@ -281,10 +281,10 @@ async def test_a_session_in_another_folder_that_is_taken_back_leaves_the_agent_a
     home.mkdir()
     deaf.mkdir()
 
-    front, left = pair()
+    front, left = memory_pair()
     begun = asyncio.Event()
     command = [sys.executable, "-c", MOVING]
-    dial = Dial(command, dialect="2025.1", cwd=str(home), report=lambda _: None, stderr=lambda _: begun.set())
+    dial = Dialer(command, dialect="2025.1", cwd=str(home), report=lambda _: None, stderr=lambda _: begun.set())
     running = asyncio.create_task(Relay(front, dial, client_dialect="v1", report=lambda _: None).run())
     client, words = ScriptedPeer(left), WORDS["v1"]
     async with asyncio.timeout(BOUND):

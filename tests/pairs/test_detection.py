@@ -20,7 +20,7 @@ from dragoman import Agent
 from dragoman.dialect import detect
 from dragoman.roles.proxy.translate import translate
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import HandClient
 from tests.pairs.words import WORDS, Json
 
@@ -66,7 +66,7 @@ OPENINGS: list[tuple[str, str, Json]] = [
 
 @pytest.mark.parametrize(("name", "method", "params"), OPENINGS)
 def test_a_client_is_known_by_its_first_message(name: str, method: str, params: Json) -> None:
-    assert detect.of_client(method, params) == name
+    assert detect.dialect_of_client(method, params) == name
 
 
 def introductions(words: str) -> set[str]:
@@ -115,8 +115,8 @@ async def test_junk_before_initialize_does_not_hide_the_dialect(name: str) -> No
 
 @asynccontextmanager
 async def client_of(agent: Agent) -> AsyncIterator[ScriptedPeer]:
-    ours, theirs = pair()
-    connection = agent.attach(theirs, report=lambda _: None)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs, report=lambda _: None)
     try:
         async with asyncio.timeout(BOUND):
             yield ScriptedPeer(ours)
@@ -137,7 +137,7 @@ ANSWERS: list[tuple[str, Json]] = [
 
 @pytest.mark.parametrize(("name", "answer"), ANSWERS)
 def test_an_agent_is_known_by_its_answer(name: str, answer: Json) -> None:
-    assert detect.of_agent(answer) == name
+    assert detect.dialect_of_agent(answer) == name
 
 
 class Interpreted:
@@ -168,12 +168,12 @@ class Interpreted:
 async def interpreted(
     client: str, agent: str, manner: str, folder: Path, probe: str = "ladder", script: str = STUBBORN
 ) -> AsyncIterator[Interpreted]:
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     log = folder / "log"
     reports: list[str] = []
     command = [sys.executable, script, agent, manner, str(log)]
     async with asyncio.timeout(BOUND):
-        running = asyncio.create_task(translate(command, probe=probe, report=reports.append, transport=theirs))
+        running = asyncio.create_task(translate(command, detection=probe, report=reports.append, transport=theirs))
         try:
             yield Interpreted(HandClient(ours, WORDS[client]), log, reports)
         finally:
@@ -240,7 +240,7 @@ async def test_one_message_for_all_dialects_finds_out_without_a_second_process(
 async def test_an_agent_that_understands_nobody_is_an_error_that_names_what_was_tried(tmp_path: Path) -> None:
 
     command = [sys.executable, "-c", DEAF]
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     async with asyncio.timeout(BOUND):
         running = asyncio.create_task(translate(command, report=lambda _: None, transport=theirs))
         client = HandClient(ours, WORDS["v1"])

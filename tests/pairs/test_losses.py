@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialect.dialects import NAMES, Dialect, dialect
-from dragoman.dialect.losses import bare, missing
+from dragoman.dialect.dialects import DIALECT_NAMES, Dialect, load_dialect
+from dragoman.dialect.losses import missing_paths, without_side_data
 from dragoman.errors import ProtocolError
 from dragoman.schema.side import Side
 
@@ -43,24 +43,26 @@ def lost(here: Dialect, there: Dialect, case: Case) -> set[str]:
     side, method = Side(case["side"]), case["vocabulary"]["method"]
     try:
         if case["kind"] == "call":
-            wire = bare(case["wire"]["params"])
+            wire = without_side_data(case["wire"]["params"])
             name, said = there.lower_call(side, *here.lift_call(side, case["wire"]["method"], wire))
-            heard = said if method == "initialize" else bare(said)  # a client's capabilities may use our key
+            heard = (
+                said if method == "initialize" else without_side_data(said)
+            )  # a client's capabilities may use our key
             _, back = here.lower_call(side, *there.lift_call(side, name, heard))
         else:
-            wire = bare(case["wire"]["result"])
+            wire = without_side_data(case["wire"]["result"])
             answer = there.lower_result(side, method, here.lift_result(side, method, wire))
-            back = here.lower_result(side, method, there.lift_result(side, method, bare(answer)))
+            back = here.lower_result(side, method, there.lift_result(side, method, without_side_data(answer)))
     except ProtocolError:
         return {"*"}
-    return set(missing(wire, bare(back), ""))
+    return set(missing_paths(wire, without_side_data(back), ""))
 
 
 def losses(here: str, there: str) -> dict[str, list[str]]:
     """What each kind of message loses on the way."""
     found: dict[str, set[str]] = {}
     for case in examples(here):
-        found.setdefault(label(case), set()).update(lost(dialect(here), dialect(there), case))
+        found.setdefault(label(case), set()).update(lost(load_dialect(here), load_dialect(there), case))
     return {kind: sorted(paths) for kind, paths in sorted(found.items()) if paths}
 
 
@@ -69,15 +71,15 @@ def table() -> Table:
     return read
 
 
-@pytest.mark.parametrize(("here", "there"), list(permutations(NAMES, 2)))
+@pytest.mark.parametrize(("here", "there"), list(permutations(DIALECT_NAMES, 2)))
 def test_there_and_back_loses_only_what_the_table_lists(here: str, there: str) -> None:
     assert losses(here, there) == table()[f"{here}->{there}"]
 
 
 def test_the_table_has_every_pair_and_nothing_else() -> None:
-    assert list(table()) == [f"{here}->{there}" for here, there in permutations(NAMES, 2)]
+    assert list(table()) == [f"{here}->{there}" for here, there in permutations(DIALECT_NAMES, 2)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIALECT_NAMES)
 def test_a_dialect_loses_nothing_to_itself(name: str) -> None:
     assert losses(name, name) == {}

@@ -63,16 +63,16 @@ TALK: list[Event] = [
 async def edit(turn: Turn, _: str) -> None:
     async with turn.tool("edit_note", name="edit_note", kind="edit", input={"path": NOTE}, paths=[NOTE]) as call:
         before = await turn.files.read(NOTE)
-        if not await call.ask():
+        if not await call.ask_permission():
             await turn.say("Then not.")
             return
         after = before.replace("two", "2")
         await turn.files.write(NOTE, after)
-        await call.diff(NOTE, before, after)
+        await call.add_diff(NOTE, before, after)
 
 
 async def dare(turn: Turn, _: str) -> None:
-    await turn.say("Allowed." if await turn.ask("Fetch a page", kind="fetch") else "Refused.")
+    await turn.say("Allowed." if await turn.ask_permission("Fetch a page", kind="fetch") else "Refused.")
 
 
 async def read(turn: Turn, _: str) -> None:
@@ -82,7 +82,7 @@ async def read(turn: Turn, _: str) -> None:
 async def list_(turn: Turn, _: str) -> None:
     async with turn.tool("list_files", name="list_files", kind="execute", input={"command": "ls -l"}) as call:
         async with await turn.terminals.create("ls", ["-l"], cwd=CWD) as terminal:
-            await call.terminal(terminal.id)
+            await call.add_terminal(terminal.id)
             code = await terminal.wait()
             shown = await terminal.output()
     await turn.say(f"{code} {shown.exit_code} {shown.output}")
@@ -471,7 +471,7 @@ async def test_a_2025_client_allows_what_it_carries_out_unless_told_otherwise(
 ) -> None:
     async def ask(turn: Turn, _: str) -> None:
         async with turn.tool("edit_note", kind="edit", paths=[NOTE]) as call:
-            await call.ask()
+            await call.ask_permission()
 
     one = Agent("asker", version="1")
     one.prompt(lambda turn: ask(turn, ""))

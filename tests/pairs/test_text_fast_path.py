@@ -16,23 +16,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import Agent
-from dragoman.dialect.dialects import NAMES, dialect
+from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
-from dragoman.roles.agent.agent import settings as ledger_settings
+from dragoman.engine.pending import DoneCallback
+from dragoman.roles.agent.agent import emulator_settings as ledger_settings
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.content import TextContent
 from dragoman.schema.side import Side
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateParams, UserMessageChunk
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from dragoman.wire.envelope import Envelope
 from tests.pairs.peers import BOUND
 from tests.pairs.test_cancel import Between, between
 from tests.pairs.words import WORDS, Json
 
-PAIRS = [(client, agent) for client in NAMES for agent in NAMES if client != agent]
+PAIRS = [(client, agent) for client in DIALECT_NAMES for agent in DIALECT_NAMES if client != agent]
 
 # Session ids: the open one, and one that nobody opened.
 OPENED = ("s", "elsewhere", "")
@@ -83,8 +83,8 @@ async def told(met: Between, frames: list[bytes], last: Json) -> list[Json]:
 
 def memory(relay: Relay) -> Any:
     """What the draft counts."""
-    ledger = None if relay.front.emulation is None else relay.front.emulation.ledger
-    book = getattr(ledger, "book", None)
+    ledger = None if relay.client.emulation is None else relay.client.emulation.emulator
+    book = getattr(ledger, "sessions", None)
     pages = [] if book is None else book.pages.values()
     return {page.session_id: (page.messages, page.speaker) for page in pages if page.session_id in OPENED}
 
@@ -94,7 +94,7 @@ def memory(relay: Relay) -> Any:
 @given(chunks=st.lists(st.one_of(CHUNKS, CHUNKS, CHUNKS, PLANS), min_size=1, max_size=12))
 def test_both_ways_come_to_the_same(client: str, agent: str, chunks: list[Json]) -> None:
     def spelled(params: Json) -> bytes:
-        _, wire = dialect(agent).lower_call(Side.CLIENT, "session/update", params)
+        _, wire = load_dialect(agent).lower_call(Side.CLIENT, "session/update", params)
         return msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": wire})
 
     frames = [spelled(params) for params in chunks]
@@ -103,7 +103,7 @@ def test_both_ways_come_to_the_same(client: str, agent: str, chunks: list[Json])
         async with AsyncExitStack() as stack:
             short = await stack.enter_async_context(between(client, agent))
             long = await stack.enter_async_context(between(client, agent))
-            long.relay.target(Side.AGENT).tap = None
+            long.relay.connection_to(Side.AGENT).tap = None
             last = {"jsonrpc": "2.0", "method": "_last", "params": {}}
             assert await told(short, frames, last) == await told(long, frames, last)
             assert memory(short.relay) == memory(long.relay)
@@ -115,7 +115,7 @@ def test_both_ways_come_to_the_same(client: str, agent: str, chunks: list[Json])
 async def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str) -> None:
 
     async with between(client, agent) as met:
-        wire = met.relay.target(Side.AGENT)
+        wire = met.relay.connection_to(Side.AGENT)
         assert wire.tap is not None
         said = WORDS[agent].say("elsewhere", "word")
         said.get("data", {}).pop("index", None)  # the draft may number its pieces: that is more than a text
@@ -126,10 +126,10 @@ async def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str)
         assert WORDS[client].event(heard["params"]) == ("says", "word")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIALECT_NAMES)
 @pytest.mark.parametrize("junk", [b"null", b"[]", b"{}", b"7", b'"\xff"', b'{"sessionId":"\\ud800"}', b"[" * 2000])
 def test_what_is_no_piece_of_text_is_left_to_the_long_way(name: str, junk: bytes) -> None:
-    assert dialect(name).chunk.read(msgspec.Raw(junk)) is None
+    assert load_dialect(name).chunk_form.parse_params(msgspec.Raw(junk)) is None
 
 
 def wide_text() -> st.SearchStrategy[str]:
@@ -137,17 +137,17 @@ def wide_text() -> st.SearchStrategy[str]:
     return st.text(st.characters(codec=None), max_size=8)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIALECT_NAMES)
 @settings(max_examples=8, deadline=None)
 @given(texts=st.lists(st.tuples(st.sampled_from(TYPED), wide_text()), min_size=1, max_size=6))
 def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts: list[tuple[Any, str]]) -> None:
     async def said(is_short: bool) -> list[Json]:
-        ours, theirs = pair()
-        connection = Agent("says", version="1", dialect=name).attach(ours, report=lambda _: None)
+        ours, theirs = memory_pair()
+        connection = Agent("says", version="1", dialect=name).start_connection(ours, report=lambda _: None)
         peer = ScriptedPeer(theirs)
         await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
         if not is_short:
-            connection._say_chunk = lambda params: False  # type: ignore[method-assign]
+            connection._send_chunk = lambda params: False  # type: ignore[method-assign]
         for kind, text in texts:
             update = kind(content=TextContent(text=text))
             connection.notify("session/update", UpdateParams(session_id="s", update=update))
@@ -161,16 +161,16 @@ def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIALECT_NAMES)
 @settings(max_examples=8, deadline=None)
 @given(texts=st.lists(st.tuples(KINDS, st.text(max_size=8)), min_size=1, max_size=6))
 def test_what_we_hear_ourselves_comes_to_the_same_on_either_way(name: str, texts: list[tuple[str, str]]) -> None:
     async def heard(is_short: bool) -> list[Any]:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         got: list[Any] = []
         over = asyncio.Event()
 
-        def take(incoming: Incoming, _: Done) -> None:
+        def take(incoming: Incoming, _: DoneCallback) -> None:
             got.append(incoming.params)
 
         connection = Connection(
@@ -179,14 +179,14 @@ def test_what_we_hear_ourselves_comes_to_the_same_on_either_way(name: str, texts
             {"session/update": take, "_last": lambda *_: over.set()},
             fallback=take,
             settings=ledger_settings(),
-            speaks=dialect(name),
+            peer_dialect=load_dialect(name),
         )
         if is_short:
             connection.on_update = lambda session, update: got.append(UpdateParams(session_id=session, update=update))
         connection.start()
         for kind, text in texts:
             update = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
-            _, wire = dialect(name).lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})
+            _, wire = load_dialect(name).lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})
             theirs.send(msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": wire}))
         theirs.send(b'{"jsonrpc":"2.0","method":"_last"}')
         async with asyncio.timeout(BOUND):

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from dragoman import Agent, Turn, WriteStalled
-from dragoman.roles.client.dial import Dial
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.roles.proxy.translate import translate
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import BOUND, CWD, HandAgent, HandClient, meeting
 from tests.pairs.words import WORDS, Json
 
@@ -62,7 +62,7 @@ async def test_what_is_said_after_the_answer_stays_after_it(client: str, agent: 
     async def answer(turn: Turn) -> None:
         await turn.say("in time")
         update = AgentMessageChunk(content=TextContent(text="late"))
-        asyncio.get_running_loop().call_soon(turn.session.push, update)
+        asyncio.get_running_loop().call_soon(turn.session.send_update, update)
 
     async with meeting(client, agent, late) as met:
         await met.client.open()
@@ -75,7 +75,7 @@ async def test_what_is_said_after_the_answer_stays_after_it(client: str, agent: 
 async def test_an_update_before_the_answer_to_session_new_is_not_lost(client: str, agent: str) -> None:
     early = Agent("early", version="1")
 
-    @early.opened
+    @early.on_session_opened
     def greet(session: Any) -> None:
         session.push(AgentMessageChunk(content=TextContent(text="early")))
 
@@ -139,9 +139,9 @@ STALL = 0.3
 @asynccontextmanager
 async def between(agent: str, limit: int, stall: float) -> AsyncIterator[tuple[Transport, Transport, Any]]:
     """An interpreter between two narrow pipes: the client's end, the agent's end, and the task that runs it."""
-    front, client = pair(limit, stall)
-    back, server = pair(limit, stall)
-    dial = Dial(back, dialect=agent, cwd=CWD, report=lambda _: None)
+    front, client = memory_pair(limit, stall)
+    back, server = memory_pair(limit, stall)
+    dial = Dialer(back, dialect=agent, cwd=CWD, report=lambda _: None)
     running = asyncio.create_task(Relay(front, dial, report=lambda _: None).run())
     try:
         async with asyncio.timeout(BOUND):
@@ -229,7 +229,7 @@ async def test_the_death_of_an_agent_is_told_with_its_reason(client: str, agent:
     command = [sys.executable, "-c", DYING, msgspec.json.encode(answers).decode()]
     reports: list[str] = []
 
-    ours, front = pair()
+    ours, front = memory_pair()
     async with asyncio.timeout(BOUND):
         running = asyncio.create_task(translate(command, agent_dialect=agent, report=reports.append, transport=front))
         hand = HandClient(ours, WORDS[client])

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import ALLOW, ASK, DENY, Verdict
-from dragoman.policy.grants import SCOPES, SESSION_LIFE, Grant, granted, recall
-from dragoman.policy.parse import rule_file
+from dragoman.policy.grants import SCOPES, SESSION_GRANT_LIFETIME, Grant, build_grant, decide_by_grants
+from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import Question
 
 NOW = 1000.0
@@ -23,14 +23,14 @@ def question(operation: str = "file_write", resource: str = "/w/a", **more: Any)
 
 def grant(asked: Question, scope: str = "always", verdict: Verdict = ALLOW, **more: Any) -> Grant:
     """The answer to a question, remembered."""
-    made = granted(asked, verdict, scope, id="g1", now=NOW, run="r", **more)
+    made = build_grant(asked, verdict, scope, id="g1", now=NOW, run="r", **more)
     assert made is not None
     return made
 
 
 def covered(asked: Question, given: Grant, now: float = NOW, run: str = "r") -> bool:
     """Whether a grant decides a question."""
-    return recall([given], asked, now, run) is not None
+    return decide_by_grants([given], asked, now, run) is not None
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_grants_expire() -> None:
     given = grant(question(), life=60.0)
     assert covered(question(), given, NOW + 59.9)
     assert not covered(question(), given, NOW + 60.0)
-    assert grant(question(), "session").expires == NOW + SESSION_LIFE
+    assert grant(question(), "session").expires == NOW + SESSION_GRANT_LIFETIME
     assert grant(question(), "always").expires is None
 
 
 def test_nothing_is_remembered_where_there_is_nothing_to_hold_on_to() -> None:
-    assert granted(question("other", ""), ALLOW, "always", id="g", now=NOW) is None
-    assert granted(question(env=("LD_PRELOAD",)), ALLOW, "always", id="g", now=NOW) is None
-    assert granted(question(), ASK, "always", id="g", now=NOW) is None
-    assert granted(question(), ALLOW, "forever", id="g", now=NOW) is None
+    assert build_grant(question("other", ""), ALLOW, "always", id="g", now=NOW) is None
+    assert build_grant(question(env=("LD_PRELOAD",)), ALLOW, "always", id="g", now=NOW) is None
+    assert build_grant(question(), ASK, "always", id="g", now=NOW) is None
+    assert build_grant(question(), ALLOW, "forever", id="g", now=NOW) is None
 
 
 def test_a_workspace_that_nobody_knows_is_no_wider_than_the_session() -> None:
@@ -169,15 +169,15 @@ def test_a_grant_for_starting_a_server_is_for_the_same_variables() -> None:
 def test_a_refusal_is_stronger_than_leave() -> None:
     both = [grant(question()), grant(question(), "session", DENY), grant(question())]
     for grants in (both, both[::-1]):
-        decided = recall(grants, question(), NOW, "r")
+        decided = decide_by_grants(grants, question(), NOW, "r")
         assert decided is not None
         assert decided.verdict is DENY
 
 
 def decided(mode: str, given: Grant, *rules: str) -> str:
     """What a policy with these rules decides."""
-    files = tuple(rule_file(f'[[rule]]\ndecision = "{word}"', "p") for word in rules)
-    return decide(Policy(files=files), question(mode=mode), [given], now=NOW, run="r").verdict.word
+    files = tuple(parse_rule_file(f'[[rule]]\ndecision = "{word}"', "p") for word in rules)
+    return decide(Policy(files=files), question(mode=mode), [given], now=NOW, run="r").verdict.label
 
 
 def test_a_grant_answers_what_would_be_asked_and_nothing_stronger() -> None:

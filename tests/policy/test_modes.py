@@ -6,9 +6,9 @@ import pytest
 
 from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import Verdict
-from dragoman.policy.grants import granted
-from dragoman.policy.modes import AGENT_MODES, MODES, mode
-from dragoman.policy.parse import rule_file
+from dragoman.policy.grants import build_grant
+from dragoman.policy.modes import AGENT_MODES, MODES, find_mode
+from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import OPERATIONS, Question
 
 INSIDE = {"file_read": "/w/a", "file_write": "/w/a", "file_delete": "/w/a"}
@@ -36,7 +36,7 @@ def question(operation: str, **more: object) -> Question:
 
 def verdict(asked: Question) -> str:
     """What is decided without files and grants."""
-    return decide(Policy(), asked).verdict.word
+    return decide(Policy(), asked).verdict.label
 
 
 @pytest.mark.parametrize(("name", "operation", "sign"), CELLS)
@@ -52,7 +52,7 @@ def test_there_are_the_modes_of_both_documents_and_no_others() -> None:
 
 def test_a_mode_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(ValueError, match="no policy mode 'yolo'; there are default, acceptEdits"):
-        mode("yolo")
+        find_mode("yolo")
 
 
 def test_an_operation_that_nobody_knows_is_treated_like_any_other() -> None:
@@ -96,14 +96,14 @@ def test_an_agents_own_ask_is_no_more_than_asking() -> None:
 
 
 def test_a_rule_is_an_answer_to_an_agent_that_asks_and_not_to_one_that_plans() -> None:
-    policy = Policy(files=(rule_file('[[rule]]\ndecision = "allow"\n', "policy.toml"),))
+    policy = Policy(files=(parse_rule_file('[[rule]]\ndecision = "allow"\n', "policy.toml"),))
     assert decide(policy, question("file_write", agent_mode="ask")).verdict is Verdict.ALLOW
     assert decide(policy, question("file_write", agent_mode="plan")).verdict is Verdict.DENY
 
 
 def test_no_grant_makes_an_agent_act_that_only_plans() -> None:
     asked = question("terminal_execute", resource="make", agent_mode="plan")
-    grant = granted(asked, Verdict.ALLOW, "always", id="g", now=0.0)
+    grant = build_grant(asked, Verdict.ALLOW, "always", id="g", now=0.0)
     assert grant is not None
     assert decide(Policy(), asked, [grant]).verdict is Verdict.DENY
     assert decide(Policy(), question("terminal_execute", resource="make"), [grant]).verdict is Verdict.ALLOW

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.policy.decide import Policy, decide
 from dragoman.policy.modes import MODES
-from dragoman.policy.parse import _MEMBERS, parse, rule_file
+from dragoman.policy.parse import _RULE_KEYS, parse_policy, parse_rule_file
 from dragoman.policy.question import OPERATIONS, Question
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,16 +17,16 @@ EXAMPLE = (DOCS / "policy.toml").read_text(encoding="utf-8")
 
 def test_the_example_is_the_file_and_can_be_read() -> None:
     assert f"```toml\n{EXAMPLE}```" in PAGE
-    parsed = parse(EXAMPLE, "policy.toml")
+    parsed = parse_policy(EXAMPLE, "policy.toml")
     assert (parsed.mode, len(parsed.rules)) == ("default", 10)
 
 
 def test_the_example_does_what_it_says() -> None:
-    policy = Policy(files=(rule_file(EXAMPLE, "policy.toml", home="/home/me"),))
+    policy = Policy(files=(parse_rule_file(EXAMPLE, "policy.toml", home="/home/me"),))
 
     def verdict(operation: str, resource: str, **more: str) -> str:
         question = Question(operation=operation, resource=resource, roots=("/w",), **more)  # type: ignore[arg-type]
-        return decide(policy, question).verdict.word
+        return decide(policy, question).verdict.label
 
     assert verdict("file_read", "/w/a/.env") == "deny"
     assert verdict("file_read", "/home/me/.ssh/id_ed25519") == "deny"
@@ -47,11 +47,11 @@ def test_the_example_does_what_it_says() -> None:
 def test_the_table_of_modes_is_the_table() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ((?:allow|ask|deny)(?: \| \w+)*) \|$", PAGE, re.M)
     assert {name: cells.split(" | ") for name, cells in rows} == {
-        name: [mode.cells[operation].word for operation in OPERATIONS] for name, mode in MODES.items()
+        name: [mode.verdicts[operation].label for operation in OPERATIONS] for name, mode in MODES.items()
     }
 
 
 def test_every_member_of_a_rule_and_every_operation_is_documented() -> None:
     told = set(re.findall(r"`(\w+)`", PAGE))
-    assert {"decision", *_MEMBERS} <= told
+    assert {"decision", *_RULE_KEYS} <= told
     assert set(OPERATIONS) <= told

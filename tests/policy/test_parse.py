@@ -9,24 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigFault
-from dragoman.policy.parse import parse
-from dragoman.policy.toml_lines import lines_of
+from dragoman.policy.parse import parse_policy
+from dragoman.policy.toml_lines import line_numbers
 
 
 def faults(text: str, *, is_project: bool = False) -> list[str]:
     """What is wrong with a file."""
     with pytest.raises(ConfigFault) as raised:
-        parse(text, "p.toml", is_project=is_project)
+        parse_policy(text, "p.toml", is_project=is_project)
     return raised.value.faults
 
 
 def test_an_empty_file_says_nothing() -> None:
-    assert parse("", "p.toml").rules == ()
-    assert parse("version = 1", "p.toml").mode is None
+    assert parse_policy("", "p.toml").rules == ()
+    assert parse_policy("version = 1", "p.toml").mode is None
 
 
 def test_the_mode_of_the_user() -> None:
-    assert parse('mode = "plan"', "p.toml").mode == "plan"
+    assert parse_policy('mode = "plan"', "p.toml").mode == "plan"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_all_faults_are_told_at_once() -> None:
     text = 'x = 1\n[[rule]]\ndecision = "no"\n[[rule]]\ndecision = "deny"\nkind = "y"\n'
     assert [fault.split(": ")[1] for fault in faults(text)] == ["line 1", "line 3", "line 6"]
     with pytest.raises(ConfigFault, match=r"\(and 2 more\)"):
-        parse(text, "p.toml")
+        parse_policy(text, "p.toml")
 
 
 def test_a_project_cannot_choose_the_mode() -> None:
@@ -90,8 +90,8 @@ def test_a_project_cannot_choose_the_mode() -> None:
 
 
 def test_the_user_can_lend_every_session_more_folders() -> None:
-    assert parse('roots = ["~/notes", "/srv/data"]', "p.toml").roots == ("~/notes", "/srv/data")
-    assert parse("", "p.toml").roots == ()
+    assert parse_policy('roots = ["~/notes", "/srv/data"]', "p.toml").roots == ("~/notes", "/srv/data")
+    assert parse_policy("", "p.toml").roots == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_lines_are_found_past_strings_that_look_like_tables() -> None:
         "[[rule]]\ndecision = 'deny' # [[rule]]\n"  # 9-10
         "[[rule]]\n'decision' = 'deny'\n\"path\" = 'x'\n"  # 11-13
     )
-    found = lines_of(text)
+    found = line_numbers(text)
     assert found[("rule", 0)] == 9
     assert found[("rule", 0, "decision")] == 10
     assert found[("rule", 1)] == 11
@@ -131,14 +131,14 @@ def test_lines_are_found_past_strings_that_look_like_tables() -> None:
 
 def test_rules_know_their_line() -> None:
     text = '\n[[rule]]\ndecision = "deny"\n\n[[rule]]\ndecision = "allow"\n'
-    assert [rule.line for rule in parse(text, "p.toml").rules] == [2, 5]
+    assert [rule.line for rule in parse_policy(text, "p.toml").rules] == [2, 5]
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(ConfigFault):
-        parse(text, "p.toml")
-    lines_of(text)
+        parse_policy(text, "p.toml")
+    line_numbers(text)
 
 
 RULE = '[[rule]]\ndecision = "deny"\n'
@@ -161,7 +161,7 @@ def test_a_project_has_a_file_of_bounded_size_and_the_user_one_of_any(text: str,
     (fault,) = faults(text, is_project=True)
     assert why in fault
     assert len(fault) < 200
-    assert parse(text, "p.toml") is not None
+    assert parse_policy(text, "p.toml") is not None
 
 
 @pytest.mark.parametrize("text", [f"x = {'[' * 20_000}", f"version = {'9' * 5000}", "mode = []"])
@@ -171,4 +171,4 @@ def test_a_file_made_to_break_the_reader_is_a_fault_like_any_other(text: str, is
 
 
 def test_lines_are_found_quickly_in_headers_full_of_blanks() -> None:
-    assert lines_of(f"[a{' ' * 200_000}.b]\nx = 1")[("a", "b", "x")] == 2
+    assert line_numbers(f"[a{' ' * 200_000}.b]\nx = 1")[("a", "b", "x")] == 2

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.policy.globs import word
-from dragoman.policy.path_patterns import LONGEST, fault_of, matches
+from dragoman.policy.path_patterns import LONGEST, matches, pattern_fault
 
 ROOTS = ("/w", "/more")
 HOME = "/home/me"
@@ -82,12 +82,12 @@ def test_without_a_home_nothing_is_at_home() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "../a", "a/../b", "~you/a", "a\0b"])
 def test_patterns_that_nobody_can_mean_are_faults(pattern: str) -> None:
-    assert fault_of(pattern) is not None
+    assert pattern_fault(pattern) is not None
 
 
 @pytest.mark.parametrize("pattern", ["**", "a/..b", "~/x", "/x", "a..b", "~"])
 def test_other_patterns_are_none(pattern: str) -> None:
-    assert fault_of(pattern) is None
+    assert pattern_fault(pattern) is None
 
 
 @given(st.text(min_size=1), st.text())
@@ -98,7 +98,7 @@ def test_any_text_is_a_pattern_that_can_be_tried(pattern: str, path: str) -> Non
 @given(st.lists(st.text("ab.-_ é", min_size=1), min_size=1))
 def test_a_path_without_signs_matches_itself_alone(names: list[str]) -> None:
     path = "/".join(names)
-    if fault_of(path) is None and not path.startswith("./") and path != ".":
+    if pattern_fault(path) is None and not path.startswith("./") and path != ".":
         assert matches(path, f"/w/{path}", ("/w",), HOME)
         assert not matches(path, f"/w/{path}x", ("/w",), HOME)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.policy.decision import ALLOW, DENY, Verdict
 from dragoman.policy.grants import SCOPES
-from dragoman.policy.permission_options import choose, meaning
+from dragoman.policy.permission_options import choose_option, option_meaning
 from dragoman.schema.permission import PermissionOption
 
 KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
@@ -47,13 +47,13 @@ def offered(*options: str | tuple[str, str]) -> list[PermissionOption]:
     ],
 )
 def test_the_table(verdict: Verdict, scope: str, kinds: tuple[str, ...], chosen: str | None) -> None:
-    assert choose(offered(*kinds), verdict, scope) == (chosen and f"id-{chosen}")
+    assert choose_option(offered(*kinds), verdict, scope) == (chosen and f"id-{chosen}")
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_drafts_scopes_have_their_own_options(scope: str) -> None:
-    assert choose(offered(*DRAFT), ALLOW, scope) == scope
-    assert choose(offered(*DRAFT), DENY, scope) == "deny"
+    assert choose_option(offered(*DRAFT), ALLOW, scope) == scope
+    assert choose_option(offered(*DRAFT), DENY, scope) == "deny"
 
 
 @pytest.mark.parametrize("verdict", [ALLOW, DENY])
@@ -64,7 +64,7 @@ def test_whatever_is_offered_the_answer_is_one_of_it_and_says_no_more_than_was_m
     for size in range(len(KINDS) + 1):
         for kinds in combinations(KINDS, size):
             options = offered(*kinds)
-            chosen = choose(options, verdict, scope)
+            chosen = choose_option(options, verdict, scope)
             if chosen is None:
                 continue
             kind = next(option.kind for option in options if option.option_id == chosen)
@@ -73,11 +73,11 @@ def test_whatever_is_offered_the_answer_is_one_of_it_and_says_no_more_than_was_m
 
 
 def test_the_first_of_two_options_of_one_kind_is_taken() -> None:
-    assert choose(offered(("a", "allow_once"), ("b", "allow_once")), ALLOW) == "a"
+    assert choose_option(offered(("a", "allow_once"), ("b", "allow_once")), ALLOW) == "a"
 
 
 def test_an_option_called_like_a_larger_scope_is_not_once() -> None:
-    assert choose(offered(("always", "allow_once")), ALLOW, "once") is None
+    assert choose_option(offered(("always", "allow_once")), ALLOW, "once") is None
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_an_option_called_like_a_larger_scope_is_not_once() -> None:
     ],
 )
 def test_what_choosing_an_option_means(option: str | tuple[str, str], expected: tuple[Verdict, str] | None) -> None:
-    assert meaning(offered(option)[0]) == expected
+    assert option_meaning(offered(option)[0]) == expected

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.policy.redaction import MARK, Redaction, from_environment, from_servers, is_secret_name
+from dragoman.policy.redaction import REDACTED, Redactor, environment_secrets, is_secret_name, mcp_server_secrets
 from dragoman.schema.mcp import McpServer, NameValue
 
 CANARY = "canary/s3cr+t=value"
@@ -29,17 +29,19 @@ CANARY = "canary/s3cr+t=value"
     ],
 )
 def test_a_known_value_is_gone_in_every_spelling(text: str) -> None:
-    clean = Redaction([CANARY]).text(text)
-    assert MARK in clean
+    clean = Redactor([CANARY]).redact_text(text)
+    assert REDACTED in clean
     for spelling in (CANARY, quote(CANARY, safe=""), base64.b64encode(CANARY.encode()).decode().rstrip("=")):
         assert spelling not in clean
 
 
 @given(
-    st.text(min_size=8).filter(lambda text: len(text.strip()) >= 8 and text.strip() not in MARK), st.text(), st.text()
+    st.text(min_size=8).filter(lambda text: len(text.strip()) >= 8 and text.strip() not in REDACTED),
+    st.text(),
+    st.text(),
 )
 def test_any_value_is_gone_from_any_text(value: str, before: str, after: str) -> None:
-    assert value.strip() not in Redaction([value]).text(before + value + after).replace(MARK, "\0")
+    assert value.strip() not in Redactor([value]).redact_text(before + value + after).replace(REDACTED, "\0")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +66,9 @@ def test_any_value_is_gone_from_any_text(value: str, before: str, after: str) ->
     ],
 )
 def test_what_has_the_shape_of_a_key_is_gone(text: str, secret: str) -> None:
-    clean = Redaction().text(text)
+    clean = Redactor().redact_text(text)
     assert secret not in clean
-    assert MARK in clean
+    assert REDACTED in clean
 
 
 @pytest.mark.parametrize(
@@ -82,12 +84,12 @@ def test_what_has_the_shape_of_a_key_is_gone(text: str, secret: str) -> None:
     ],
 )
 def test_ordinary_text_is_left_alone(text: str) -> None:
-    assert Redaction(["true", "1", "x"]).text(text) == text
+    assert Redactor(["true", "1", "x"]).redact_text(text) == text
 
 
 def test_redacting_twice_changes_nothing() -> None:
-    once = Redaction([CANARY]).text(f"TOKEN={CANARY} Bearer {CANARY}")
-    assert Redaction([CANARY]).text(once) == once
+    once = Redactor([CANARY]).redact_text(f"TOKEN={CANARY} Bearer {CANARY}")
+    assert Redactor([CANARY]).redact_text(once) == once
 
 
 def test_the_environment_tells_by_its_names() -> None:
@@ -101,7 +103,7 @@ def test_the_environment_tells_by_its_names() -> None:
         "GIT_AUTHOR_NAME": "Ada Lovelace",
         "SSH_AUTH_SOCK": "/tmp/agent.sock",
     }
-    assert from_environment(environ) == ["one-secret", "two-secret", "three-secret", "four-secret", "five-secret"]
+    assert environment_secrets(environ) == ["one-secret", "two-secret", "three-secret", "four-secret", "five-secret"]
 
 
 def test_all_that_mcp_servers_are_given_is_secret() -> None:
@@ -109,24 +111,24 @@ def test_all_that_mcp_servers_are_given_is_secret() -> None:
         McpServer(name="a", command="x", args=[], env=[NameValue(name="PLAIN", value="stdio-canary")]),
         McpServer(name="b", type="http", url="u", headers=[NameValue(name="X", value="Bearer http-canary")]),
     ]
-    assert from_servers(servers) == ["stdio-canary", "Bearer http-canary", "http-canary"]
+    assert mcp_server_secrets(servers) == ["stdio-canary", "Bearer http-canary", "http-canary"]
 
 
 def test_json_is_cleaned_in_texts_keys_and_under_telling_names() -> None:
-    redaction = Redaction([CANARY])
+    redaction = Redactor([CANARY])
     value = {"a": [CANARY, 1, None], CANARY: True, "password": "short", "nested": {"apiKey": "x1"}, "path": "/w/a"}
-    clean = redaction.json(value)
+    clean = redaction.redact_json(value)
     assert CANARY not in json.dumps(clean)
-    assert clean["password"] == clean["nested"]["apiKey"] == MARK
+    assert clean["password"] == clean["nested"]["apiKey"] == REDACTED
     assert clean["path"] == "/w/a"
     assert clean["a"][1:] == [1, None]
 
 
 def test_values_learned_later_count_from_then_on() -> None:
-    redaction = Redaction()
-    assert redaction.text(CANARY) == CANARY
-    redaction.add([CANARY])
-    assert redaction.text(CANARY) == MARK
+    redaction = Redactor()
+    assert redaction.redact_text(CANARY) == CANARY
+    redaction.add_values([CANARY])
+    assert redaction.redact_text(CANARY) == REDACTED
 
 
 @pytest.mark.parametrize(
@@ -148,14 +150,14 @@ def test_names_of_secrets(name: str, expected: bool) -> None:
     ],
 )
 def test_a_command_line_is_shown_without_its_secrets(line: str, clean: str) -> None:
-    assert Redaction().command(line.split()) == clean.split()
+    assert Redactor().redact_command(line.split()) == clean.split()
 
 
 def test_a_script_in_a_command_line_keeps_its_other_words() -> None:
     words = ["sh", "-c", "GITHUB_TOKEN=abcdef12 my-agent --acp"]
-    assert Redaction().command(words) == ["sh", "-c", "GITHUB_TOKEN=[redacted] my-agent --acp"]
+    assert Redactor().redact_command(words) == ["sh", "-c", "GITHUB_TOKEN=[redacted] my-agent --acp"]
 
 
 def test_a_text_of_many_beginnings_of_tokens_is_read_in_one_go() -> None:
     text = "-eyJaaaaaaaa" * 80_000
-    assert Redaction().text(text) == text
+    assert Redactor().redact_text(text) == text

@@ -8,14 +8,14 @@ import pytest
 
 from dragoman.policy.decide import Policy, decide, decide_all, explain
 from dragoman.policy.decision import Verdict
-from dragoman.policy.parse import rule_file
+from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import Question
-from dragoman.policy.rules import RuleFile, host_of
+from dragoman.policy.rules import RuleFile, url_host
 
 
 def file(text: str, name: str = "policy.toml", **more: Any) -> RuleFile:
     """A policy file."""
-    return rule_file(text, name, home="/home/me", **more)
+    return parse_rule_file(text, name, home="/home/me", **more)
 
 
 def rule(decision: str, **members: Any) -> str:
@@ -31,7 +31,7 @@ def question(operation: str = "file_write", resource: str = "/w/a", **more: Any)
 
 def verdict(asked: Question, *files: RuleFile) -> str:
     """What the files and the default mode decide."""
-    return decide(Policy(files=files), asked).verdict.word
+    return decide(Policy(files=files), asked).verdict.label
 
 
 def test_the_first_match_decides() -> None:
@@ -287,7 +287,7 @@ def test_a_path_longer_than_any_is_never_allowed_and_always_forbidden() -> None:
     ],
 )
 def test_the_host_of_an_address(url: str, host: str | None) -> None:
-    assert host_of(url) == host
+    assert url_host(url) == host
 
 
 def test_a_reason_names_file_line_and_rule() -> None:
@@ -326,7 +326,7 @@ def test_of_things_asked_for_together_the_strictest_decides() -> None:
 def test_an_explanation_tells_what_everybody_said() -> None:
     policy = Policy(files=(file(rule("allow"), "mine"), file(rule("ask"), "theirs")))
     weighed = explain(policy, question())
-    assert [(each.verdict.word, each.source) for each in weighed.considered] == [
+    assert [(each.verdict.label, each.source) for each in weighed.considered] == [
         ("allow", "rule"),
         ("ask", "rule"),
         ("ask", "mode"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.policy.toolcall_questions import questions
+from dragoman.policy.toolcall_questions import questions_for_call
 from dragoman.schema.toolcall import Diff, ToolCallLocation
 from dragoman.session.toolcall import ToolCall
 
@@ -20,7 +20,7 @@ def asked(side: dict[str, Any] | None = None, **members: Any) -> list[tuple[str,
     def absolute(path: str) -> str:
         return path if path.startswith("/") else f"/w/{path}"
 
-    found = questions(call, side or {}, lambda path: absolute(path).replace("/w/link", "/real"), absolute)
+    found = questions_for_call(call, side or {}, lambda path: absolute(path).replace("/w/link", "/real"), absolute)
     return [(each.operation, each.resource) for each in found]
 
 
@@ -33,7 +33,9 @@ def test_a_command_is_asked_for_in_the_folder_that_it_names(
     given: dict[str, Any], folder: str, side: dict[str, Any]
 ) -> None:
     call = ToolCall(tool_call_id="c", kind="execute", raw_input={"command": "make", **given})
-    (found,) = questions(call, side, lambda path: f"/w/{path}" if path[0] != "/" else "/real", lambda path: path)
+    (found,) = questions_for_call(
+        call, side, lambda path: f"/w/{path}" if path[0] != "/" else "/real", lambda path: path
+    )
     assert (found.resource, found.cwd) == ("make", folder)
 
 
@@ -90,12 +92,12 @@ def test_the_draft_says_it_itself(operation: str, resource: Any, expected: tuple
 
 def test_the_name_that_was_given_is_kept_beside_what_it_leads_to() -> None:
     call = ToolCall(tool_call_id="c", kind="edit", locations=at("/w/link/a", "/w/b"))
-    linked, plain = questions(call, {}, lambda path: path.replace("/w/link", "/real"), lambda path: path)
-    assert (linked.resource, linked.named) == ("/real/a", "/w/link/a")
-    assert (plain.resource, plain.named) == ("/w/b", "")
+    linked, plain = questions_for_call(call, {}, lambda path: path.replace("/w/link", "/real"), lambda path: path)
+    assert (linked.resource, linked.requested_path) == ("/real/a", "/w/link/a")
+    assert (plain.resource, plain.requested_path) == ("/w/b", "")
 
 
 def test_the_tools_of_mcp_servers_are_known_by_their_names() -> None:
     call = ToolCall(tool_call_id="c", name="mcp__github__create__issue", title="Create")
-    (found,) = questions(call, {}, str, str)
+    (found,) = questions_for_call(call, {}, str, str)
     assert (found.server, found.tool, found.title) == ("github", "create__issue", "Create")

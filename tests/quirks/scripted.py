@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman import Agent, RemoteAgent, connect
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 BOUND = 20.0
 SESSION = "s1"
@@ -69,7 +69,7 @@ def whole(part: Part) -> Part:
 @asynccontextmanager
 async def client(part: Part, introduction: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[RemoteAgent]:
     """Our client, connected to an agent that introduces itself and then plays its part, which must come to its end."""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def play() -> None:
@@ -101,7 +101,7 @@ async def in_session(part: Part, **options: Any) -> AsyncIterator[Any]:
         await part(peer)
 
     async with client(opened, **options) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         session.remote = agent  # type: ignore[attr-defined]
         yield session
 
@@ -109,8 +109,8 @@ async def in_session(part: Part, **options: Any) -> AsyncIterator[Any]:
 @asynccontextmanager
 async def agent_served(agent: Agent, introduction: dict[str, Any] | None = None) -> AsyncIterator[ScriptedPeer]:
     """Our agent, served to a scripted client that has introduced itself."""
-    ours, theirs = pair()
-    connection = agent.attach(ours)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(ours)
     peer = ScriptedPeer(theirs)
     try:
         await peer.request("hello", "initialize", {"protocolVersion": 1, **(introduction or {})})

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError
 from dragoman.schema.base import Unknown
-from dragoman.schema.methods import find
+from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
 from dragoman.schema.toolcall import TerminalEmbed
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
@@ -63,7 +63,7 @@ async def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: s
         assert asked["params"] == {"sessionId": SESSION, "modelId": "gpt-6.1-sol[low]"}
 
     async with client(part) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         (option,) = session.options
         assert (option.category, option.current_value) == ("model", "$runtime|openai|fake-model(openai)")
         assert [choice.value for choice in option.values][1] == "gpt-6.1-sol[low]"
@@ -98,7 +98,7 @@ async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
         await serve(peer, resume, {"sessionId": SESSION})
 
     async with client(part, introduction, dialect=dialect) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         async with session.prompt("go") as turn:
             assert len([one async for one in turn]) == 2
         assert turn.usage is None
@@ -107,7 +107,7 @@ async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
             pass
         assert turn.usage is not None
         assert turn.usage.total_tokens == 3
-        await agent.resume(session.id, "/")
+        await agent.resume_session(session.id, "/")
 
 
 async def test_a_reason_in_session_cancel_is_no_fault() -> None:
@@ -149,9 +149,9 @@ async def test_what_was_advertised_may_be_refused_and_the_session_lives_on(
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
     async with client(part, {"agentCapabilities": ALL}) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         with pytest.raises(ProtocolError) as caught:
-            await (agent.load if method == "session/load" else agent.resume)(session.id, "/")
+            await (agent.load_session if method == "session/load" else agent.resume_session)(session.id, "/")
         assert caught.value.code == refusal["code"]
         assert await session.ask("go") == "alive"
 
@@ -193,10 +193,10 @@ async def test_null_in_results_is_as_good_as_nothing() -> None:
         await serve(peer, "session/prompt", {"stopReason": "end_turn", "usage": None})
 
     async with client(part, {"agentCapabilities": ALL, "agentInfo": None, "authMethods": None}) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         assert agent.info is None
         assert [choice.value for choice in session.options[0].values] == ["a"]
-        page = await agent.sessions()
+        page = await agent.list_sessions()
         assert [one.session_id for one in page.sessions] == ["a"]
         assert not page.next_cursor
         assert await session.ask("go") == ""
@@ -218,9 +218,9 @@ async def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: 
         await serve(peer, "session/new", {"sessionId": SESSION})
 
     async with client(part, introduction) as agent:
-        await agent.open("/")
+        await agent.open_session("/")
         with pytest.raises(ProtocolError) as caught:
-            await agent.load("x", "/")
+            await agent.load_session("x", "/")
         assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
 
 
@@ -302,7 +302,7 @@ async def test_ids_are_any_text(session_id: str) -> None:
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
     async with client(part) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         await session.set_mode(URL + "2")
         await session.set_option("$runtime|openai", "b[low]")
         assert await session.ask("go") == "yes"
@@ -322,10 +322,10 @@ async def test_a_list_of_sessions_is_taken_as_it_is() -> None:
         await serve(peer, "session/list", {"sessions": []})
 
     async with client(part, {"agentCapabilities": ALL}) as agent:
-        page = await agent.sessions()
+        page = await agent.list_sessions()
         assert [(one.session_id, one.cwd) for one in page.sessions] == [("a", "/one"), ("b", "/two"), ("c", "/two")]
         assert page.sessions[0].updated_at == "2026-11-15T18:54:12.624176"
-        assert (await agent.sessions(cwd="/two")).sessions == []
+        assert (await agent.list_sessions(cwd="/two")).sessions == []
 
 
 def test_chunks_without_text_are_chunks() -> None:
@@ -351,10 +351,10 @@ async def test_history_comes_before_the_answer_and_commands_after_it(method: str
         await serve(peer, "_end", {})
 
     async with client(part, {"agentCapabilities": ALL}) as agent:
-        await agent.open("/")
-        session = await (agent.load if method == "session/load" else agent.resume)(SESSION, "/")
+        await agent.open_session("/")
+        session = await (agent.load_session if method == "session/load" else agent.resume_session)(SESSION, "/")
         await agent.request("_end", {})
-        kinds = [type(one).__name__ for one in session.between]
+        kinds = [type(one).__name__ for one in session.updates_outside_turns]
         assert kinds == ["UserMessageChunk", "ToolCallStart", "AgentMessageChunk", "AvailableCommandsUpdate"]
         assert session.tool_calls["c"].status == "completed"
         assert [command.name for command in session.commands] == ["x"]
@@ -413,6 +413,6 @@ STABLE = {
 @pytest.mark.parametrize(("side", "name"), [(side, name) for side, names in STABLE.items() for name in names])
 def test_every_stable_method_of_v1_has_a_row(side: Side, name: str) -> None:
     """peers.md 38"""
-    row = find(side, name)
+    row = find_method(side, name)
     assert row is not None
     assert row.stability == "stable"

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, connect
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.quirks.scripted import (
     SESSION,
     agent_served,
@@ -217,7 +217,7 @@ async def test_vendor_methods_without_underscore_are_refused_ignored_or_served()
 
 async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """peers.md 7: CodeCompanion leaves unknown requests unanswered."""
-    monkeypatch.setattr("dragoman.roles.agent.session.EXTENSION_PATIENCE", 0.01)
+    monkeypatch.setattr("dragoman.roles.agent.session.EXTENSION_TIMEOUT", 0.01)
     agent = Agent("asker", version="1")
 
     @agent.prompt
@@ -304,7 +304,7 @@ async def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> N
 
 async def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
     """peers.md 9: codex answers initialize with 1001 when its backend died."""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def play() -> None:
@@ -368,7 +368,7 @@ async def test_the_data_of_an_error_may_have_any_shape(code: int, data: Any) -> 
     introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"list": {}}}}
     async with client(part, introduction) as agent:
         with pytest.raises(ProtocolError) as caught:
-            await agent.sessions()
+            await agent.list_sessions()
         assert caught.value.data == (data if isinstance(data, dict) else {"details": data})
 
 
@@ -398,8 +398,8 @@ def test_an_agent_that_stays_when_its_input_ends_is_ended(tmp_path: Path) -> Non
 
     async def main() -> int:
         async with connect([sys.executable, str(script)], dialect="v1") as agent:
-            assert agent.introduction.meta
-            return int(agent.introduction.meta["pid"])
+            assert agent.initialize_result.meta
+            return int(agent.initialize_result.meta["pid"])
 
     pid = run(main())
     with pytest.raises(ProcessLookupError):

@@ -12,8 +12,8 @@ import pytest
 
 from dragoman import Agent, connect
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
-from dragoman.wire.frames import Splitter
+from dragoman.transport.memory import memory_pair
+from dragoman.wire.frames import LineSplitter
 from tests.quirks.scripted import chunk, in_session, result, run, serve
 
 AGENT = """
@@ -41,7 +41,7 @@ def script(tmp_path: Path) -> str:
 
 async def said_by(command: list[str], **options: Any) -> list[str]:
     async with connect(command, dialect="v1", **options) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         return (await session.ask("go")).split()
 
 
@@ -76,7 +76,7 @@ async def test_handlers_of_updates_run_one_after_the_other() -> None:
         seen.append(update.content.text)
 
     async with joined(agent) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         session.on_update = slow
         async with session.prompt("go") as turn:
             await turn.wait()
@@ -101,10 +101,10 @@ async def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
 @pytest.mark.parametrize("version", [1, 2, 65535])
 async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
     """peers.md P8"""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
-    connection = Agent("one", version="1").attach(ours)
+    connection = Agent("one", version="1").start_connection(ours)
     answer = await peer.request(0, "initialize", {"protocolVersion": version, "clientCapabilities": {}})
     assert answer["result"]["protocolVersion"] == 1
     await connection.close()
@@ -112,7 +112,7 @@ async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
 
 def test_a_frame_has_a_limit_and_is_not_held_beyond_it() -> None:
     """peers.md P11: of what is too large only both ends are kept."""
-    splitter = Splitter(limit=1000)
+    splitter = LineSplitter(limit=1000)
     frames = [frame for _ in range(100) for frame in splitter.feed(b"x" * 100)]
     assert frames == []
     (skipped, kept) = splitter.feed(b"\n{}\n")

@@ -49,11 +49,11 @@ async def test_updates_before_the_answer_that_names_their_session_are_kept() -> 
 
     introduction: dict[str, Any] = {"agentCapabilities": {"sessionCapabilities": {"fork": {}}}}
     async with client(part, introduction) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         assert [command.name for command in session.commands] == ["plan"]
-        assert len(session.between) == 2
-        fork = await agent.fork(session.id, "/")
-        assert texts(fork.between) == ["before", "history"]
+        assert len(session.updates_outside_turns) == 2
+        fork = await agent.fork_session(session.id, "/")
+        assert texts(fork.updates_outside_turns) == ["before", "history"]
 
 
 async def test_updates_outside_turns_are_given_as_such() -> None:
@@ -341,7 +341,7 @@ async def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> Non
             peer.send(result(asked, {"stopReason": "end_turn"}))
 
     async with client(part) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         for value in ("b", "c"):
             async with session.prompt("go") as turn:
                 assert [type(one) for one in [one async for one in turn]][-1] is AvailableCommandsUpdate

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Kind, Lending, ProtocolError
+from dragoman import Agent, Kind, ProtocolError, WorkspaceAccess
 from dragoman.testing import ScriptedPeer
 from tests.quirks.scripted import (
     FILES_AND_TERMINALS,
@@ -34,8 +34,8 @@ async def lend(folder: Path, part: Any, **introduction: Any) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
         await whole(part)(peer)
 
-    async with client(opened, introduction, lend=Lending()) as agent:
-        await agent.open(str(folder))
+    async with client(opened, introduction, lend=WorkspaceAccess()) as agent:
+        await agent.open_session(str(folder))
         await agent.request("_end", {})
 
 
@@ -196,7 +196,7 @@ async def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> Non
 
 async def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """peers.md 30: toad; how the command ended stands beside its output."""
-    monkeypatch.setattr("dragoman.roles.agent.client_terminals.KILLED", 0.01)
+    monkeypatch.setattr("dragoman.roles.agent.client_terminals.WAIT_AFTER_KILL", 0.01)
 
     async def author(turn: Any) -> None:
         async with await turn.terminals.create("sleep", ["30"]) as terminal:

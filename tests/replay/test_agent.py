@@ -15,15 +15,15 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Session, Turn
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import read
+from dragoman.engine.decode import decode_as
 from dragoman.schema.config import SessionConfigOption, SessionModeState
-from dragoman.schema.methods import find
+from dragoman.schema.methods import find_method
 from dragoman.schema.prompt import Usage
 from dragoman.schema.side import Side
-from dragoman.schema.unknown_members import Along, Inside, extras
+from dragoman.schema.unknown_members import ListExtras, ObjectExtras, find_unknown_members
 from dragoman.schema.update import UpdateParams
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.replay.recordings import Step, load, names, said
 
 BOUND = 30.0
@@ -88,14 +88,14 @@ class Replay:
         self._ids: dict[Any, Any] = {}
         self._called_off: set[Any] = set()
         agent.prompt(self.answer)
-        agent.opened(self.opened)
+        agent.on_session_opened(self.opened)
 
     # --- the author's part ------------------------------------------------------------------------------------
 
     def opened(self, session: Session) -> None:
         """Before the client knows the session: what the recorded agent said so early (peers.md 13)."""
         for update in self._early:
-            session.push(typed(session.id, update))
+            session.send_update(typed(session.id, update))
 
     async def answer(self, turn: Turn) -> str:
         """Say what the recorded agent said in this turn, as the replay hands it over."""
@@ -109,30 +109,30 @@ class Replay:
                 if isinstance(act, str):
                     return act
                 if isinstance(act, Usage):
-                    turn.spent = act
+                    turn.token_usage = act
                 elif isinstance(act, Step):
-                    row = find(Side.CLIENT, act.method)
-                    params = read(row.params if row else None, self.ours(act.params))
+                    row = find_method(Side.CLIENT, act.method)
+                    params = decode_as(row.params if row else None, self.ours(act.params))
                     task = asyncio.ensure_future(turn.session.request(act.method, params))
                     asked.append(task)
                     self._questions[act.id] = task
                 else:
-                    await turn.update(act)
+                    await turn.send_update(act)
         except asyncio.CancelledError:
             for task in asked:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
             for update in self._last_words.pop(turn.session.id, ()):
-                turn.session.push(update)
+                turn.session.send_update(update)
             raise
 
     # --- the client's part ------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Play the recording from its first frame to its last."""
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         self.peer = ScriptedPeer(theirs)
-        connection: Connection = self.agent.attach(ours)
+        connection: Connection = self.agent.start_connection(ours)
         try:
             for number, step in enumerate(self.steps):
                 if number in self._passed:
@@ -232,7 +232,7 @@ class Replay:
                 self.more += 1
             case "session/delete":
                 self.sessions = {theirs: ours for theirs, ours in self.sessions.items() if ours != session}
-        if find(Side.AGENT, step.method) is None:
+        if find_method(Side.AGENT, step.method) is None:
             assert heard["error"]["code"] == -32601
             self.instead[NOT_SERVED] += "result" in recorded
         elif "result" not in recorded and "result" in heard:
@@ -297,7 +297,7 @@ class Replay:
             self._acts[self.sessions.get(step.session) or next(iter(self._running))].put_nowait(step)
             heard = await self.receive()
             assert heard["method"] == step.method
-            row = find(Side.CLIENT, step.method)
+            row = find_method(Side.CLIENT, step.method)
             params = self.ours(step.params)
             assert heard["params"] == (known(params, row.params) if row else params)
             self._ids[step.id] = heard["id"]
@@ -312,7 +312,7 @@ class Replay:
         if session in self._running:
             self._acts[session].put_nowait(typed(session, update))
         else:
-            self.agent.sessions[session].push(typed(session, update))
+            self.agent.sessions[session].send_update(typed(session, update))
         heard = await self.receive()
         assert heard["params"] == {"sessionId": session, "update": known(update)}
         self.note(session, [update], [heard["params"]["update"]])
@@ -329,7 +329,7 @@ class Replay:
             return
         result = step.message["result"]
         if "usage" in result:
-            acts.put_nowait(read(Usage, result["usage"]))
+            acts.put_nowait(decode_as(Usage, result["usage"]))
         acts.put_nowait(result.setdefault("stopReason", "end_turn"))
         heard = await self.receive()
         assert heard["id"] == step.id
@@ -371,24 +371,24 @@ class Replay:
 
 def typed(session: str, update: dict[str, Any]) -> Any:
     """An update as an author has it."""
-    return read(UpdateParams, {"sessionId": session, "update": update}).update
+    return decode_as(UpdateParams, {"sessionId": session, "update": update}).update
 
 
 def known(value: Any, kind: Any = None) -> Any:
     """A recorded value without the members that the vocabulary does not know."""
     if kind is None:
         return known({"sessionId": "", "update": value}, UpdateParams)["update"]
-    return without(value, extras(value, kind))
+    return without(value, find_unknown_members(value, kind))
 
 
 def without(value: Any, extra: Any) -> Any:
-    if isinstance(extra, Inside):
+    if isinstance(extra, ObjectExtras):
         return {
             name: without(item, extra[name]) if name in extra else item
             for name, item in value.items()
-            if name not in extra or isinstance(extra[name], Inside | Along)
+            if name not in extra or isinstance(extra[name], ObjectExtras | ListExtras)
         }
-    if isinstance(extra, Along):
+    if isinstance(extra, ListExtras):
         return [without(item, extra.get(index)) for index, item in enumerate(value)]
     return value
 
@@ -403,8 +403,8 @@ def agent_of(steps: list[Step]) -> Agent:
         version="1",
         image=True,
         audio=True,
-        modes=read(SessionModeState, modes).available_modes if modes else (),
-        options=[read(SessionConfigOption, option) for option in options if "id" in option],  # version 2 has none
+        modes=decode_as(SessionModeState, modes).available_modes if modes else (),
+        options=[decode_as(SessionConfigOption, option) for option in options if "id" in option],  # version 2 has none
     )
 
 

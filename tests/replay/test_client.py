@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman import ConnectionFailed, Conversation, Kind, ProtocolError, RemoteAgent, StartFailed, connect
+from dragoman import ClientSession, ConnectionFailed, Kind, ProtocolError, RemoteAgent, StartFailed, connect
 from dragoman.schema.base import to_json
 from dragoman.schema.content import ContentBlock
 from dragoman.schema.initialize import ClientCapabilities
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.replay.recordings import Step, Told, digest, load, names, said, told
 
 BOUND = 30.0
@@ -43,11 +43,11 @@ class Replay:
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self.tale = told(steps)
-        self.ours, theirs = pair()
+        self.ours, theirs = memory_pair()
         self.peer = ScriptedPeer(theirs)
         self.reports: list[str] = []
         self.agent: RemoteAgent
-        self.opened: list[Conversation] = []
+        self.opened: list[ClientSession] = []
         self.turns: dict[str, list[Any]] = {}
         self.refused: list[str] = []
         self.frames = 0
@@ -155,7 +155,7 @@ class Replay:
             session.cancel()
         await self.peer.expect(method=step.method, params=step.params)
         self.frames += 1
-        if session is not None and session.is_cancelled:  # all open questions are answered at once (reference 1.7)
+        if session is not None and session.is_turn_cancelled:  # all open questions are answered at once (reference 1.7)
             for id, (question, _) in list(self._questions.items()):
                 if question.method == "session/request_permission" and question.session == step.session:
                     await self.peer.expect(id=id, result={"outcome": {"outcome": "cancelled"}})
@@ -190,19 +190,19 @@ class Replay:
             case "initialize":
                 return await self.connect(params)
             case "session/new" if "cwd" in params:
-                return self.enter(await self.agent.open(params["cwd"]))
+                return self.enter(await self.agent.open_session(params["cwd"]))
             case "session/load":
-                return self.enter(await self.agent.load(step.session, params["cwd"]))
+                return self.enter(await self.agent.load_session(step.session, params["cwd"]))
             case "session/resume":
-                return self.enter(await self.agent.resume(step.session, params["cwd"]))
+                return self.enter(await self.agent.resume_session(step.session, params["cwd"]))
             case "session/fork":
-                return self.enter(await self.agent.fork(step.session, params["cwd"]))
+                return self.enter(await self.agent.fork_session(step.session, params["cwd"]))
             case "session/list":
-                return await self.agent.sessions(params.get("cwd"))
+                return await self.agent.list_sessions(params.get("cwd"))
             case "session/close":
                 return await self.agent.close_session(step.session)
             case "session/delete":
-                return await self.agent.delete(step.session)
+                return await self.agent.delete_session(step.session)
             case "session/set_mode" if session is not None:
                 return await session.set_mode(params["modeId"])
             case "session/set_config_option" if session is not None:
@@ -226,14 +226,14 @@ class Replay:
         self._asked.put_nowait(future)
         return await future
 
-    def enter(self, session: Conversation) -> None:
+    def enter(self, session: ClientSession) -> None:
         self.opened.append(session)
 
-    def conversation(self, id: str) -> Conversation | None:
+    def conversation(self, id: str) -> ClientSession | None:
         """The conversation that is open for this session now: what was opened last and not closed."""
         return next((one for one in reversed(self.opened) if one.id == id), None)
 
-    async def prompt(self, session: Conversation, blocks: list[Any]) -> None:
+    async def prompt(self, session: ClientSession, blocks: list[Any]) -> None:
         content = msgspec.convert(blocks, list[ContentBlock])
         turn = session.prompt(content)
         updates: list[Any] = []
@@ -283,10 +283,10 @@ def test_a_recorded_agent_is_understood(name: str) -> None:
             ]
             ended = recorded.ended
             assert turn.stop_reason == (ended if isinstance(ended, str) else None)
-        assert [raw(update)["sessionUpdate"] for update in session.between] == [
+        assert [raw(update)["sessionUpdate"] for update in session.updates_outside_turns] == [
             update["sessionUpdate"] for update in expected.between
         ]
-        assert said([raw(update) for update in session.between]) == said(expected.between)
+        assert said([raw(update) for update in session.updates_outside_turns]) == said(expected.between)
         assert {id: picture(call) for id, call in session.tool_calls.items()} == {
             id: compared(call) for id, call in expected.calls.items()
         }
@@ -317,7 +317,7 @@ def compared(call: dict[str, Any]) -> dict[str, Any]:
 def count(replay: Replay, tale: Told) -> int:
     """How many updates reached the user, and those of sessions nobody has open, which are kept aside."""
     in_turns = sum(len(updates) for turns in replay.turns.values() for _, updates in turns)
-    between = sum(len(session.between) for session in replay.opened)
+    between = sum(len(session.updates_outside_turns) for session in replay.opened)
     return in_turns + between + sum(len(updates) for updates in tale.strays.values())
 
 
@@ -337,7 +337,7 @@ def test_an_agent_that_answers_another_version_is_left_with_words_that_say_so() 
 
 async def open_other(name: str) -> None:
     steps = load(name)
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def agent() -> None:

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.dialect.dialects import dialect
-from dragoman.engine.decode import read
+from dragoman.dialect.dialects import load_dialect
+from dragoman.engine.decode import decode_as
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import Unknown
-from dragoman.schema.methods import find
+from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
-from dragoman.schema.unknown_members import Along, Inside, extras
+from dragoman.schema.unknown_members import ListExtras, ObjectExtras, find_unknown_members
 from tests.replay.recordings import Step, load, names
 
 LIST: dict[str, dict[str, list[str]]] = msgspec.json.decode(Path(__file__).with_name("unknown.json").read_bytes())
@@ -29,20 +29,20 @@ def unknown(steps: list[Step]) -> dict[str, list[str]]:
     """What no type knows, sorted by what it is."""
     found: dict[str, set[str]] = {"methods": set(), "types": set(), "members": set(), "unreadable": set()}
     asked: dict[tuple[str, Any], str] = {}
-    v1 = dialect("v1")
+    v1 = load_dialect("v1")
     for step in steps:
         receiver = Side.AGENT if step.way == "c2a" else Side.CLIENT
         if step.method:
             name, params = v1.lift_call(receiver, step.method, step.params)
             asked[step.way, step.id] = name
-            row = find(receiver, name)
+            row = find_method(receiver, name)
             if row is None:
                 found["methods"].add(step.method)
             elif name != "session/new" or "cwd" in params:
                 look(name, row.params, params, found)
         elif step.is_answer and "result" in step.message:
             name = asked["a2c" if step.way == "c2a" else "c2a", step.id]
-            row = find(receiver.other, name)
+            row = find_method(receiver.other, name)
             result = v1.lift_result(receiver.other, name, step.message["result"])
             if row is not None and row.result is not None and result is not None:
                 look(f"{name} result", row.result, result, found)
@@ -53,11 +53,11 @@ def look(where: str, kind: Any, value: Any, found: dict[str, set[str]]) -> None:
     if where == "session/update":
         where = value["update"]["sessionUpdate"]
     try:
-        found["types"].update(tags(read(kind, value)))
+        found["types"].update(tags(decode_as(kind, value)))
     except ProtocolError as error:
         found["unreadable"].add(f"{where}: {error.message}")
         return
-    found["members"].update(f"{where}: {path}" for path in paths(extras(value, kind)))
+    found["members"].update(f"{where}: {path}" for path in paths(find_unknown_members(value, kind)))
 
 
 def tags(value: Any) -> set[str]:
@@ -73,14 +73,14 @@ def tags(value: Any) -> set[str]:
 
 def paths(extra: Any, before: str = "") -> list[str]:
     """The paths of all extras; `[]` stands for any item of a list."""
-    if isinstance(extra, Along):
+    if isinstance(extra, ListExtras):
         return [path for item in extra.values() for path in paths(item, f"{before}[]")]
-    if isinstance(extra, Inside):
+    if isinstance(extra, ObjectExtras):
         prefix = f"{before}." if before else ""
         return [
             path
             for name, item in extra.items()
-            for path in (paths(item, prefix + name) if isinstance(item, Inside | Along) else [prefix + name])
+            for path in (paths(item, prefix + name) if isinstance(item, ObjectExtras | ListExtras) else [prefix + name])
         ]
     return []
 

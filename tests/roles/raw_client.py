@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman import Agent
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import Raw, run
 
 __all__ = ["CWD", "Raw", "opened", "prompted", "run", "served", "updates"]
@@ -38,8 +38,8 @@ def introduction(dialect: str, capabilities: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def served(agent: Agent, dialect: str = "v1", capabilities: Any = None) -> AsyncIterator[Raw]:
     """Our agent, and a raw client that has introduced itself; `introduced` is what it was answered."""
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     client = Raw(ours)
     try:
         await client.result("initialize", introduction(dialect, capabilities or {}))

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman import Agent, RemoteAgent, connect
-from dragoman.roles.client.dial import Dial
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 BOUND = 20.0
 CWD = "/home/user/project"
@@ -32,11 +32,11 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @asynccontextmanager
 async def interpreted(agent: Agent, client: str, speaks: str, **options: Any) -> AsyncIterator[RemoteAgent]:
     """Our client in one dialect, an interpreter, our agent in another."""
-    outside, front = pair()
-    back, inside = pair()
+    outside, front = memory_pair()
+    back, inside = memory_pair()
     agent.dialect = speaks
-    serving = agent.attach(inside)
-    dial = Dial(back, dialect=speaks, cwd=CWD)
+    serving = agent.start_connection(inside)
+    dial = Dialer(back, dialect=speaks, cwd=CWD)
     relay = Relay(front, dial, client_dialect=client, report=lambda _: None)
     running = asyncio.create_task(relay.run())
     try:

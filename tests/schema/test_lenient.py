@@ -17,7 +17,7 @@ from dragoman.schema.config import SessionConfigOption
 from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import InitializeParams, InitializeResult
 from dragoman.schema.introspect import shape_of
-from dragoman.schema.lenient import MAX_DEPTH, MAX_FAULTS, Fault, parse, read, scrub
+from dragoman.schema.lenient import MAX_DEPTH, MAX_FAULTS, Fault, parse, read_leniently, replace_surrogates
 from dragoman.schema.methods import METHODS
 from dragoman.schema.prompt import PromptParams, PromptResult
 from dragoman.schema.session import ListSessionsResult, NewSessionParams
@@ -37,7 +37,7 @@ def _error(work: Callable[[], object]) -> ProtocolError | None:
 
 def _faults(kind: Any, value: Any) -> list[tuple[str, str]]:
     with pytest.raises(ProtocolError) as caught:
-        read(kind, value)
+        read_leniently(kind, value)
     assert caught.value.kind == Kind.INVALID_PARAMS
     assert caught.value.data
     return [(error["path"], error["message"]) for error in caught.value.data["errors"]]
@@ -85,7 +85,7 @@ def test_parsing_raises_nothing_else(raw: bytes) -> None:
 
 @given(st.text(st.characters(codec=None), max_size=20))
 def test_scrubbed_text_can_always_be_encoded(text: str) -> None:
-    clean = scrub(text)
+    clean = replace_surrogates(text)
     clean.encode()
     if not any("\ud800" <= char <= "\udfff" for char in text):
         assert clean == text
@@ -95,7 +95,7 @@ def test_scrubbed_text_can_always_be_encoded(text: str) -> None:
 
 
 def test_integral_floats_are_integers() -> None:
-    params, faults = read(InitializeParams, {"protocolVersion": 1.0})
+    params, faults = read_leniently(InitializeParams, {"protocolVersion": 1.0})
     assert params == InitializeParams(protocol_version=1)
     assert type(params.protocol_version) is int
     assert faults == []
@@ -107,7 +107,7 @@ def test_integral_floats_are_integers() -> None:
 
 def test_an_unknown_variant_keeps_its_raw_object() -> None:
     raw = {"type": "hologram", "beams": 3}
-    params, faults = read(PromptParams, {"sessionId": "s", "prompt": [TEXT, raw]})
+    params, faults = read_leniently(PromptParams, {"sessionId": "s", "prompt": [TEXT, raw]})
     assert params.prompt == [TextContent(text="hi"), Unknown("hologram", raw)]
     assert faults == []
 
@@ -125,14 +125,14 @@ def test_every_fatal_fault_is_listed_with_its_path() -> None:
 
 def test_the_message_names_the_first_fault_and_counts_the_rest() -> None:
     with pytest.raises(ProtocolError, match=r"^sessionId is missing \(and 1 more\)$"):
-        read(PromptParams, {})
+        read_leniently(PromptParams, {})
     with pytest.raises(ProtocolError, match=r"^the message must be an object, not a list$"):
-        read(PromptParams, [])
+        read_leniently(PromptParams, [])
 
 
 def test_an_error_does_not_list_faults_without_end() -> None:
     with pytest.raises(ProtocolError) as caught:
-        read(PromptParams, {"sessionId": "s", "prompt": [0] * (MAX_FAULTS + 5)})
+        read_leniently(PromptParams, {"sessionId": "s", "prompt": [0] * (MAX_FAULTS + 5)})
     assert caught.value.data
     assert len(caught.value.data["errors"]) == MAX_FAULTS
     assert caught.value.data["omitted"] == 5
@@ -140,7 +140,7 @@ def test_an_error_does_not_list_faults_without_end() -> None:
 
 def test_an_invalid_optional_part_is_dropped_and_reported() -> None:
     value = {"stopReason": "end_turn", "usage": {"totalTokens": "many", "inputTokens": 1}}
-    result, faults = read(PromptResult, value)
+    result, faults = read_leniently(PromptResult, value)
     assert result == PromptResult(stop_reason="end_turn")
     assert result.usage is UNSET
     assert faults == [
@@ -157,7 +157,7 @@ def test_invalid_items_of_an_optional_list_are_dropped_one_by_one() -> None:
         "title": "T",
         "content": [bad, {"type": "content", "content": TEXT}, "loose"],
     }
-    params, faults = read(UpdateParams, {"sessionId": "s", "update": update})
+    params, faults = read_leniently(UpdateParams, {"sessionId": "s", "update": update})
     assert isinstance(params.update, ToolCallStart)
     assert params.update.content
     assert len(params.update.content) == 1
@@ -169,16 +169,16 @@ def test_invalid_items_of_an_optional_list_are_dropped_one_by_one() -> None:
 
 def test_invalid_values_of_an_optional_map_are_dropped_one_by_one() -> None:
     method = {"id": "a", "name": "A", "type": "terminal", "env": {"X": "1", "Y": 2}}
-    result, faults = read(InitializeResult, {"protocolVersion": 1, "authMethods": [method]})
+    result, faults = read_leniently(InitializeResult, {"protocolVersion": 1, "authMethods": [method]})
     assert result.auth_methods[0].env == {"X": "1"}
     assert [fault.path for fault in faults] == ["authMethods[0].env['Y']"]
 
 
 def test_null_where_a_required_list_is_due_is_an_empty_list() -> None:
-    params, faults = read(NewSessionParams, {"cwd": "/w", "mcpServers": None})
+    params, faults = read_leniently(NewSessionParams, {"cwd": "/w", "mcpServers": None})
     assert params == NewSessionParams(cwd="/w", mcp_servers=[])
-    assert read(ListSessionsResult, {"sessions": None})[0].sessions == []
-    assert read(UpdateParams, {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": None}})[
+    assert read_leniently(ListSessionsResult, {"sessions": None})[0].sessions == []
+    assert read_leniently(UpdateParams, {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": None}})[
         0
     ].update == Plan(entries=[])
     assert faults == []
@@ -186,29 +186,29 @@ def test_null_where_a_required_list_is_due_is_an_empty_list() -> None:
 
 
 def test_a_null_result_counts_as_an_empty_object() -> None:
-    assert read(WaitForExitResult, None) == (WaitForExitResult(), [])
+    assert read_leniently(WaitForExitResult, None) == (WaitForExitResult(), [])
     assert _faults(TerminalOutputResult, None) == [("output", "is missing"), ("truncated", "is missing")]
 
 
 def test_null_in_an_optional_member_stays_null() -> None:
-    result, _ = read(PromptResult, {"stopReason": "end_turn", "usage": None})
+    result, _ = read_leniently(PromptResult, {"stopReason": "end_turn", "usage": None})
     assert result.usage is None
 
 
 def test_numbers_are_read_where_numbers_are_due() -> None:
     cost = {"amount": 3, "currency": "EUR"}
     update = {"sessionUpdate": "usage_update", "used": 5.0, "size": 10, "cost": cost}
-    params, faults = read(UpdateParams, {"sessionId": "s", "update": update})
+    params, faults = read_leniently(UpdateParams, {"sessionId": "s", "update": update})
     assert (params.update.used, params.update.cost.amount, faults) == (5, 3.0, [])
     update["cost"] = {"amount": 10**400, "currency": "EUR"}
-    assert [fault.path for fault in read(UpdateParams, {"sessionId": "s", "update": update})[1]] == [
+    assert [fault.path for fault in read_leniently(UpdateParams, {"sessionId": "s", "update": update})[1]] == [
         "update.cost.amount"
     ]
 
 
 def test_anything_is_read_as_it_is_but_scrubbed() -> None:
-    assert read(Any, {"a": ["\ud800", None]}) == ({"a": ["\ufffd", None]}, [])
-    assert read(Any, None) == (None, [])
+    assert read_leniently(Any, {"a": ["\ud800", None]}) == ({"a": ["\ufffd", None]}, [])
+    assert read_leniently(Any, None) == (None, [])
 
 
 def test_what_is_nested_too_deeply_is_an_error() -> None:
@@ -216,12 +216,12 @@ def test_what_is_nested_too_deeply_is_an_error() -> None:
     for _ in range(MAX_DEPTH + 10):
         deep = {"a": deep}
     with pytest.raises(ProtocolError):
-        read(Any, deep)
+        read_leniently(Any, deep)
     choice: dict[str, Any] = {"value": "v"}
     for _ in range(MAX_DEPTH + 10):
         choice = {"group": "g", "options": [choice]}
     option = {"id": "o", "name": "O", "type": "select", "currentValue": "v", "options": [choice]}
-    result, faults = read(SessionConfigOption, option)
+    result, faults = read_leniently(SessionConfigOption, option)
     assert result.options
     assert any("too deeply" in fault.message for fault in faults)
 
@@ -258,9 +258,9 @@ def test_reading_raises_nothing_but_protocol_errors(kind: Any) -> None:
     @settings(max_examples=EXAMPLES)
     @given(JSON | _near(kind))
     def check(value: Any) -> None:
-        error = _error(lambda: read(kind, value))
+        error = _error(lambda: read_leniently(kind, value))
         if error is None:
-            model, faults = read(kind, value)
+            model, faults = read_leniently(kind, value)
             assert not any(fault.fatal for fault in faults)
             encode(model)
         else:
@@ -280,7 +280,7 @@ def test_what_is_valid_is_read_as_the_strict_decoder_reads_it(kind: Any) -> None
             strict = msgspec.convert(value, kind)
         except (msgspec.ValidationError, UnicodeEncodeError):
             return
-        assert encode(read(kind, value)[0]) == encode(strict)
+        assert encode(read_leniently(kind, value)[0]) == encode(strict)
 
     check()
 

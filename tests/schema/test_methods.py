@@ -13,7 +13,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.schema import initialize
 from dragoman.schema.base import Model, Unknown
 from dragoman.schema.introspect import Shape, shape_of
-from dragoman.schema.methods import METHODS, Method, find
+from dragoman.schema.methods import METHODS, Method, find_method
 from dragoman.schema.side import Side
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
 
@@ -75,16 +75,16 @@ def test_the_two_sides_are_each_others_other() -> None:
 
 
 def test_the_same_name_can_mean_two_things_on_two_sides() -> None:
-    poll, push = find(Side.CLIENT, "terminal/output"), find(Side.AGENT, "terminal/output")
+    poll, push = find_method(Side.CLIENT, "terminal/output"), find_method(Side.AGENT, "terminal/output")
     assert poll
     assert push
     assert poll.params is not push.params
-    assert find(Side.AGENT, "session/set_model") is None
-    assert find(Side.AGENT, "nes/start") is None
+    assert find_method(Side.AGENT, "session/set_model") is None
+    assert find_method(Side.AGENT, "nes/start") is None
 
 
 def _update() -> Method:
-    row = find(Side.CLIENT, "session/update")
+    row = find_method(Side.CLIENT, "session/update")
     assert row
     return row
 
@@ -115,7 +115,7 @@ def test_reading_survives_half_an_emoji() -> None:
 
 
 def test_missing_params_are_an_empty_object() -> None:
-    row = find(Side.AGENT, "logout")
+    row = find_method(Side.AGENT, "logout")
     assert row
     assert row.read_params(None)[0] == row.params()
     with pytest.raises(ProtocolError) as caught:
@@ -124,7 +124,7 @@ def test_missing_params_are_an_empty_object() -> None:
 
 
 def test_a_null_result_is_an_empty_one() -> None:
-    row = find(Side.CLIENT, "fs/write_text_file")
+    row = find_method(Side.CLIENT, "fs/write_text_file")
     assert row
     assert row.read_result(b"null")[0] == row.result()
 

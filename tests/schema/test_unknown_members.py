@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dragoman.schema.base import to_json
 from dragoman.schema.initialize import InitializeParams
-from dragoman.schema.methods import decoder
+from dragoman.schema.methods import decoder_for
 from dragoman.schema.prompt import PromptParams
 from dragoman.schema.session import NewSessionParams
-from dragoman.schema.unknown_members import extras, merge
+from dragoman.schema.unknown_members import find_unknown_members, merge_unknown_members
 from dragoman.schema.update import UpdateParams
 
 
@@ -24,9 +24,9 @@ def _update(**members: Any) -> dict[str, Any]:
 
 
 def test_a_message_without_extras_has_none() -> None:
-    assert extras(_update(rawInput={"any": "thing"}, _meta={"x": 1}), UpdateParams) is None
-    assert extras({"update": {"sessionUpdate": "dance", "x": 1}}, UpdateParams) is None
-    assert extras(5, UpdateParams) is None
+    assert find_unknown_members(_update(rawInput={"any": "thing"}, _meta={"x": 1}), UpdateParams) is None
+    assert find_unknown_members({"update": {"sessionUpdate": "dance", "x": 1}}, UpdateParams) is None
+    assert find_unknown_members(5, UpdateParams) is None
 
 
 def test_extras_are_found_in_objects_variants_and_lists() -> None:
@@ -35,10 +35,10 @@ def test_extras_are_found_in_objects_variants_and_lists() -> None:
         "shade": 1,
         "prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "font": {"size": 3}}],
     }
-    found = extras(value, PromptParams)
+    found = find_unknown_members(value, PromptParams)
     assert found == {"shade": 1, "prompt": {1: {"font": {"size": 3}}}}
-    plain = to_json(decoder(PromptParams).decode(_bytes(value)))
-    assert merge(plain, found) == value
+    plain = to_json(decoder_for(PromptParams).decode(_bytes(value)))
+    assert merge_unknown_members(plain, found) == value
     assert plain["prompt"][1] == {"type": "text", "text": "b"}  # the input is not changed
 
 
@@ -49,24 +49,26 @@ def _bytes(value: Any) -> bytes:
 
 
 def test_what_a_message_says_itself_is_never_replaced() -> None:
-    found = extras(_update(colour="red"), UpdateParams)
+    found = find_unknown_members(_update(colour="red"), UpdateParams)
     changed = _update(colour="blue")
-    assert merge(changed, found) == changed
+    assert merge_unknown_members(changed, found) == changed
 
 
 def test_extras_of_a_part_that_is_gone_are_left_out() -> None:
-    found = extras({"protocolVersion": 1, "clientCapabilities": {"fs": {"beam": True}}}, InitializeParams)
-    assert merge({"protocolVersion": 1}, found) == {"protocolVersion": 1}
-    assert merge({"clientCapabilities": {"fs": {}}}, found) == {"clientCapabilities": {"fs": {"beam": True}}}
-    assert merge({"clientCapabilities": None}, found) == {"clientCapabilities": None}
+    found = find_unknown_members({"protocolVersion": 1, "clientCapabilities": {"fs": {"beam": True}}}, InitializeParams)
+    assert merge_unknown_members({"protocolVersion": 1}, found) == {"protocolVersion": 1}
+    assert merge_unknown_members({"clientCapabilities": {"fs": {}}}, found) == {
+        "clientCapabilities": {"fs": {"beam": True}}
+    }
+    assert merge_unknown_members({"clientCapabilities": None}, found) == {"clientCapabilities": None}
 
 
 def test_items_of_a_list_that_was_rewritten_get_nothing() -> None:
     server = {"name": "m", "command": "/m", "args": [], "env": [{"name": "A", "value": "1", "secret": True}]}
     value = {"cwd": "/w", "mcpServers": [server]}
-    found = extras(value, NewSessionParams)
+    found = find_unknown_members(value, NewSessionParams)
     assert found == {"mcpServers": {0: {"env": {0: {"secret": True}}}}}
-    assert merge({"cwd": "/w", "mcpServers": []}, found) == {"cwd": "/w", "mcpServers": []}
+    assert merge_unknown_members({"cwd": "/w", "mcpServers": []}, found) == {"cwd": "/w", "mcpServers": []}
 
 
 NAMES = st.text("xyz", min_size=4, max_size=6)
@@ -75,5 +77,5 @@ NAMES = st.text("xyz", min_size=4, max_size=6)
 @given(st.dictionaries(NAMES, st.integers()), st.dictionaries(NAMES, st.lists(st.none())))
 def test_lifting_and_lowering_again_loses_nothing(outer: dict[str, Any], inner: dict[str, Any]) -> None:
     value = {**_update(locations=[{"path": "/a", **inner}], **outer), **outer}
-    again = to_json(decoder(UpdateParams).decode(_bytes(value)))
-    assert merge(again, extras(value, UpdateParams)) == value
+    again = to_json(decoder_for(UpdateParams).decode(_bytes(value)))
+    assert merge_unknown_members(again, find_unknown_members(value, UpdateParams)) == value

@@ -17,7 +17,7 @@ import pytest
 import dragoman.schema
 from dragoman.schema.base import Model
 from dragoman.schema.introspect import shape_of
-from dragoman.schema.methods import METHODS, find
+from dragoman.schema.methods import METHODS, find_method
 from dragoman.schema.side import Side
 
 OFFICIAL = json.loads((Path(__file__).parents[1] / "data" / "schema_members.json").read_text())
@@ -165,7 +165,7 @@ def test_every_official_method_has_a_row_with_its_types(key: str) -> None:
     sides = {"agent": [Side.AGENT], "client": [Side.CLIENT], "protocol": list(Side), "proxy": [Side.AGENT]}
     official = OFFICIAL["methods"][key]
     for side in sides[where]:
-        row = find(side, name)
+        row = find_method(side, name)
         assert row is not None
         assert row.params is ours(official["params"])
         assert row.request is ("result" in official) or row.either

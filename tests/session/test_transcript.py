@@ -30,7 +30,7 @@ from dragoman.schema.update import (
 )
 from dragoman.session.message import Message
 from dragoman.session.toolcall import ToolCall
-from dragoman.session.transcript import GATHERED, Compaction, Minutes
+from dragoman.session.transcript import MERGE_AFTER, Compaction, Transcript
 
 
 def said(text: str, id: str | None = None, kind: Any = AgentMessageChunk) -> Any:
@@ -40,14 +40,14 @@ def said(text: str, id: str | None = None, kind: Any = AgentMessageChunk) -> Any
     return chunk
 
 
-def taken_down(*updates: Any) -> Minutes:
-    minutes = Minutes()
+def taken_down(*updates: Any) -> Transcript:
+    minutes = Transcript()
     for update in updates:
-        minutes.note(update)
+        minutes.add(update)
     return minutes
 
 
-def picture(minutes: Minutes) -> list[tuple[str, str]]:
+def picture(minutes: Transcript) -> list[tuple[str, str]]:
     return [
         (entry.role, entry.text) if isinstance(entry, Message) else (type(entry).__name__, entry.tool_call_id)
         for entry in minutes
@@ -92,9 +92,9 @@ def test_an_id_used_again_for_another_call_is_another_entry() -> None:
 
 
 def test_a_question_about_a_call_that_nobody_announced_places_it() -> None:
-    minutes = Minutes()
-    minutes.asked(ToolCallUpdate(tool_call_id="c", title="Write"))
-    minutes.note(ToolCallProgress(tool_call_id="c", status="completed"))
+    minutes = Transcript()
+    minutes.add_permission_call(ToolCallUpdate(tool_call_id="c", title="Write"))
+    minutes.add(ToolCallProgress(tool_call_id="c", status="completed"))
     (call,) = minutes.entries
     assert isinstance(call, ToolCall)
     assert (call.title, call.status) == ("Write", "completed")
@@ -108,25 +108,25 @@ def test_content_that_is_no_plain_text_keeps_its_place_in_the_message() -> None:
 
 
 def test_a_prompt_that_the_agent_repeats_stands_there_once() -> None:
-    minutes = Minutes()
-    minutes.prompt([TextContent(text="hello there")])
+    minutes = Transcript()
+    minutes.add_prompt([TextContent(text="hello there")])
     assert picture(minutes) == [("user", "hello there")]
-    minutes.note(said("hello ", "u1", UserMessageChunk))
-    minutes.note(said("there", "u1", UserMessageChunk))
-    minutes.note(said("Hi"))
+    minutes.add(said("hello ", "u1", UserMessageChunk))
+    minutes.add(said("there", "u1", UserMessageChunk))
+    minutes.add(said("Hi"))
     assert picture(minutes) == [("user", "hello there"), ("agent", "Hi")]
 
 
 def test_what_somebody_else_says_is_no_echo_of_the_prompt() -> None:
-    minutes = Minutes()
-    minutes.prompt([TextContent(text="hello there")])
-    minutes.note(said("another thing", kind=UserMessageChunk))
-    minutes.prompt([TextContent(text="and then")])
+    minutes = Transcript()
+    minutes.add_prompt([TextContent(text="hello there")])
+    minutes.add(said("another thing", kind=UserMessageChunk))
+    minutes.add_prompt([TextContent(text="and then")])
     assert picture(minutes) == [("user", "hello there"), ("user", "another thing"), ("user", "and then")]
 
 
 def test_what_has_one_present_value_is_kept_as_that() -> None:
-    minutes = Minutes()
+    minutes = Transcript()
     minutes.modes = SessionModeState(current_mode_id="ask", available_modes=[SessionMode(id="ask", name="Ask")])
     option = SessionConfigOption(id="o", name="O", type="boolean", current_value=True)
     for update in (
@@ -141,7 +141,7 @@ def test_what_has_one_present_value_is_kept_as_that() -> None:
         CurrentModeUpdate(current_mode_id="code"),
         ConfigOptionUpdate(config_options=[option]),
     ):
-        minutes.note(update)
+        minutes.add(update)
     assert [entry.content for entry in minutes.plan] == ["new"]
     assert list(minutes.plans) == ["q"]
     assert minutes.usage == UsageUpdate(used=1, size=10)
@@ -173,10 +173,10 @@ def test_a_compaction_stands_where_it_happened() -> None:
     assert compaction == Compaction(compaction_id="k", status="completed", summary=[TextContent(text="short")])
 
 
-@pytest.mark.parametrize("count", [1, GATHERED - 1, GATHERED, 5 * GATHERED + 3])
+@pytest.mark.parametrize("count", [1, MERGE_AFTER - 1, MERGE_AFTER, 5 * MERGE_AFTER + 3])
 def test_a_long_stream_is_merged_as_it_grows(count: int) -> None:
     minutes = taken_down(*(said(f"{number} ") for number in range(count)))
-    assert len(minutes.unmerged) < GATHERED
+    assert len(minutes.unmerged) < MERGE_AFTER
     (message,) = minutes.messages
     assert message.text == "".join(f"{number} " for number in range(count))
-    assert len(message._parts) <= 2 * (count // GATHERED + 1)
+    assert len(message._parts) <= 2 * (count // MERGE_AFTER + 1)

@@ -11,52 +11,52 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store.audit import Audit, Damaged, Entry, Fault, Mark
+from dragoman.store.audit import AuditDamaged, AuditEntry, AuditFault, AuditLog, Checkpoint
 
 
-def entry(number: int, **more: object) -> Entry:
+def entry(number: int, **more: object) -> AuditEntry:
     """Something that happened."""
     told = {"operation": "file_write", "resource": f"/w/{number}", "decision": "allow", "reason": "é\n", **more}
-    return Entry(who="coder", what="decided", time=f"t{number}", **told)  # type: ignore[arg-type]
+    return AuditEntry(who="coder", what="decided", time=f"t{number}", **told)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def audit(tmp_path: Path) -> Audit:
+def audit(tmp_path: Path) -> AuditLog:
     """A log with five entries."""
-    log = Audit(str(tmp_path / "state" / "audit.jsonl"))
+    log = AuditLog(str(tmp_path / "state" / "audit.jsonl"))
     for number in range(1, 6):
         log.append([entry(number)])
     return log
 
 
-def lines(audit: Audit) -> list[str]:
+def lines(audit: AuditLog) -> list[str]:
     """The file, line by line."""
     return Path(audit.path).read_text().splitlines()
 
 
-def write(audit: Audit, kept: list[str]) -> None:
+def write(audit: AuditLog, kept: list[str]) -> None:
     """The file, as somebody else left it."""
     Path(audit.path).write_text("".join(f"{line}\n" for line in kept))
 
 
-def test_an_untouched_log_is_whole(audit: Audit) -> None:
+def test_an_untouched_log_is_whole(audit: AuditLog) -> None:
     checked = audit.verify()
     assert (checked.entries, checked.faults) == (5, [])
     assert [each["resource"] for each in audit.entries()] == [f"/w/{number}" for number in range(1, 6)]
 
 
 def test_a_log_that_is_not_there_is_empty_and_whole(tmp_path: Path) -> None:
-    assert Audit(str(tmp_path / "none")).verify() == (0, (0, "0" * 64), [])
+    assert AuditLog(str(tmp_path / "none")).verify() == (0, (0, "0" * 64), [])
 
 
-def test_entries_have_all_that_was_told(audit: Audit) -> None:
+def test_entries_have_all_that_was_told(audit: AuditLog) -> None:
     audit.append([entry(6, session="s", workspace="/w", mode="plan", detail={"a": [1, None, "x"]})])
     last = list(audit.entries())[-1]
     assert (last["seq"], last["who"], last["session"], last["detail"]) == (6, "coder", "s", {"a": [1, None, "x"]})
     assert audit.verify().faults == []
 
 
-def test_only_the_owner_can_read_it(audit: Audit) -> None:
+def test_only_the_owner_can_read_it(audit: AuditLog) -> None:
     assert stat.S_IMODE(os.stat(audit.path).st_mode) == 0o600
 
 
@@ -117,24 +117,24 @@ def resealed(kept: list[str]) -> list[str]:
     ],
 )
 def test_tampering_is_found_and_where(
-    audit: Audit, tamper: Callable[[list[str]], list[str]], faults: list[tuple[int, str]]
+    audit: AuditLog, tamper: Callable[[list[str]], list[str]], faults: list[tuple[int, str]]
 ) -> None:
     write(audit, tamper(lines(audit)))
     found = audit.verify().faults
-    assert found == [Fault(line, what) for line, what in faults]
+    assert found == [AuditFault(line, what) for line, what in faults]
 
 
-def test_a_mark_kept_elsewhere_finds_a_log_that_was_written_anew(audit: Audit) -> None:
+def test_a_mark_kept_elsewhere_finds_a_log_that_was_written_anew(audit: AuditLog) -> None:
     mark = audit.verify().last
     os.unlink(audit.path)
     os.unlink(audit.path + ".head")
     for number in range(1, 6):
         audit.append([entry(number, decision="deny")])
     assert audit.verify().faults == []
-    assert audit.verify([mark]).faults == [Fault(5, "entry 5 is another than it was")]
+    assert audit.verify([mark]).faults == [AuditFault(5, "entry 5 is another than it was")]
 
 
-def test_a_line_that_a_crash_tore_is_taken_away_before_the_next(audit: Audit) -> None:
+def test_a_line_that_a_crash_tore_is_taken_away_before_the_next(audit: AuditLog) -> None:
     with open(audit.path, "a") as file:
         file.write('{"seq":6,"who":"cod')
     assert audit.append([entry(6)]).seq == 6
@@ -143,22 +143,22 @@ def test_a_line_that_a_crash_tore_is_taken_away_before_the_next(audit: Audit) ->
 
 
 def test_a_log_without_any_entry_is_not_continued(tmp_path: Path) -> None:
-    log = Audit(str(tmp_path / "log"))
+    log = AuditLog(str(tmp_path / "log"))
     Path(log.path).write_text("something else\n")
-    with pytest.raises(Damaged, match="move it away"):
+    with pytest.raises(AuditDamaged, match="move it away"):
         log.append([entry(1)])
     assert Path(log.path).read_text() == "something else\n"
 
 
 def test_very_long_entries_are_continued(tmp_path: Path) -> None:
-    log = Audit(str(tmp_path / "log"), durable=False)
+    log = AuditLog(str(tmp_path / "log"), durable=False)
     log.append([entry(1, resource="x" * 300_000)])
     assert log.append([entry(2), entry(3)]) == log.verify().last
     assert log.verify().last.seq == 3
 
 
 def _append(path: str, name: str) -> None:
-    log = Audit(path, durable=False)
+    log = AuditLog(path, durable=False)
     for number in range(50):
         log.append([entry(number, session=name)])
 
@@ -172,52 +172,52 @@ def test_several_processes_make_one_chain(tmp_path: Path) -> None:
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    checked = Audit(path).verify()
+    checked = AuditLog(path).verify()
     assert (checked.entries, checked.faults) == (150, [])
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "log").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError):
-        Audit(str(tmp_path / "log")).append([entry(1)])
+        AuditLog(str(tmp_path / "log")).append([entry(1)])
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_marks_are_numbers_and_seals(audit: Audit) -> None:
-    assert audit.verify().last == Mark(5, json.loads(lines(audit)[-1])["hash"])
+def test_marks_are_numbers_and_seals(audit: AuditLog) -> None:
+    assert audit.verify().last == Checkpoint(5, json.loads(lines(audit)[-1])["hash"])
 
 
-def test_what_was_cut_off_is_never_forgotten_though_the_log_goes_on(audit: Audit) -> None:
+def test_what_was_cut_off_is_never_forgotten_though_the_log_goes_on(audit: AuditLog) -> None:
     """Whoever cuts the end off cannot wait for the next entry to cover it."""
     write(audit, lines(audit)[:3])
-    for log in (audit, Audit(audit.path)):
+    for log in (audit, AuditLog(audit.path)):
         log.append([entry(6)])
     assert [each["what"] for each in audit.entries()] == ["decided"] * 3 + ["gap", "decided", "decided"]
-    assert audit.verify().faults == [Fault(4, "entry 5 was written before this one and is not here any more")]
+    assert audit.verify().faults == [AuditFault(4, "entry 5 was written before this one and is not here any more")]
 
 
-def test_a_log_that_was_taken_away_is_missed(audit: Audit) -> None:
+def test_a_log_that_was_taken_away_is_missed(audit: AuditLog) -> None:
     os.unlink(audit.path)
-    Audit(audit.path).append([entry(1)])
-    assert audit.verify().faults == [Fault(1, "entry 5 was written before this one and is not here any more")]
+    AuditLog(audit.path).append([entry(1)])
+    assert audit.verify().faults == [AuditFault(1, "entry 5 was written before this one and is not here any more")]
 
 
-def test_a_member_that_stands_twice_is_a_change(audit: Audit) -> None:
+def test_a_member_that_stands_twice_is_a_change(audit: AuditLog) -> None:
     """The last one is read, and has the right seal; people see the first."""
     kept = lines(audit)
     write(audit, [*kept[:2], kept[2].replace('{"seq":3', '{"decision":"deny","seq":3'), *kept[3:]])
-    assert audit.verify().faults == [Fault(3, "entry 3 was changed")]
+    assert audit.verify().faults == [AuditFault(3, "entry 3 was changed")]
 
 
 def _verify(path: str, rounds: int) -> None:
     for _ in range(rounds):
-        faults = Audit(path).verify().faults
+        faults = AuditLog(path).verify().faults
         assert faults == [], faults
 
 
 def test_a_log_is_whole_at_every_moment_while_others_add_to_it(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
-    Audit(path, durable=False).append([entry(0)])
+    AuditLog(path, durable=False).append([entry(0)])
     context = multiprocessing.get_context("spawn")
     workers = [
         context.Process(target=_append, args=(path, "x")),
@@ -229,13 +229,13 @@ def test_a_log_is_whole_at_every_moment_while_others_add_to_it(tmp_path: Path) -
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    checked = Audit(path).verify()
+    checked = AuditLog(path).verify()
     assert (checked.entries, checked.faults) == (101, [])
 
 
-def test_a_log_is_checked_without_adding_to_it(audit: Audit, tmp_path: Path) -> None:
+def test_a_log_is_checked_without_adding_to_it(audit: AuditLog, tmp_path: Path) -> None:
     audit.check()
     assert len(lines(audit)) == 5
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
-        Audit(str(tmp_path / "file" / "log")).check()
+        AuditLog(str(tmp_path / "file" / "log")).check()

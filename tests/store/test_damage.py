@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.sessions.repair import mend
+from dragoman.cli.sessions.repair import repair_store
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.sqlite import SqliteStore, rebuild
-from dragoman.store.sqlite.schema import PAGE, SPAN
+from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION, PAGE_SIZE
 
 COUNT = 600
 
@@ -72,9 +72,9 @@ async def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Pa
     path = tmp_path / "sessions.db"
     write(path)
     sql, seq = DAMAGE[what]
-    change(path, sql, SPAN + seq)
+    change(path, sql, ENTRIES_PER_SESSION + seq)
     if what == "a newline inside":
-        change(path, "UPDATE entries SET entry = entry || char(10) || '{}' WHERE place = ?", SPAN + seq)
+        change(path, "UPDATE entries SET entry = entry || char(10) || '{}' WHERE place = ?", ENTRIES_PER_SESSION + seq)
 
     store = await SqliteStore.open(str(path))
     with pytest.raises(ProtocolError, match=r"repair one") as caught:
@@ -91,14 +91,14 @@ async def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Pa
     assert [entry.seq for entry in entries] == list(range(1, COUNT + 1))
     assert [entry.seq for entry in entries if entry.kind == "lost"] == [seq]
     assert (await store.append("one", [draft(1)]))[0].seq == COUNT + 1
-    assert (await store.verify("one")).is_whole
+    assert (await store.verify("one")).is_intact
     await store.close()
 
 
 def test_what_is_not_there_expired_or_damaged_are_three_different_things(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     write(path)
-    change(path, "DELETE FROM entries WHERE place = ?", SPAN + 1)
+    change(path, "DELETE FROM entries WHERE place = ?", ENTRIES_PER_SESSION + 1)
     change(path, "UPDATE sessions SET expired_at = 'x' WHERE id = 'two'")
     assert [kind_of(path, id) for id in ("one", "two", "three")] == [
         Kind.SESSION_CORRUPTED,
@@ -195,13 +195,13 @@ def test_whatever_page_is_damaged_a_repair_makes_everything_readable_and_found(t
     write(source)
     asyncio.run(indexed(source))
     dice = random.Random("a page")
-    pages = source.stat().st_size // PAGE
+    pages = source.stat().st_size // PAGE_SIZE
 
     async def looked_at(path: Path) -> None:
         store = await SqliteStore.open(str(path))
         try:
             for summary in await store.sessions():
-                assert (await store.verify(summary.session_id)).is_whole
+                assert (await store.verify(summary.session_id)).is_intact
                 await store.read(summary.session_id)
             assert await store.search("text")
         finally:
@@ -211,9 +211,9 @@ def test_whatever_page_is_damaged_a_repair_makes_everything_readable_and_found(t
         path = tmp_path / f"{turn}.db"
         shutil.copyfile(source, path)
         with open(path, "r+b") as file:
-            file.seek(dice.randrange(1, pages) * PAGE)
-            file.write(dice.randbytes(PAGE))
-        mend(str(path), None)
+            file.seek(dice.randrange(1, pages) * PAGE_SIZE)
+            file.write(dice.randbytes(PAGE_SIZE))
+        repair_store(str(path), None)
         asyncio.run(looked_at(path))
 
 
@@ -283,7 +283,7 @@ async def test_a_rebuild_wants_the_file_for_itself(tmp_path: Path) -> None:
         rebuild(str(path))
     assert caught.value.why == "locked"
     await store.close()
-    assert all(report.is_whole for report in rebuild(str(path)).reports)
+    assert all(report.is_intact for report in rebuild(str(path)).reports)
 
 
 async def test_a_torn_write_ahead_file_loses_only_what_was_torn(tmp_path: Path) -> None:
@@ -310,14 +310,14 @@ def leaves(path: Path) -> list[int]:
     """The pages that hold entries and nothing else, in the order of the entries."""
     data = path.read_bytes()
     found = []
-    for page in range(1, len(data) // PAGE):
-        start = page * PAGE
+    for page in range(1, len(data) // PAGE_SIZE):
+        start = page * PAGE_SIZE
         if data[start] != 0x0D:  # a leaf of a table (the SQLite file format, 1.6)
             continue
         cell = start + int.from_bytes(data[start + 8 : start + 10], "big")
         _, cell = varint(data, cell)
         place, _ = varint(data, cell)
-        if place > SPAN:
+        if place > ENTRIES_PER_SESSION:
             found.append((place, page))
     return [page for _, page in sorted(found)]
 
@@ -352,7 +352,7 @@ def test_pages_that_changed_places_are_noticed_and_repaired(tmp_path: Path) -> N
             with pytest.raises(ProtocolError) as caught:
                 await store.read("one")
             assert caught.value.kind == Kind.SESSION_CORRUPTED
-            assert not (await store.verify("one")).is_whole
+            assert not (await store.verify("one")).is_intact
             for entry in await store.read("one", intact=True):
                 assert entry == expected[entry.seq]
             assert (await store.search("text"))[0].session_id == "one"
@@ -362,13 +362,15 @@ def test_pages_that_changed_places_are_noticed_and_repaired(tmp_path: Path) -> N
     for turn, first in enumerate(range(0, len(pages) - 3, 3)):
         path = tmp_path / f"swapped-{turn}.db"
         data = bytearray(source.read_bytes())
-        one, two = (slice(page * PAGE, (page + 1) * PAGE) for page in (pages[first], pages[first + 1 + turn % 2]))
+        one, two = (
+            slice(page * PAGE_SIZE, (page + 1) * PAGE_SIZE) for page in (pages[first], pages[first + 1 + turn % 2])
+        )
         data[one], data[two] = data[two], data[one]
         path.write_bytes(data)
         asyncio.run(looked_at(path))
-        assert not mend(str(path), None).reports[0].is_whole
+        assert not repair_store(str(path), None).reports[0].is_intact
         asyncio.run(rebuilt_is_true(path, expected))
-        assert all(report.is_whole for report in mend(str(path), None).reports)
+        assert all(report.is_intact for report in repair_store(str(path), None).reports)
 
 
 DAMAGED_INDEX = {
@@ -403,7 +405,7 @@ def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: 
     with pytest.raises(StoreFault, match="sessions repair") as caught:
         SqliteStore(str(path))
     assert caught.value.why == "damaged"
-    assert {report.session_id for report in mend(str(path), None).reports} == {"one", "two"}
+    assert {report.session_id for report in repair_store(str(path), None).reports} == {"one", "two"}
 
 
 async def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from dragoman.store.sqlite import SqliteStore, schema
 def old_file(path: Path) -> None:
     """A file as the first version wrote it: no search."""
     with closing(sqlite3.connect(path)) as old:
-        old.executescript(schema.STEPS[0])
-        old.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+        old.executescript(schema.MIGRATIONS[0])
+        old.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         old.execute("PRAGMA user_version = 1")
         old.execute("INSERT INTO sessions (id, name, created_at) VALUES ('one', 'mine', 'a')")
         for seq, text in enumerate(["hello ", "world"], 1):
@@ -50,9 +50,9 @@ async def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: 
 async def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_their_logs(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     with closing(sqlite3.connect(path)) as old:
-        for step in schema.STEPS[:2]:
+        for step in schema.MIGRATIONS[:2]:
             old.executescript(step)
-        old.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+        old.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         old.execute("PRAGMA user_version = 2")
         for number, story in enumerate([[True], [True, False], []], 1):
             old.execute("INSERT INTO sessions (id, created_at) VALUES (?, 'a')", (f"s{number}",))
@@ -74,7 +74,8 @@ async def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_the
 def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "sessions.db"
     old_file(path)
-    monkeypatch.setattr(schema, "STEPS", (schema.STEPS[0], "CREATE TABLE extra (a); CREATE TABLE sessions (a);"))
+    failing = "CREATE TABLE extra (a); CREATE TABLE sessions (a);"
+    monkeypatch.setattr(schema, "MIGRATIONS", (schema.MIGRATIONS[0], failing))
     with pytest.raises(StoreFault):
         SqliteStore(str(path))
     with closing(sqlite3.connect(path)) as old:

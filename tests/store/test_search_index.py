@@ -15,10 +15,10 @@ import pytest
 from dragoman.errors import ProtocolError
 from dragoman.store import search_text as passages_module
 from dragoman.store.contract import Draft
-from dragoman.store.search_text import FINDABLE, passages
+from dragoman.store.search_text import FINDABLE, split_passages
 from dragoman.store.sqlite import SqliteStore, reading, search_index
-from dragoman.store.sqlite.append import Log
-from dragoman.store.sqlite.schema import SPAN
+from dragoman.store.sqlite.append import LogWriter
+from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
 from dragoman.store.sqlite.writer import YIELDS
 
 # No wait of these tests is longer. Seconds.
@@ -49,7 +49,7 @@ class Gate:
         self.sizes: list[int] = []
         self.begun = threading.Event()
         self.released = threading.Event()
-        write, append = search_index.write, Log.append
+        write, append = search_index.write, LogWriter.append
 
         def gated(connection: Any, stretches: list[search_index.Stretch]) -> list[str]:
             self.order.append("slice")
@@ -58,12 +58,12 @@ class Gate:
             assert self.released.wait(PATIENCE)
             return write(connection, stretches)
 
-        def noted(log: Log, batch: Any) -> None:
+        def noted(log: LogWriter, batch: Any) -> None:
             append(log, batch)
             self.order += [one.session_id for one in batch]
 
         monkeypatch.setattr(search_index, "write", gated)
-        monkeypatch.setattr(Log, "append", noted)
+        monkeypatch.setattr(LogWriter, "append", noted)
 
     async def wait(self) -> None:
         assert await asyncio.to_thread(self.begun.wait, PATIENCE)
@@ -83,7 +83,7 @@ async def test_an_append_goes_before_the_next_slice_of_a_large_log(
         await asyncio.sleep(0)  # each is handed over by itself
 
     async def handed_over() -> bool:
-        return store._writer._inbox.qsize() >= 1 and not store._writer._gathered
+        return store._writer._inbox.qsize() >= 1 and not store._writer._unsent
 
     await until(handed_over)
     gate.released.set()
@@ -111,7 +111,7 @@ async def test_work_that_can_wait_lets_other_work_go_first_but_not_without_end(t
     others = [asyncio.ensure_future(store._write(lambda _: order.append("other"))) for _ in range(3 * YIELDS)]
 
     async def handed_over() -> bool:
-        return store._writer._inbox.qsize() == 2 and not store._writer._gathered
+        return store._writer._inbox.qsize() == 2 and not store._writer._unsent
 
     await until(handed_over)
     released.set()
@@ -167,11 +167,11 @@ def test_a_store_is_closed_without_waiting_for_the_index_which_goes_on_the_next_
 
     async def go_on() -> None:
         store = await SqliteStore.open(path, durability="off")
-        assert await store._read(search_index.behind) == ["large"]
+        assert await store._read(search_index.index_next_session) == ["large"]
         await store.append("other", [said("hello"), END])
 
         async def is_done() -> bool:
-            return not await store._read(search_index.behind)
+            return not await store._read(search_index.index_next_session)
 
         await until(is_done)
         assert [hit.session_id for hit in await store.search("needle")] == ["large"]
@@ -223,7 +223,7 @@ async def test_what_stands_far_behind_in_a_huge_entry_is_kept_but_not_found(tmp_
 
 
 async def test_passages_are_the_same_wherever_indexing_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passages_module, "LONGEST", 60)
+    monkeypatch.setattr(passages_module, "MAX_PASSAGE", 60)
     monkeypatch.setattr(passages_module, "FINDABLE", 200)
     monkeypatch.setattr(search_index, "SLICE", 100)
     dice = random.Random("where indexing stops")
@@ -243,7 +243,7 @@ async def test_passages_are_the_same_wherever_indexing_stopped(tmp_path: Path, m
     rows = await store._read(
         lambda connection: connection.execute("SELECT first, role, text FROM passages ORDER BY id").fetchall()
     )
-    expected = [(found.first, found.role, found.text) for found in passages(await store.lines("one"))]
+    expected = [(found.first, found.role, found.text) for found in split_passages(await store.lines("one"))]
     assert [(first, role.decode(), text.decode()) for first, role, text in rows] == expected
     await store.close()
 
@@ -268,11 +268,11 @@ async def test_a_damaged_entry_is_left_out_of_the_index_and_the_rest_is_found(tm
     await store.append("one", [said(f"word{number} ") for number in range(10)])
 
     def damage(connection: Any) -> None:
-        place = reading.find(connection, "one").number * SPAN
+        place = reading.find_session(connection, "one").number * ENTRIES_PER_SESSION
         connection.execute("UPDATE entries SET sum = sum + 1 WHERE place = ?", (place + 4,))
         connection.execute("DELETE FROM entries WHERE place IN (?, ?)", (place + 6, place + 10))
 
     await store._write(damage)
     assert [len(await store.search(f"word{number}")) for number in range(10)] == [1, 1, 1, 0, 1, 0, 1, 1, 1, 0]
-    assert await store._read(search_index.behind) == []
+    assert await store._read(search_index.index_next_session) == []
     await store.close()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dragoman.store import search_text as module
-from dragoman.store.search_text import FINDABLE, LONGEST, passages
+from dragoman.store.search_text import FINDABLE, MAX_PASSAGE, split_passages
 
 
 def line(seq: int, text: str, update: str = "agent_message_chunk") -> bytes:
@@ -32,18 +32,18 @@ class Counted(str):
 def test_a_long_text_is_cut_without_copying_what_is_left_of_it() -> None:
     text = Counted("words " * 200_000)
     Counted.copied = 0
-    pieces = list(module._cut(text))
+    pieces = list(module._split_text(text))
     assert "".join(pieces) == text
-    assert max(map(len, pieces)) <= LONGEST
+    assert max(map(len, pieces)) <= MAX_PASSAGE
     assert Counted.copied == len(text)
 
 
 def test_a_text_without_white_space_is_cut_too() -> None:
-    assert [len(piece) for piece in module._cut("x" * (2 * LONGEST + 1))] == [LONGEST, LONGEST, 1]
+    assert [len(piece) for piece in module._split_text("x" * (2 * MAX_PASSAGE + 1))] == [MAX_PASSAGE, MAX_PASSAGE, 1]
 
 
 def test_as_much_of_one_entry_as_is_findable_is_taken() -> None:
-    found = list(passages([line(1, "a"), line(2, "b " * FINDABLE), line(3, "c")]))
+    found = list(split_passages([line(1, "a"), line(2, "b " * FINDABLE), line(3, "c")]))
     assert [passage.text for passage in (found[0], found[-1])] == ["a", "c"]
     assert sum(len(passage.text) for passage in found[1:-1]) == FINDABLE
     assert {(passage.first, passage.last) for passage in found[1:-1]} == {(2, 2)}
@@ -58,19 +58,19 @@ def test_a_word_that_is_streamed_in_pieces_is_not_cut_while_there_is_white_space
         end = start + dice.randint(1, 9)
         pieces.append(text[start:end])
         start = end
-    found = list(passages(line(seq, piece) for seq, piece in enumerate(pieces, 1)))
+    found = list(split_passages(line(seq, piece) for seq, piece in enumerate(pieces, 1)))
     assert len(found) > 5
     assert "".join(passage.text for passage in found) == text
-    assert max(len(passage.text) for passage in found) <= LONGEST
+    assert max(len(passage.text) for passage in found) <= MAX_PASSAGE
     assert [word for passage in found for word in passage.text.split()] == words
     # Each begins with an entry of its own: reading can go on there.
     assert all(before.last < after.first for before, after in pairwise(found))
 
 
 def test_a_stream_without_white_space_is_cut_between_entries() -> None:
-    found = list(passages(line(seq, "x" * 1000) for seq in range(1, 101)))
+    found = list(split_passages(line(seq, "x" * 1000) for seq in range(1, 101)))
     assert sum(len(passage.text) for passage in found) == 100_000
-    assert max(len(passage.text) for passage in found) <= LONGEST
+    assert max(len(passage.text) for passage in found) <= MAX_PASSAGE
 
 
 @pytest.mark.parametrize("update", ["tool_call_update", "plan", "usage_update", "agent_message_chunk"])
@@ -79,5 +79,5 @@ def test_an_entry_that_is_nested_too_deeply_says_nothing_and_stops_nothing(updat
         update.encode(),
         b"[" * 10_000 + b"]" * 10_000,
     )
-    found = list(passages([line(1, "before and "), deep, line(3, "after")]))
+    found = list(split_passages([line(1, "before and "), deep, line(3, "after")]))
     assert [passage.text for passage in found] == ["before and after"]

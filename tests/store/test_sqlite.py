@@ -17,8 +17,8 @@ from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.store.sqlite import store as sqlite_store
-from dragoman.store.sqlite.append import Log
-from dragoman.store.summary import given_name
+from dragoman.store.sqlite.append import LogWriter
+from dragoman.store.summary import check_new_name
 from dragoman.testing import check_store
 
 
@@ -206,7 +206,7 @@ async def test_nothing_is_said_to_be_kept_in_a_file_that_was_moved_away(tmp_path
 
 def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
     with pytest.raises(ProtocolError) as refused:
-        given_name("x$(id)")
+        check_new_name("x$(id)")
     assert refused.value.message == (
         "'x$(id)' is no name for a session: '$' cannot stand there; it has letters, digits, blanks and "
         ". _ - + @ : , / ~, beginning with a letter, a digit or . _ @"
@@ -218,21 +218,21 @@ def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
     ["roof", "roof work", "2026-11-16 10:30", "v1.2+rc,3", "ann@x.org/plan", "_a~b", "Dächer", "हिन्दी", "屋根 2"],
 )
 def test_names_have_letters_of_every_script(name: str) -> None:
-    assert given_name(name) == name
+    assert check_new_name(name) == name
 
 
 async def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
-    append = Log.append
+    append = LogWriter.append
 
-    def moving(log: Log, batch: Any) -> None:
+    def moving(log: LogWriter, batch: Any) -> None:
         append(log, batch)
         path.rename(tmp_path / "elsewhere")
 
     store = await SqliteStore.open(str(path))
-    monkeypatch.setattr(Log, "append", moving)
+    monkeypatch.setattr(LogWriter, "append", moving)
     with pytest.raises(StoreFault, match="put it back"):
         await store.append("one", [draft(1)])
     await store.close()

@@ -10,28 +10,28 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.config.host_section import register_place, store_address
-from dragoman.config.paths import places
+from dragoman.config.host_section import host_database_path, store_address
+from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, StoreFault
-from dragoman.host.auth.database import Register, claimed
+from dragoman.host.auth.database import HostDatabase, lock_store
 from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from dragoman.store.urls import SCHEMES, Address, located, open_store
+from dragoman.store.urls import SCHEMES, StoreAddress, open_store, parse_address
 
 
 @pytest.mark.parametrize("text", ["{}/a.db", "sqlite:{}/a.db", "sqlite://{}/a.db", "SQLite:{}/a.db", "{}/./b/../a.db"])
 def test_a_file_can_be_named_in_several_ways(tmp_path: Path, text: str) -> None:
-    assert located(text.format(tmp_path)) == Address("sqlite", f"{tmp_path}/a.db")
+    assert parse_address(text.format(tmp_path)) == StoreAddress("sqlite", f"{tmp_path}/a.db")
 
 
 def test_paths_may_be_relative_or_from_home_and_have_colons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert located("a.db").path == f"{tmp_path}/a.db"
-    assert located("sqlite:a.db").path == f"{tmp_path}/a.db"
-    assert located("~/a.db").path == f"{tmp_path}/home/a.db"
-    assert located("./odd:name.db").path == f"{tmp_path}/odd:name.db"
+    assert parse_address("a.db").path == f"{tmp_path}/a.db"
+    assert parse_address("sqlite:a.db").path == f"{tmp_path}/a.db"
+    assert parse_address("~/a.db").path == f"{tmp_path}/home/a.db"
+    assert parse_address("./odd:name.db").path == f"{tmp_path}/odd:name.db"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_paths_may_be_relative_or_from_home_and_have_colons(tmp_path: Path, monk
 )
 def test_what_is_no_address_is_refused_by_a_sentence_that_says_what_is(text: str, said: str) -> None:
     with pytest.raises(ConfigFault) as refused:
-        located(text)
+        parse_address(text)
     assert text in str(refused.value)
     assert said in str(refused.value)
 
@@ -66,19 +66,19 @@ async def test_a_store_is_opened_by_its_address(tmp_path: Path) -> None:
 
 
 def test_only_what_is_in_memory_does_not_last() -> None:
-    assert {name for name, scheme in SCHEMES.items() if not scheme.lasts} == {"memory"}
-    assert not located("memory://").lasts
+    assert {name for name, scheme in SCHEMES.items() if not scheme.is_durable} == {"memory"}
+    assert not parse_address("memory://").is_durable
 
 
 def test_what_a_host_keeps_is_never_in_the_file_of_its_sessions(tmp_path: Path) -> None:
-    here = places({"HOME": str(tmp_path)})
+    here = user_paths({"HOME": str(tmp_path)})
     own = store_address("", here)
-    assert (own.path, register_place(own, here)) == (here.sessions, here.host)
+    assert (own.path, host_database_path(own, here)) == (here.sessions, here.host_database)
     for text in (f"{tmp_path}/host.db", f"{tmp_path}/a.db", f"{tmp_path}/a.db.host"):
         named = store_address(text, here)
-        assert register_place(named, here) == f"{text}.host" != named.path
-    assert register_place(store_address("memory:", here), here) == here.host
-    for text in (here.host, f"sqlite://{here.host}"):
+        assert host_database_path(named, here) == f"{text}.host" != named.path
+    assert host_database_path(store_address("memory:", here), here) == here.host_database
+    for text in (here.host_database, f"sqlite://{here.host_database}"):
         with pytest.raises(ConfigFault, match="where your tokens are kept; name another file"):
             store_address(text, here)
 
@@ -86,44 +86,44 @@ def test_what_a_host_keeps_is_never_in_the_file_of_its_sessions(tmp_path: Path) 
 def test_a_folder_that_is_reached_by_a_link_is_the_same_place(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert located(f"{tmp_path}/link/a.db") == located(f"{tmp_path}/real/a.db")
+    assert parse_address(f"{tmp_path}/link/a.db") == parse_address(f"{tmp_path}/real/a.db")
 
 
 async def test_neither_file_is_taken_for_the_other(tmp_path: Path) -> None:
 
     register, sessions = str(tmp_path / "a.db.host"), str(tmp_path / "a.db")
-    Register(register).close()
+    HostDatabase(register).close()
     with pytest.raises(StoreFault, match="database of another program"):
         await open_store(register)
     await (await open_store(sessions)).close()
     with pytest.raises(StoreFault, match="database of another program"):
-        Register(sessions)
+        HostDatabase(sessions)
 
 
 def test_a_file_of_sessions_has_one_host_and_the_next_one_may_come_when_it_is_gone(tmp_path: Path) -> None:
     path = str(tmp_path / "new folder" / "a.db")
-    with claimed(path):
+    with lock_store(path):
         already = rf"serves the sessions in .*a\.db already \(process {os.getpid()}\)"
-        with pytest.raises(StoreFault, match=already), claimed(path):
+        with pytest.raises(StoreFault, match=already), lock_store(path):
             pass
-        with claimed(f"{path}.other"):
+        with lock_store(f"{path}.other"):
             pass
-    with claimed(path):
+    with lock_store(path):
         pass
 
 
 def test_a_host_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     script = (
-        "import signal, sys\nfrom dragoman.host.auth.database import claimed\n"
-        "with claimed(sys.argv[1]):\n print(flush=True)\n signal.pause()"
+        "import signal, sys\nfrom dragoman.host.auth.database import lock_store\n"
+        "with lock_store(sys.argv[1]):\n print(flush=True)\n signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", script, path], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"\n"
-        with pytest.raises(StoreFault, match=rf"process {other.pid}\)"), claimed(path):
+        with pytest.raises(StoreFault, match=rf"process {other.pid}\)"), lock_store(path):
             pass
         other.kill()
         other.wait(60)
-    with claimed(path):
+    with lock_store(path):
         pass

@@ -11,12 +11,12 @@ from dragoman.store.contract import Draft, Entry, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.testing import Drop, check_store, check_transport, contracts, faulty
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import MemoryTransport, pair
+from dragoman.transport.memory import MemoryTransport, memory_pair
 
 
 async def test_a_sound_pair_of_transports_passes() -> None:
     async def make() -> tuple[MemoryTransport, MemoryTransport]:
-        return pair()
+        return memory_pair()
 
     await check_transport(make)
 
@@ -28,7 +28,7 @@ def test_a_transport_that_swaps_two_frames_is_found() -> None:
             return [*reversed(frames[:2]), *frames[2:]]
 
     async def make() -> tuple[MemoryTransport, MemoryTransport]:
-        left, right = pair()
+        left, right = memory_pair()
         right.__class__ = Swapping
         return left, right
 
@@ -38,7 +38,7 @@ def test_a_transport_that_swaps_two_frames_is_found() -> None:
 
 def test_a_transport_that_loses_a_frame_is_found_and_the_frame_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def make() -> tuple[Transport, Transport]:
-        left, right = pair()
+        left, right = memory_pair()
         return faulty(left, sending=[Drop(at=3)]), right
 
     monkeypatch.setattr(contracts, "BOUND", 0.3)
@@ -53,7 +53,7 @@ def test_a_transport_that_hangs_at_its_end_is_found_and_the_step_is_named(monkey
             await asyncio.Event().wait()
 
     async def make() -> tuple[Transport, Transport]:
-        left, right = pair()
+        left, right = memory_pair()
         left.__class__ = Hanging
         return left, right
 
@@ -82,8 +82,8 @@ def test_a_store_whose_forks_forget_that_they_were_imported_is_found() -> None:
     class Forgetful(MemoryStore):
         async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
             await super().fork(session_id, new_id, upto)
-            self._logs[new_id].head.imported = 0
-            return self._logs[new_id].head.summary
+            self._logs[new_id].log_summary.imported = 0
+            return self._logs[new_id].log_summary.summary
 
     async def make() -> MemoryStore:
         return Forgetful()

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from dragoman.dialect.dialects import NAMES, Dialect, dialect
-from dragoman.dialect.emulator import Flow, FlowMaker, Ledger, Pass, Settings
+from dragoman.dialect.dialects import DIALECT_NAMES, Dialect, load_dialect
+from dragoman.dialect.emulator import Emulator, EmulatorSettings, Flow, FlowMaker, Pass
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.testing import check_dialect
@@ -20,9 +20,9 @@ from dragoman.testing.samples import samples
 REWORDED = {"2025.1": ("terminal/create.command", "terminal/create.args[]", "terminal/create.env")}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIALECT_NAMES)
 def test_our_own_dialects_keep_the_contract(name: str) -> None:
-    check_dialect(dialect(name), reworded=REWORDED.get(name, ()))
+    check_dialect(load_dialect(name), reworded=REWORDED.get(name, ()))
 
 
 def test_every_type_of_the_table_has_samples_that_it_accepts() -> None:
@@ -39,7 +39,7 @@ def test_every_kind_of_update_is_among_the_samples() -> None:
     assert {"agent_message_chunk", "plan", "tool_call", "tool_call_update", "usage_update"} <= kinds
 
 
-V1 = dialect("v1")
+V1 = load_dialect("v1")
 
 
 def changed(**parts: Any) -> Dialect:
@@ -89,7 +89,7 @@ def counts_aloud(side: Side, method: str, params: Any) -> tuple[str, Any]:
         (changed(lift_call=reads_cancel_as_close), "read as session/close"),
         (changed(codes={"invented": 1}), "nobody knows: .'invented'"),
         (changed(codes={}), "no number for"),
-        (changed(chunk=dialect("crow").chunk), "in two ways"),
+        (changed(chunk=load_dialect("crow").chunk_form), "in two ways"),
     ],
 )
 def test_a_broken_spelling_is_found_by_what_it_does(broken: Dialect, found: str) -> None:
@@ -97,7 +97,7 @@ def test_a_broken_spelling_is_found_by_what_it_does(broken: Dialect, found: str)
         check_dialect(broken)
 
 
-class Sharing(Ledger):
+class Sharing(Emulator):
     """What one connection told is remembered for all."""
 
     told: ClassVar[list[str]] = []
@@ -110,7 +110,7 @@ class Sharing(Ledger):
     incoming: ClassVar[dict[str, FlowMaker]] = {"session/prompt": prompt}
 
 
-class Shouting(Ledger):
+class Shouting(Emulator):
     """Yields what is no effect."""
 
     def prompt(self, params: Any) -> Flow:
@@ -119,7 +119,7 @@ class Shouting(Ledger):
     incoming: ClassVar[dict[str, FlowMaker]] = {"session/prompt": prompt}
 
 
-class Confused(Ledger):
+class Confused(Emulator):
     """Waits at the wrong door."""
 
     outgoing: ClassVar[dict[str, FlowMaker]] = {"session/prompt": Shouting.prompt}
@@ -129,8 +129,8 @@ class Confused(Ledger):
     ("ledger", "found"),
     [(Sharing, "not the same for two connections"), (Shouting, "no effect"), (Confused, "never receives")],
 )
-def test_a_ledger_that_is_not_pure_is_found(ledger: type[Ledger], found: str) -> None:
-    def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+def test_a_ledger_that_is_not_pure_is_found(ledger: type[Emulator], found: str) -> None:
+    def open_ledger(peer: Side, settings: EmulatorSettings) -> Emulator | None:
         return ledger(peer, settings) if peer is Side.CLIENT else None
 
     with pytest.raises(AssertionError, match=found):

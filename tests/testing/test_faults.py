@@ -25,7 +25,7 @@ from dragoman.testing import (
     Truncate,
     check_transport,
     faulty,
-    pair,
+    memory_pair,
 )
 from dragoman.transport.base import Transport
 from dragoman.transport.process.transport import spawn
@@ -35,7 +35,7 @@ FRAMES = [b'{"n":%d}' % number for number in range(1, 7)]
 
 async def passed(sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (), seed: int = 0) -> list[bytes]:
     """What comes out of a line into which FRAMES went, one in each pass of the loop."""
-    left, right = pair()
+    left, right = memory_pair()
     near, far = faulty(left, sending=sending, seed=seed), faulty(right, receiving=receiving, seed=seed)
     heard: list[bytes] = []
 
@@ -108,7 +108,7 @@ def test_the_same_seed_gives_the_same_accidents_and_another_gives_others() -> No
 )
 async def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: list[Fault]) -> None:
     async def make() -> tuple[Transport, Transport]:
-        left, right = pair()
+        left, right = memory_pair()
         return faulty(left, sending=faults, receiving=faults), right
 
     await check_transport(make)
@@ -116,7 +116,7 @@ async def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: 
 
 async def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> None:
 
-    left, right = pair()
+    left, right = memory_pair()
     line = faulty(left, sending=[Stall(at=2)])
     for frame in FRAMES:
         line.send(frame)
@@ -131,7 +131,7 @@ async def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> Non
 
 def test_receiving_cannot_stall() -> None:
     with pytest.raises(ValueError, match="Stall is a fault of sending"):
-        faulty(pair()[0], receiving=[Stall()])
+        faulty(memory_pair()[0], receiving=[Stall()])
 
 
 def test_pieces_and_joins_reach_a_real_process_as_they_are() -> None:
@@ -166,11 +166,11 @@ def test_a_client_lives_with_noise_and_pieces_from_its_agent() -> None:
         await turn.say(turn.text)
 
     async def scene() -> str:
-        ours, theirs = pair()
-        connection = agent.attach(theirs)
+        ours, theirs = memory_pair()
+        connection = agent.start_connection(theirs)
         bad = faulty(ours, receiving=[Junk(chance=0.5), Split(pieces=5), Delay()], sending=[Split()], seed=3)
         async with connect(bad) as remote:
-            session = await remote.open(cwd="/")
+            session = await remote.open_session(cwd="/")
             said = await session.ask("still here")
         await connection.close()
         return said
@@ -185,10 +185,10 @@ async def test_a_client_whose_line_breaks_says_so() -> None:
     async def silent(turn: Turn) -> None:
         await asyncio.Event().wait()
 
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     async with connect(faulty(ours, sending=[Disconnect(at=3)])) as remote:
-        session = await remote.open(cwd="/")
+        session = await remote.open_session(cwd="/")
         with pytest.raises(ConnectionFailed, match="broke"):
             await session.ask("hello")
     await connection.close()

@@ -180,7 +180,7 @@ def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pyte
     pytester.makepyfile(
         """
         import pytest
-        from dragoman import Agent, Lending
+        from dragoman import Agent, WorkspaceAccess
 
         agent = Agent("asking")
 

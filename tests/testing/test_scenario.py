@@ -26,9 +26,9 @@ from dragoman.testing import (
     leave,
     left,
     like,
+    memory_pair,
     named,
     one_of,
-    pair,
     refuse,
     refused,
     rehearse,
@@ -68,7 +68,7 @@ async def careful_answer(turn: Turn) -> None:
     """Reads a file, asks for leave, says what it read."""
     async with turn.tool("Read it", kind="read") as call:
         text = await turn.files.read(f"{turn.session.cwd}/{turn.text}")
-        if await call.ask():
+        if await call.ask_permission():
             await turn.say(text)
 
 
@@ -263,7 +263,7 @@ ANSWERING: list[Step] = [
 def test_a_client_in_this_process_meets_the_scenario() -> None:
     async def scene() -> str:
         async with stand_in(ANSWERING) as agent, connect(agent.transport) as remote:
-            return await (await remote.open(cwd="/")).ask("who is there?")
+            return await (await remote.open_session(cwd="/")).ask("who is there?")
 
     assert asyncio.run(scene()) == "who is there?"
 
@@ -300,7 +300,7 @@ def test_the_departure_is_told_though_the_client_failed_of_it() -> None:
 def test_a_client_that_says_more_than_the_scenario_is_told() -> None:
     async def scene() -> None:
         async with stand_in(ANSWERING[:4]) as agent, connect(agent.transport) as remote:
-            session = await remote.open(cwd="/")
+            session = await remote.open_session(cwd="/")
             session.cancel()
             remote.notify("_more/words", {})
 
@@ -379,14 +379,14 @@ def test_a_scenario_and_faults_go_together() -> None:
     async def scene() -> str:
         noisy = stand_in(ANSWERING, through=lambda transport: faulty(transport, sending=[Junk()]))
         async with noisy as agent, connect(agent.transport) as remote:
-            return await (await remote.open(cwd="/")).ask("through the noise")
+            return await (await remote.open_session(cwd="/")).ask("through the noise")
 
     assert asyncio.run(scene()) == "through the noise"
 
 
 async def test_a_scripted_peer_can_be_led_frame_by_frame() -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     agent = ScriptedAgent(ours)
     theirs.send(b'{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}')
     request = await agent.expect(method="initialize", params={"protocolVersion": 1})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TransportClosed, WriteStalled
 from dragoman.transport.base import HIGH_WATER, Transport
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame, Oversize
@@ -56,8 +56,8 @@ async def echoed(kind: str) -> AsyncIterator[Transport]:
             await transport.close()
         return
     ends: dict[str, Callable[[], tuple[Transport, Transport]]] = {
-        "memory": pair,
-        "bounded memory": lambda: pair(4096),
+        "memory": memory_pair,
+        "bounded memory": lambda: memory_pair(4096),
         "pipes": pipes,
     }
     transport, peer = ends[kind]()
@@ -175,7 +175,7 @@ def test_two_receivers_at_once_are_a_mistake_that_is_told(kind: str) -> None:
     run(kind, work)
 
 
-joined = pytest.mark.parametrize("joined", [pair, pipes])
+joined = pytest.mark.parametrize("joined", [memory_pair, pipes])
 
 
 @joined
@@ -195,7 +195,7 @@ async def test_what_was_sent_before_a_close_still_arrives_and_then_the_end(
 
 
 def full_pair() -> tuple[Transport, Transport]:
-    return pair(1024, stall=0.2)
+    return memory_pair(1024, stall=0.2)
 
 
 def full_pipes() -> tuple[Transport, Transport]:

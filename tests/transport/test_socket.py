@@ -13,7 +13,7 @@ import pytest
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.testing import check_transport
 from dragoman.transport.base import Transport
-from dragoman.transport.socket import dial, located
+from dragoman.transport.socket import dial, parse_local_address
 from dragoman.transport.stream import StreamTransport
 
 WITHIN = 20.0
@@ -64,7 +64,7 @@ async def test_a_client_talks_to_an_agent_at_an_address(
         async with asyncio.TaskGroup() as group:
             group.create_task(serve())
             async with connect(address(door)) as remote:
-                session = await remote.open("/")
+                session = await remote.open_session("/")
                 assert await session.ask("hello") == "You said: hello"
 
 
@@ -91,7 +91,7 @@ async def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_an_address_here_says_what_can(wrong: str, says: str) -> None:
     with pytest.raises(StartFailed, match=says):
-        located(wrong)
+        parse_local_address(wrong)
 
 
 async def test_an_address_where_nobody_listens_fails_with_the_reason(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.base import COALESCE
+from dragoman.transport.base import COALESCE_SIZE
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame
@@ -129,7 +129,7 @@ async def test_a_burst_is_one_write_and_a_lone_frame_leaves_at_once(monkeypatch:
     monkeypatch.undo()
     await transport.close()
     os.close(a)
-    assert COALESCE == 64 * 1024
+    assert COALESCE_SIZE == 64 * 1024
 
 
 def test_the_modules_import_nothing_heavy_beyond_asyncio() -> None:

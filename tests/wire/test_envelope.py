@@ -15,21 +15,21 @@ from dragoman.wire.depth import MAX_DEPTH
 from dragoman.wire.envelope import (
     Envelope,
     Malformed,
-    outline,
-    parse,
+    encode_call,
+    encode_error,
+    encode_result,
+    parse_envelope,
+    parse_excerpt,
     read_error,
-    say_call,
-    say_error,
-    say_result,
 )
-from dragoman.wire.frames import EXCERPT, Oversize
+from dragoman.wire.frames import EXCERPT_SIZE, Oversize
 
 IDS = [0, -1, 7, 2**53, 2**64, 10**30, "", "abc", "7", "é🦜", 1.5, -0.25, None]
 
 
 def refused(frame: bytes) -> Malformed:
     with pytest.raises(Malformed) as caught:
-        parse(frame)
+        parse_envelope(frame)
     return caught.value
 
 
@@ -38,11 +38,11 @@ def refused(frame: bytes) -> Malformed:
 
 @pytest.mark.parametrize("id", IDS)
 def test_any_id_that_json_rpc_allows_is_read_and_said_again(id: Any) -> None:
-    call = parse(json.dumps({"jsonrpc": "2.0", "id": id, "method": "m"}).encode())
+    call = parse_envelope(json.dumps({"jsonrpc": "2.0", "id": id, "method": "m"}).encode())
     assert call.id == id
     assert type(call.id) is type(id)
     assert call.id is not UNSET
-    for said in (say_result(call.id, b"{}"), say_error(call.id, b"{}"), say_call(call.id, "m", None)):
+    for said in (encode_result(call.id, b"{}"), encode_error(call.id, b"{}"), encode_call(call.id, "m", None)):
         assert json.loads(said)["id"] == id
 
 
@@ -56,32 +56,32 @@ def test_params_and_results_stay_as_they_came() -> None:
     text = b'{ "b":1 , "a":[1.0,1e3,"\\u00e9"] }'
     for name in ("params", "result", "error"):
         method = b'"method":"m",' if name == "params" else b""
-        envelope = parse(b'{"jsonrpc":"2.0","id":1,%b"%b":%b}' % (method, name.encode(), text))
+        envelope = parse_envelope(b'{"jsonrpc":"2.0","id":1,%b"%b":%b}' % (method, name.encode(), text))
         assert bytes(getattr(envelope, name)) == text
 
 
 def test_absent_null_and_given_are_kept_apart() -> None:
-    call = parse(b'{"method":"m"}')
+    call = parse_envelope(b'{"method":"m"}')
     assert call.id is UNSET
     assert call.params is UNSET
-    assert parse(b'{"method":"m","id":null}').id is None
-    reply = parse(b'{"id":1,"result":null}')
+    assert parse_envelope(b'{"method":"m","id":null}').id is None
+    reply = parse_envelope(b'{"id":1,"result":null}')
     assert bytes(reply.result) == b"null"  # type: ignore[arg-type]
     assert reply.error is UNSET
 
 
 def test_jsonrpc_may_be_absent_or_wrong_and_other_members_may_be_there() -> None:
-    assert parse(b'{"id":1,"method":"m"}').method == "m"
-    assert parse(b'{"jsonrpc":1.0,"id":1,"method":"m","extra":{"id":5}}').id == 1
+    assert parse_envelope(b'{"id":1,"method":"m"}').method == "m"
+    assert parse_envelope(b'{"jsonrpc":1.0,"id":1,"method":"m","extra":{"id":5}}').id == 1
 
 
 def test_of_a_key_said_twice_the_last_one_counts() -> None:
-    envelope = parse(b'{"id":1,"id":2,"method":"a","method":"b","params":1,"params":{"x":1}}')
+    envelope = parse_envelope(b'{"id":1,"id":2,"method":"a","method":"b","params":1,"params":{"x":1}}')
     assert (envelope.id, envelope.method, bytes(envelope.params)) == (2, "b", b'{"x":1}')  # type: ignore[arg-type]
 
 
 def test_an_answer_may_write_out_the_method_it_has_not_got() -> None:
-    assert parse(b'{"id":1,"method":null,"result":{}}').method is UNSET
+    assert parse_envelope(b'{"id":1,"method":null,"result":{}}').method is UNSET
 
 
 @pytest.mark.parametrize("frame", [b"", b"hello", b"{", b'{"id":1,"method":"m"', b'{"id":1 "method":"m"}', b"\xff"])
@@ -133,21 +133,21 @@ def test_an_answer_that_cannot_be_read_still_tells_whose_it_is(frame: bytes) -> 
 
 def test_broken_bytes_in_params_do_not_hide_the_id() -> None:
     for text in (b'"caf\xc3"', b'"\\ud800"', b"NaN", b'"a\tb"'):
-        envelope = parse(b'{"id":4,"method":"m","params":{"x":%b}}' % text)
+        envelope = parse_envelope(b'{"id":4,"method":"m","params":{"x":%b}}' % text)
         assert (envelope.id, envelope.method) == (4, "m")
 
 
 def test_a_huge_number_as_id_neither_fails_nor_takes_time() -> None:
-    envelope = parse(b'{"id":' + b"1" * 100_000 + b',"method":"m"}')
-    assert json.loads(say_result(envelope.id, b"{}"))["id"] is None  # type: ignore[arg-type]
+    envelope = parse_envelope(b'{"id":' + b"1" * 100_000 + b',"method":"m"}')
+    assert json.loads(encode_result(envelope.id, b"{}"))["id"] is None  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=80) | st.text(alphabet='{}[]":,\\ idmethoresult0eE.-', max_size=60).map(str.encode))
 def test_any_bytes_are_an_envelope_or_malformed(frame: bytes) -> None:
     try:
-        envelope = parse(frame)
+        envelope = parse_envelope(frame)
     except Malformed as error:
-        say_error(error.id, b"{}")
+        encode_error(error.id, b"{}")
     else:
         assert isinstance(envelope, Envelope)
 
@@ -188,7 +188,7 @@ def test_no_error_of_a_peer_raises_anything_else_than_a_protocol_error(text: byt
 
 
 def oversize(frame: bytes) -> Oversize:
-    return Oversize(len(frame), frame[:EXCERPT], frame[-EXCERPT:])
+    return Oversize(len(frame), frame[:EXCERPT_SIZE], frame[-EXCERPT_SIZE:])
 
 
 BULK = json.dumps({"id": 666, "text": "x" * 10_000, "inner": [{"id": 667, "method": "wrong"}]}).encode()
@@ -223,33 +223,33 @@ BULK = json.dumps({"id": 666, "text": "x" * 10_000, "inner": [{"id": 667, "metho
     ],
 )
 def test_id_and_method_are_found_at_either_end_at_depth_one_only(frame: bytes, id: Any, method: Any) -> None:
-    known = outline(oversize(frame % BULK))
+    known = parse_excerpt(oversize(frame % BULK))
     assert (known.id, known.method) == (id, method)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_any_ends_can_be_looked_at(head: bytes, tail: bytes) -> None:
-    outline(Oversize(10**9, b'{"id":' + head, tail + b',"id":3}'))
+    parse_excerpt(Oversize(10**9, b'{"id":' + head, tail + b',"id":3}'))
 
 
 @given(st.recursive(st.integers(0, 9), lambda v: st.dictionaries(st.sampled_from(["id", "method", "x"]), v)))
 def test_a_nested_id_is_never_taken_for_the_message_s_own(value: Any) -> None:
-    frame = json.dumps({"params": {"bulk": "x" * 2 * EXCERPT, "value": value}, "more": [value]}).encode()
-    assert outline(oversize(frame)).id is UNSET
+    frame = json.dumps({"params": {"bulk": "x" * 2 * EXCERPT_SIZE, "value": value}, "more": [value]}).encode()
+    assert parse_excerpt(oversize(frame)).id is UNSET
 
 
 # --- saying -----------------------------------------------------------------------------------------------------
 
 
 def test_what_is_said_is_json_rpc_in_one_line() -> None:
-    assert say_call(UNSET, "m", b'{"a":1}') == b'{"jsonrpc":"2.0","method":"m","params":{"a":1}}'
-    assert say_call(1, "m", None) == b'{"jsonrpc":"2.0","id":1,"method":"m"}'
-    assert say_result("x", b"{}") == b'{"jsonrpc":"2.0","id":"x","result":{}}'
-    assert say_error(None, b"{}") == b'{"jsonrpc":"2.0","id":null,"error":{}}'
-    assert b"\n" not in say_call("a\nb", "c\nd", None)
+    assert encode_call(UNSET, "m", b'{"a":1}') == b'{"jsonrpc":"2.0","method":"m","params":{"a":1}}'
+    assert encode_call(1, "m", None) == b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+    assert encode_result("x", b"{}") == b'{"jsonrpc":"2.0","id":"x","result":{}}'
+    assert encode_error(None, b"{}") == b'{"jsonrpc":"2.0","id":null,"error":{}}'
+    assert b"\n" not in encode_call("a\nb", "c\nd", None)
 
 
 def test_a_garbled_answer_is_no_call_whatever_debris_it_ends_with() -> None:
     with pytest.raises(Malformed) as caught:
-        parse(b'{"jsonrpc":"2.0","id":"a","result":{,"method":"session/prompt"}')
+        parse_envelope(b'{"jsonrpc":"2.0","id":"a","result":{,"method":"session/prompt"}')
     assert (caught.value.id, caught.value.is_call) == ("a", False)

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.wire.frames import EXCERPT, Frame, Oversize, Splitter
+from dragoman.wire.frames import EXCERPT_SIZE, Frame, LineSplitter, Oversize
 
 lines = st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b" ")), max_size=8)
 endings = st.sampled_from([b"\n", b"\r\n"])
 
 
 def frames_of(*chunks: bytes, limit: int = 1000) -> list[Frame]:
-    splitter = Splitter(limit)
+    splitter = LineSplitter(limit)
     return [frame for chunk in chunks for frame in splitter.feed(chunk)] + splitter.finish()
 
 
-def held(splitter: Splitter) -> int:
+def held(splitter: LineSplitter) -> int:
     """The bytes a splitter keeps."""
     skipped = splitter._skipped
     parts = sum(map(len, splitter._parts))
@@ -83,17 +83,17 @@ def test_a_line_over_the_limit_is_skipped_and_both_its_ends_are_kept(size: int, 
     if len(line) <= 100:
         assert got == [b"before", line, b"after"]
     else:
-        assert got == [b"before", Oversize(len(line), line[:EXCERPT], line[-EXCERPT:]), b"after"]
+        assert got == [b"before", Oversize(len(line), line[:EXCERPT_SIZE], line[-EXCERPT_SIZE:]), b"after"]
 
 
 def test_a_line_over_the_limit_is_never_held() -> None:
-    splitter = Splitter(10_000)
+    splitter = LineSplitter(10_000)
     most = 0
     for _ in range(2000):
         assert splitter.feed(b"x" * 5000) == []
         most = max(most, held(splitter))
     assert most <= 10_000 + 5000
-    assert held(splitter) <= 2 * EXCERPT + 1
+    assert held(splitter) <= 2 * EXCERPT_SIZE + 1
     (frame,) = splitter.feed(b"\n")
     assert isinstance(frame, Oversize)
     assert frame.size == 10_000_000
@@ -101,7 +101,7 @@ def test_a_line_over_the_limit_is_never_held() -> None:
 
 
 def test_nothing_is_left_of_frames_that_were_given() -> None:
-    splitter = Splitter()
+    splitter = LineSplitter()
     splitter.feed(b"x" * 100_000 + b"\n" + b"y" * 10)
     assert held(splitter) == 10
     splitter.feed(b"\n")
@@ -113,7 +113,7 @@ def test_a_gigabyte_in_one_line_does_not_fill_memory() -> None:
     import resource
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    splitter, chunk = Splitter(1024 * 1024), b"z" * (1024 * 1024)
+    splitter, chunk = LineSplitter(1024 * 1024), b"z" * (1024 * 1024)
     for _ in range(1024):
         splitter.feed(chunk)
     assert [type(frame) for frame in splitter.feed(b"\n")] == [Oversize]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.wire.depth import MAX_DEPTH
-from dragoman.wire.repair import clean, repair
+from dragoman.wire.repair import clean_text, repair
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_digits_without_end_cost_no_time() -> None:
 @given(st.text())
 def test_clean_text_stays_as_it_is(text: str) -> None:
     if not any("\ud800" <= character <= "\udfff" for character in text):
-        assert clean(text) == text
+        assert clean_text(text) == text
 
 
 @given(st.text(alphabet=st.characters(categories=["Cs", "L"])))
 def test_cleaned_text_can_always_be_said(text: str) -> None:
-    clean(text).encode()
-    assert clean(clean(text)) == clean(text)
+    clean_text(text).encode()
+    assert clean_text(clean_text(text)) == clean_text(text)
 
 
 @given(st.binary(max_size=60))

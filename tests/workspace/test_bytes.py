@@ -14,8 +14,8 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace import files as files_module
 from dragoman.workspace import listing
 from dragoman.workspace.atomic_batch import MAX_FILES
-from dragoman.workspace.files import Files, Piece, Written
-from dragoman.workspace.paths import Spot
+from dragoman.workspace.files import ByteRange, Files, WriteResult
+from dragoman.workspace.paths import PathTarget
 
 
 def refusal(call: Callable[[], object]) -> ProtocolError:
@@ -41,18 +41,18 @@ def files(inside: Path) -> Files:
 @pytest.mark.parametrize(
     ("offset", "length", "piece"),
     [
-        (None, None, Piece(b"\x00\xff\n\r", 4, False)),
-        (1, None, Piece(b"\xff\n\r", 4, False)),
-        (None, 2, Piece(b"\x00\xff", 4, True)),
-        (2, 2, Piece(b"\n\r", 4, False)),
-        (3, 9, Piece(b"\r", 4, False)),
-        (4, 1, Piece(b"", 4, False)),
-        (2**70, 1, Piece(b"", 4, False)),
-        (0, 0, Piece(b"", 4, True)),
+        (None, None, ByteRange(b"\x00\xff\n\r", 4, False)),
+        (1, None, ByteRange(b"\xff\n\r", 4, False)),
+        (None, 2, ByteRange(b"\x00\xff", 4, True)),
+        (2, 2, ByteRange(b"\n\r", 4, False)),
+        (3, 9, ByteRange(b"\r", 4, False)),
+        (4, 1, ByteRange(b"", 4, False)),
+        (2**70, 1, ByteRange(b"", 4, False)),
+        (0, 0, ByteRange(b"", 4, True)),
     ],
 )
 def test_bytes_come_by_pieces_exactly_as_they_are(
-    files: Files, inside: Path, offset: int | None, length: int | None, piece: Piece
+    files: Files, inside: Path, offset: int | None, length: int | None, piece: ByteRange
 ) -> None:
     (inside / "f").write_bytes(b"\x00\xff\n\r")
     assert files.read_bytes(str(inside / "f"), offset, length) == piece
@@ -61,7 +61,7 @@ def test_bytes_come_by_pieces_exactly_as_they_are(
 def test_a_file_larger_than_a_message_is_read_piece_by_piece(
     files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_module, "PIECE", 3)
+    monkeypatch.setattr(files_module, "MAX_RANGE_BYTES", 3)
     (inside / "f").write_bytes(b"abcdefgh")
     got = b""
     while True:
@@ -83,9 +83,9 @@ def test_bytes_are_written_like_text(files: Files, inside: Path) -> None:
     data = bytes(range(256))
     path = str(inside / "new" / "f")
     assert refusal(lambda: files.write_bytes(path, data)).kind == Kind.RESOURCE_NOT_FOUND
-    assert files.write_bytes(path, data, create_directories=True) == Written(256, created=True)
+    assert files.write_bytes(path, data, create_directories=True) == WriteResult(256, created=True)
     assert files.read_bytes(path).data == data
-    assert files.write_bytes(path, b"") == Written(0, created=False)
+    assert files.write_bytes(path, b"") == WriteResult(0, created=False)
     assert refusal(lambda: files.write_bytes(path, b"x", overwrite=False)).kind == Kind.INVALID_PARAMS
     small = Files([str(inside)], max_bytes=3)
     assert refusal(lambda: small.write_bytes(path, b"1234")).kind == Kind.TOO_LARGE
@@ -317,16 +317,16 @@ def test_a_disk_that_is_full_leaves_all_as_they_were(
 
 
 def test_a_file_that_appears_meanwhile_is_not_lost(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = Spot.stat
+    looked = PathTarget.stat
     seen: list[str] = []
 
-    def appears(spot: Spot) -> os.stat_result | None:
+    def appears(spot: PathTarget) -> os.stat_result | None:
         seen.append(spot.name)
         if seen.count("b") == 2:
             (inside / "b").write_text("theirs")
         return looked(spot)
 
-    monkeypatch.setattr(Spot, "stat", appears)
+    monkeypatch.setattr(PathTarget, "stat", appears)
     with pytest.raises(ProtocolError):
         files.write_many([(f"{inside}/a", "ours"), (f"{inside}/b", "ours")])
     assert {path.name: path.read_text() for path in inside.iterdir()} == {"b": "theirs"}

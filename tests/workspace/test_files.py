@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.files import Files, Page, Written
-from dragoman.workspace.paths import Spot
+from dragoman.workspace.files import Files, LineRange, WriteResult
+from dragoman.workspace.paths import PathTarget
 
 
 def refusal(call: Callable[[], object]) -> ProtocolError:
@@ -42,33 +42,33 @@ THREE = "line one\nline two\nline three\n"
 @pytest.mark.parametrize(
     ("content", "line", "limit", "page"),
     [
-        (THREE, None, None, Page(THREE, 3, False)),
-        (THREE, 2, 1, Page("line two", 3, True)),
-        (THREE, 1, 2, Page("line one\nline two", 3, True)),
-        (THREE, None, 1, Page("line one", 3, True)),
-        (THREE, 0, 1, Page("line one", 3, True)),
-        (THREE, 3, 1, Page("line three", 3, False)),
-        (THREE, 3, 2, Page("line three\n", 3, False)),
-        (THREE, 2, None, Page("line two\nline three\n", 3, False)),
-        (THREE, None, 2000, Page(THREE, 3, False)),
-        (THREE, 4, 1, Page("", 3, False)),
-        (THREE, 5, 1, Page("", 3, False)),
-        (THREE, 4_294_967_295, 4_294_967_295, Page("", 3, False)),
-        (THREE, 2, 0, Page("", 3, True)),
-        ("a\nb", 2, 1, Page("b", 2, False)),
-        ("a\nb", 1, 2, Page("a\nb", 2, False)),
-        ("a\r\nb\r\nc", 1, 2, Page("a\r\nb", 3, True)),
-        ("\n\n", 1, 1, Page("", 2, True)),
-        ("", None, None, Page("", 0, False)),
-        ("", 1, 5, Page("", 0, False)),
-        ("a\u2028b\x0cc\rd\n", 1, 1, Page("a\u2028b\x0cc\rd", 1, False)),
+        (THREE, None, None, LineRange(THREE, 3, False)),
+        (THREE, 2, 1, LineRange("line two", 3, True)),
+        (THREE, 1, 2, LineRange("line one\nline two", 3, True)),
+        (THREE, None, 1, LineRange("line one", 3, True)),
+        (THREE, 0, 1, LineRange("line one", 3, True)),
+        (THREE, 3, 1, LineRange("line three", 3, False)),
+        (THREE, 3, 2, LineRange("line three\n", 3, False)),
+        (THREE, 2, None, LineRange("line two\nline three\n", 3, False)),
+        (THREE, None, 2000, LineRange(THREE, 3, False)),
+        (THREE, 4, 1, LineRange("", 3, False)),
+        (THREE, 5, 1, LineRange("", 3, False)),
+        (THREE, 4_294_967_295, 4_294_967_295, LineRange("", 3, False)),
+        (THREE, 2, 0, LineRange("", 3, True)),
+        ("a\nb", 2, 1, LineRange("b", 2, False)),
+        ("a\nb", 1, 2, LineRange("a\nb", 2, False)),
+        ("a\r\nb\r\nc", 1, 2, LineRange("a\r\nb", 3, True)),
+        ("\n\n", 1, 1, LineRange("", 2, True)),
+        ("", None, None, LineRange("", 0, False)),
+        ("", 1, 5, LineRange("", 0, False)),
+        ("a\u2028b\x0cc\rd\n", 1, 1, LineRange("a\u2028b\x0cc\rd", 1, False)),
     ],
 )
 def test_lines_are_counted_from_one_and_cut_without_the_last_newline(
-    files: Files, inside: Path, content: str, line: int | None, limit: int | None, page: Page
+    files: Files, inside: Path, content: str, line: int | None, limit: int | None, page: LineRange
 ) -> None:
     (inside / "f").write_bytes(content.encode())
-    assert files.read_page(str(inside / "f"), line, limit) == page
+    assert files.read_lines(str(inside / "f"), line, limit) == page
     assert files.read_text(str(inside / "f"), line, limit) == page.text
 
 
@@ -83,10 +83,10 @@ def test_negative_lines_are_invalid(files: Files, inside: Path, line: int | None
 def test_text_comes_back_exactly_as_it_was_written(files: Files, inside: Path, text: str, encoding: str) -> None:
     path = str(inside / "f")
     size = len(text.encode(encoding))
-    assert files.write_text(path, text, encoding) == Written(size, created=True)
+    assert files.write_text(path, text, encoding) == WriteResult(size, created=True)
     assert (inside / "f").read_bytes() == text.encode(encoding)
     assert files.read_text(path, encoding=encoding) == text
-    assert files.write_text(path, text, encoding) == Written(size, created=False)
+    assert files.write_text(path, text, encoding) == WriteResult(size, created=False)
 
 
 def test_another_encoding_is_used_when_named(files: Files, inside: Path) -> None:
@@ -164,11 +164,11 @@ def test_writing_to_a_link_inside_writes_its_target_and_keeps_the_link(files: Fi
     (inside / "sub").mkdir()
     (inside / "sub" / "real").write_text("old")
     (inside / "link").symlink_to("sub/real")
-    assert files.write_text(str(inside / "link"), "new") == Written(3, created=False)
+    assert files.write_text(str(inside / "link"), "new") == WriteResult(3, created=False)
     assert (inside / "link").is_symlink()
     assert (inside / "sub" / "real").read_text() == "new"
     (inside / "dangling").symlink_to(inside / "sub" / "fresh")
-    assert files.write_text(str(inside / "dangling"), "new") == Written(3, created=True)
+    assert files.write_text(str(inside / "dangling"), "new") == WriteResult(3, created=True)
     assert (inside / "sub" / "fresh").read_text() == "new"
 
 
@@ -204,7 +204,7 @@ def test_pipes_sockets_and_folders_are_refused_without_waiting(
 def test_what_is_no_file_is_not_even_opened(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(inside / "fifo")
     opened: list[str] = []
-    monkeypatch.setattr(Spot, "open", lambda spot, *_: opened.append(spot.name))
+    monkeypatch.setattr(PathTarget, "open", lambda spot, *_: opened.append(spot.name))
     assert refusal(lambda: files.read_text(str(inside / "fifo"))).kind == Kind.INVALID_PARAMS
     assert refusal(lambda: files.write_text(str(inside / "fifo"), "x")).kind == Kind.INVALID_PARAMS
     assert opened == []
@@ -216,7 +216,7 @@ def test_a_file_that_turns_into_a_pipe_is_refused_without_waiting(
     (inside / "file").write_text("")
     before = (inside / "file").stat()
     os.mkfifo(inside / "fifo")
-    monkeypatch.setattr(Spot, "stat", lambda spot: before)
+    monkeypatch.setattr(PathTarget, "stat", lambda spot: before)
     assert refusal(lambda: files.read_text(str(inside / "fifo"))).kind == Kind.INVALID_PARAMS
     assert refusal(lambda: files.write_text(str(inside / "fifo"), "x")).kind == Kind.INVALID_PARAMS
 
@@ -248,7 +248,7 @@ def test_a_file_that_says_no_size_is_still_bounded() -> None:
 
 def test_an_existing_file_is_kept_when_overwriting_is_not_wanted(files: Files, inside: Path) -> None:
     path = str(inside / "f")
-    assert files.write_text(path, "first", overwrite=False) == Written(5, created=True)
+    assert files.write_text(path, "first", overwrite=False) == WriteResult(5, created=True)
     error = refusal(lambda: files.write_text(path, "second", overwrite=False))
     assert error.kind == Kind.INVALID_PARAMS
     assert "exists already" in error.message

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.workspace.output_tail import Tail
+from dragoman.workspace.output_tail import OutputTail
 
 
 def tail_of(data: bytes, limit: int, final: bool = True) -> tuple[str, bool]:
-    tail = Tail(limit)
+    tail = OutputTail(limit)
     tail.feed(data)
     return tail.read(final)
 
@@ -36,7 +36,7 @@ def test_the_start_is_dropped_between_characters(text: str, limit: int, kept: st
 
 
 def test_a_character_still_arriving_is_held_back_until_the_end() -> None:
-    tail = Tail(10)
+    tail = OutputTail(10)
     tail.feed("a🙂".encode()[:3])
     assert tail.read(final=False) == ("a", False)
     assert tail.read(final=True) == ("a\ufffd", False)
@@ -51,7 +51,7 @@ def test_bytes_that_are_no_text_are_marked_and_still_counted() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=10), st.integers(0, 50), st.booleans())
 def test_no_stream_gives_more_than_the_limit(chunks: list[bytes], limit: int, final: bool) -> None:
-    tail = Tail(limit)
+    tail = OutputTail(limit)
     for chunk in chunks:
         tail.feed(chunk)
     text, truncated = tail.read(final)
@@ -63,7 +63,7 @@ def test_no_stream_gives_more_than_the_limit(chunks: list[bytes], limit: int, fi
 def test_what_is_kept_is_the_end_of_the_text_whatever_the_chunks(text: str, limit: int, size: int) -> None:
     text = text.encode(errors="replace").decode()
     data = text.encode()
-    tail = Tail(limit)
+    tail = OutputTail(limit)
     for start in range(0, len(data), size):
         tail.feed(data[start : start + size])
     kept, truncated = tail.read()
@@ -73,7 +73,7 @@ def test_what_is_kept_is_the_end_of_the_text_whatever_the_chunks(text: str, limi
 
 
 def test_memory_stays_near_the_limit() -> None:
-    tail = Tail(1000)
+    tail = OutputTail(1000)
     for _ in range(100):
         tail.feed(b"x" * 10_000)
     assert tail.read() == ("x" * 1000, True)

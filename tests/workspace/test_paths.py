@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.paths import MAX_LINKS, MAX_PATH, Roots, find, open_inside, resolve_inside
+from dragoman.workspace.paths import MAX_LINKS, MAX_PATH, Roots, find_target, open_inside, resolve_inside
 
 
 class Place:
@@ -186,7 +186,7 @@ def test_a_root_that_is_a_link_is_known_by_both_its_paths(tmp_path: Path) -> Non
     place = Place(tmp_path)
     (tmp_path / "alias").symlink_to("inside")
     place.roots = Roots([f"{tmp_path}/alias/"])
-    assert place.roots.real == (str(place.inside),)
+    assert place.roots.real_paths == (str(place.inside),)
     assert place.read(f"{tmp_path}/alias/file") == "in"
     assert place.read(f"{tmp_path}/inside/file") == "in"
     assert place.read(place.link("l", f"{tmp_path}/alias/file")) == "in"
@@ -234,11 +234,11 @@ def test_the_canonical_path_is_told_for_what_exists_and_for_what_does_not_yet(pl
 
 
 def test_folders_are_made_only_when_asked_for_and_only_inside(place: Place) -> None:
-    with find(place.roots, f"{place.inside}/a/b/c", make_directories=True) as spot:
+    with find_target(place.roots, f"{place.inside}/a/b/c", make_directories=True) as spot:
         assert (spot.name, spot.path) == ("c", f"{place.inside}/a/b/c")
     assert stat.S_ISDIR(os.stat(place.inside / "a" / "b").st_mode)
     out = place.link("out", place.outside / "made")
-    error = refusal(lambda: find(place.roots, f"{out}/x", make_directories=True))
+    error = refusal(lambda: find_target(place.roots, f"{out}/x", make_directories=True))
     assert error.kind == Kind.ACCESS_DENIED
     assert os.listdir(place.outside) == ["file"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.terminal import MAX_TYPED, Exit, Terminal
+from dragoman.workspace.terminal import MAX_PENDING_INPUT, CommandExit, Terminal
 from dragoman.workspace.terminals import Terminals
 
 BOUND = 20.0
@@ -59,7 +59,7 @@ async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_no
         await terminal.wait()
         assert terminal.output().text == "False\n"
         with pytest.raises(ProtocolError) as caught:
-            terminal.type("x")
+            terminal.write_input("x")
         assert caught.value.kind == Kind.INVALID_STATE
 
 
@@ -69,7 +69,7 @@ async def test_the_terminal_is_its_own_and_both_streams_are_one(tmp_path: Path) 
         line = 'echo out; echo err >&2; echo "to $TERM" >/dev/tty; exit 3'
         terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
         assert await output(terminal) == "out\r\nerr\r\nto xterm-256color\r\n"
-        assert terminal.output().exit == Exit(3, None)
+        assert terminal.output().exit == CommandExit(3, None)
         assert terminal.streams() == {}
 
 
@@ -78,7 +78,7 @@ async def test_what_is_typed_is_read_and_the_size_can_change(tmp_path: Path) -> 
     async with opened(tmp_path) as terminals:
         terminal = await terminals.create("/bin/sh", ["-c", 'read a; stty size; echo "got $a"'], pty=True)
         terminal.resize(11, 22)
-        terminal.type("grüße\n")
+        terminal.write_input("grüße\n")
         assert await output(terminal) == "grüße\r\n11 22\r\ngot grüße\r\n"
 
 
@@ -88,17 +88,17 @@ async def test_a_key_interrupts_as_it_does_for_a_user(tmp_path: Path) -> None:
         # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
         terminal = await terminals.create("/bin/sh", ["-c", "echo up; exec sleep 1000"], pty=True)
         await until(lambda: "up" in terminal.output().text)
-        terminal.type("\x03")
-        assert await terminal.wait() == Exit(None, "SIGINT")
+        terminal.write_input("\x03")
+        assert await terminal.wait() == CommandExit(None, "SIGINT")
 
 
 async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 
     async with opened(tmp_path) as terminals:
         terminal = await terminals.create("sleep", ["1000"], pty=True)
-        terminal.type("x" * MAX_TYPED)
+        terminal.write_input("x" * MAX_PENDING_INPUT)
         with pytest.raises(ProtocolError) as caught:
-            terminal.type("x")
+            terminal.write_input("x")
         assert caught.value.kind == Kind.RATE_LIMITED
 
 

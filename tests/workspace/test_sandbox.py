@@ -20,11 +20,11 @@ import pytest
 
 import dragoman
 from dragoman import connect
-from dragoman.config.paths import closed
+from dragoman.config.paths import protect_user_files
 from dragoman.errors import Kind, ProtocolError
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.sandbox import bubblewrap, landlock
-from dragoman.transport.sandbox.plan import PREFIX, Box, Machine, this_machine
+from dragoman.transport.sandbox.plan import FOLDER_PREFIX, ActiveSandbox, SandboxSupport, detect_support
 from dragoman.transport.sandbox.spec import Limits, Sandbox
 from dragoman.workspace.terminals import Terminals
 from tests.workspace import escape_attempts
@@ -50,10 +50,10 @@ SIGNALS = {"signal_parent", "signal_parent_by_descriptor"}
 
 def need(mechanism: str) -> None:
     """Skip where this machine does not have it."""
-    if mechanism == "landlock" and landlock.version() < landlock.TCP_SINCE:
-        pytest.skip(f"Landlock of this kernel has version {landlock.version()}; this takes {landlock.TCP_SINCE}")
-    if mechanism == "bubblewrap" and bubblewrap.find()[0] is None:
-        pytest.skip(bubblewrap.find()[1])
+    if mechanism == "landlock" and landlock.abi_version() < landlock.TCP_MIN_ABI:
+        pytest.skip(f"Landlock of this kernel has version {landlock.abi_version()}; this takes {landlock.TCP_MIN_ABI}")
+    if mechanism == "bubblewrap" and bubblewrap.find_bubblewrap()[0] is None:
+        pytest.skip(bubblewrap.find_bubblewrap()[1])
 
 
 def sandbox(mechanism: str, **more: Any) -> Sandbox:
@@ -112,7 +112,7 @@ def probe(top: Path, mechanism: str | None) -> Run:
         if mechanism is not None:
             net = str(told["granted"]) if mechanism == "landlock" else "none"
             limits = Limits(file_size=TOO_LARGE // 2)
-            confined = closed(Sandbox(net=net, mechanism=mechanism, read=PYTHON, limits=limits))
+            confined = protect_user_files(Sandbox(net=net, mechanism=mechanism, read=PYTHON, limits=limits))
 
         async def main() -> str:
             terminals = Terminals([told["inside"]], sandbox=confined)
@@ -189,7 +189,7 @@ def run_of(ground: Path, mechanism: str | None) -> Run:
 @pytest.mark.parametrize("name", WAYS_OUT)
 @pytest.mark.parametrize("how", MECHANISMS)
 def test_nothing_gets_out_of_a_sandbox(ground: Path, how: str, name: str) -> None:
-    if how == "landlock" and name in SIGNALS and landlock.version() < 6:
+    if how == "landlock" and name in SIGNALS and landlock.abi_version() < 6:
         pytest.skip("signals to others are refused by Landlock from version 6 on")
     assert run_of(ground, how).escape(name) == ""
 
@@ -219,7 +219,7 @@ def test_the_races_were_run(ground: Path, how: str) -> None:
 @pytest.mark.parametrize("how", MECHANISMS)
 def test_the_private_home_is_gone_afterwards(ground: Path, how: str) -> None:
     home = run_of(ground, how).got["find_home"]["gave"]
-    assert os.path.basename(os.path.dirname(home)).startswith(PREFIX)
+    assert os.path.basename(os.path.dirname(home)).startswith(FOLDER_PREFIX)
     assert not os.path.exists(os.path.dirname(home))
 
 
@@ -283,12 +283,12 @@ def test_variables_that_the_agent_sets_are_seen_by_the_command_and_by_nothing_be
     tmp_path: Path, mechanism: str
 ) -> None:
     assert output_of(tmp_path, sandbox(mechanism), "echo $MINE", env={"MINE": "mine"})[0] == "mine\n"
-    box = Box(sandbox(mechanism), [str(tmp_path)])
+    box = ActiveSandbox(sandbox(mechanism), [str(tmp_path)])
     try:
         wrapped = box.wrap(["/bin/sh"], {"LD_PRELOAD": "/tmp/evil.so", "PATH": "/bin"}, str(tmp_path))
-        os.close(wrapped.fd)
+        os.close(wrapped.plan_fd)
         assert "LD_PRELOAD" not in wrapped.environ
-        assert "evil" not in " ".join(wrapped.words)
+        assert "evil" not in " ".join(wrapped.argv)
     finally:
         box.close()
 
@@ -304,10 +304,10 @@ def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
     inner = str(_made(tmp_path / "inner"))
     code = (
         "import sys; sys.path.extend(sys.argv[1].split(':'))\n"
-        "from dragoman.transport.sandbox.plan import Box\n"
+        "from dragoman.transport.sandbox.plan import ActiveSandbox\n"
         "from dragoman.transport.sandbox.spec import Sandbox\n"
         "import subprocess\n"
-        "box = Box(Sandbox(net='none', mechanism='landlock'), [sys.argv[2]])\n"
+        "box = ActiveSandbox(Sandbox(net='none', mechanism='landlock'), [sys.argv[2]])\n"
         "line = ['/bin/sh', '-c', 'echo x > y; echo x > ../z']\n"
         "words, environ, fd = box.wrap(line, box.environment({}), sys.argv[2])\n"
         "print(subprocess.run(words, env=environ, pass_fds=(fd,), cwd=sys.argv[2]).returncode)\n"
@@ -327,8 +327,8 @@ def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
 
 
 def test_where_no_sandbox_can_be_had_no_command_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = Machine(0, lambda _: (None, "bubblewrap (bwrap) is not installed"), "x86_64")
-    monkeypatch.setattr("dragoman.transport.sandbox.plan.this_machine", lambda: nothing)
+    nothing = SandboxSupport(0, lambda _: (None, "bubblewrap (bwrap) is not installed"), "x86_64")
+    monkeypatch.setattr("dragoman.transport.sandbox.plan.detect_support", lambda: nothing)
     with pytest.raises(ProtocolError, match="no Landlock") as raised:
         output_of(tmp_path, Sandbox(), "touch here")
     assert raised.value.kind == Kind.CAPABILITY_UNSUPPORTED
@@ -346,7 +346,7 @@ def test_limits_are_those_that_were_set(tmp_path: Path, mechanism: str) -> None:
 
 def test_no_command_is_started_where_a_folder_of_its_sandbox_became_a_link(tmp_path: Path, mechanism: str) -> None:
     work, private = _made(tmp_path / "work"), _made(tmp_path / "private")
-    box = Box(sandbox(mechanism), [str(work)])
+    box = ActiveSandbox(sandbox(mechanism), [str(work)])
     try:
         work.rename(tmp_path / "aside")
         work.symlink_to(private)
@@ -360,16 +360,21 @@ def test_a_folder_that_becomes_a_link_while_a_command_is_started_opens_nothing(t
     need("landlock")
     work, private = _made(tmp_path / "work"), _made(tmp_path / "private")
     (private / "secret").write_text(CANARY)
-    box = Box(sandbox("landlock"), [str(work)])
+    box = ActiveSandbox(sandbox("landlock"), [str(work)])
     try:
         line = f"cat {private}/secret; echo x > {private}/left; echo done"
         wrapped = box.wrap(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, str(work))
         work.rename(tmp_path / "aside")
         work.symlink_to(private)
         ended = subprocess.run(
-            wrapped.words, env=wrapped.environ, pass_fds=(wrapped.fd,), capture_output=True, timeout=BOUND, check=False
+            wrapped.argv,
+            env=wrapped.environ,
+            pass_fds=(wrapped.plan_fd,),
+            capture_output=True,
+            timeout=BOUND,
+            check=False,
         )
-        os.close(wrapped.fd)
+        os.close(wrapped.plan_fd)
         assert (ended.returncode, ended.stdout) == (125, b"")
         assert not (private / "left").exists()
     finally:
@@ -385,7 +390,7 @@ def test_who_names_a_link_as_the_folder_of_a_sandboxed_agent_means_where_it_lead
         command, folder = [sys.executable, "-m", "dragoman", "agent", "everything"], str(tmp_path / "link")
         confined = sandbox("landlock", read=(os.path.dirname(os.path.dirname(dragoman.__file__)),))
         async with asyncio.timeout(BOUND), connect(command, cwd=folder, sandbox=confined) as agent:
-            return await (await agent.open(folder)).ask("/echo here")
+            return await (await agent.open_session(folder)).ask("/echo here")
 
     assert asyncio.run(main()) == "here"
 
@@ -397,13 +402,13 @@ def test_folders_whose_owner_died_are_removed_and_those_in_use_stay(
     tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dead, alive, work = tmp_path / f"{PREFIX}dead", tmp_path / f"{PREFIX}alive", tmp_path / "work"
+    dead, alive, work = tmp_path / f"{FOLDER_PREFIX}dead", tmp_path / f"{FOLDER_PREFIX}alive", tmp_path / "work"
     for folder in (dead / "home", alive, work):
         folder.mkdir(parents=True)
     fd = os.open(alive, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        box = Box(sandbox(mechanism), [str(work)])
+        box = ActiveSandbox(sandbox(mechanism), [str(work)])
         assert not dead.exists()
         assert alive.exists()
         box.close()
@@ -477,8 +482,8 @@ def test_a_command_whose_interpreter_is_not_there_says_so(tmp_path: Path) -> Non
 
 
 def test_this_machine_tells_what_it_has() -> None:
-    found = this_machine()
-    assert found.abi == landlock.version() >= 0
+    found = detect_support()
+    assert found.landlock_abi == landlock.abi_version() >= 0
     where, why = found.find_bubblewrap(())
     assert bool(where) is not bool(why)
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.terminal import Exit, Output, Terminal
-from dragoman.workspace.terminals import OUTPUT_CEILING, Terminals
+from dragoman.workspace.terminal import CommandExit, CommandOutput, Terminal
+from dragoman.workspace.terminals import MAX_OUTPUT_LIMIT, Terminals
 
 # Nothing here takes a second; a test that needs this long hangs.
 BOUND = 20.0
@@ -41,7 +41,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def finished(terminal: Terminal) -> Output:
+async def finished(terminal: Terminal) -> CommandOutput:
     await terminal.wait()
     return terminal.output()
 
@@ -76,8 +76,8 @@ async def test_a_command_with_arguments_runs_and_tells_its_output_and_code(tmp_p
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create(sys.executable, ["-c", "print('a b'); raise SystemExit(7)"])
-    assert await terminal.wait() == Exit(7, None)
-    assert terminal.output() == Output("a b\n", False, Exit(7, None))
+    assert await terminal.wait() == CommandExit(7, None)
+    assert terminal.output() == CommandOutput("a b\n", False, CommandExit(7, None))
     assert terminals.get(terminal.id) is terminal
     await terminals.close()
 
@@ -97,7 +97,7 @@ async def test_a_command_alone_may_be_a_shell_line(tmp_path: Path, command: str,
 
     terminals = Terminals([str(tmp_path)])
     output = await finished(await terminals.create(command, args))
-    assert output == Output(text, False, Exit(0, None))
+    assert output == CommandOutput(text, False, CommandExit(0, None))
     await terminals.close()
 
 
@@ -182,7 +182,7 @@ async def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None
 
     terminals = Terminals([str(tmp_path)], output_limit=8)
     line = "printf 'abc🙂🙂de'"
-    assert await finished(await terminals.create(line)) == Output("🙂de", True, Exit(0, None))
+    assert await finished(await terminals.create(line)) == CommandOutput("🙂de", True, CommandExit(0, None))
     assert (await finished(await terminals.create(line, output_byte_limit=3))).text == "de"
     assert (await finished(await terminals.create(line, output_byte_limit=0))).text == ""
     whole = await finished(await terminals.create(line, output_byte_limit=2**64 - 1))
@@ -193,10 +193,10 @@ async def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None
 async def test_an_agent_cannot_ask_for_more_memory_than_the_ceiling(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
-    size = OUTPUT_CEILING + 1_000_000
+    size = MAX_OUTPUT_LIMIT + 1_000_000
     terminal = await terminals.create(f"head -c {size} /dev/zero", output_byte_limit=2**64 - 1)
     output = await finished(terminal)
-    assert (len(output.text), output.truncated) == (OUTPUT_CEILING, True)
+    assert (len(output.text), output.truncated) == (MAX_OUTPUT_LIMIT, True)
     await terminals.close()
 
 
@@ -204,9 +204,9 @@ async def test_output_can_be_read_while_the_command_runs(tmp_path: Path) -> None
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("echo now; exec sleep 1000")
-    await until(lambda: terminal.output() == Output("now\n", False, None))
+    await until(lambda: terminal.output() == CommandOutput("now\n", False, None))
     await terminals.close()
-    assert terminal.output() == Output("now\n", False, Exit(None, "SIGTERM"))
+    assert terminal.output() == CommandOutput("now\n", False, CommandExit(None, "SIGTERM"))
 
 
 async def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ async def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path
 async def test_what_still_lies_in_the_pipe_at_the_end_is_read_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.workspace.terminal._CHUNK", 4)
+    monkeypatch.setattr("dragoman.workspace.terminal._READ_SIZE", 4)
 
     terminals = Terminals([str(tmp_path)])
     assert (await finished(await terminals.create("seq 12000"))).text.endswith("11999\n12000\n")
@@ -235,7 +235,7 @@ async def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output
     line = "(echo up > alarm; read x < more; echo late; exec sleep 1000 > alarm) & echo first"
     os.mkfifo(tmp_path / "more")
     terminal = await terminals.create(line)
-    assert await terminal.wait() == Exit(0, None)
+    assert await terminal.wait() == CommandExit(0, None)
     assert "first\n" in terminal.output().text
     await until(alarm.up)
     (tmp_path / "more").write_text("go\n")
@@ -252,7 +252,7 @@ async def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> Non
         await asyncio.wait_for(terminal.wait(), 0.01)
     waiters = [asyncio.ensure_future(terminal.wait()) for _ in range(3)]
     assert terminal.kill()
-    assert await asyncio.gather(*waiters) == [Exit(None, "SIGTERM")] * 3
+    assert await asyncio.gather(*waiters) == [CommandExit(None, "SIGTERM")] * 3
     await terminals.close()
 
 
@@ -273,9 +273,9 @@ async def test_a_killed_command_names_its_signal_and_stays_known(
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
     assert terminal.kill(name, force)
-    assert await terminal.wait() == Exit(None, ended)
+    assert await terminal.wait() == CommandExit(None, ended)
     assert not terminal.kill()
-    assert terminals.get(terminal.id).output().exit == Exit(None, ended)
+    assert terminals.get(terminal.id).output().exit == CommandExit(None, ended)
     await terminals.close()
 
 
@@ -297,11 +297,11 @@ async def test_a_command_that_ignores_the_polite_signal_is_killed_after_the_grac
     terminal = await terminals.create(line)
     await until(lambda: terminal.output().text == "deaf\n")
     terminal.kill()
-    assert await terminal.wait() == Exit(None, "SIGKILL")
+    assert await terminal.wait() == CommandExit(None, "SIGKILL")
     other = await terminals.create(line)
     await until(lambda: other.output().text == "deaf\n")
     await other.release()
-    assert other.output().exit == Exit(None, "SIGKILL")
+    assert other.output().exit == CommandExit(None, "SIGKILL")
     await terminals.close()
 
 
@@ -329,7 +329,7 @@ async def test_a_child_that_ignores_the_polite_signal_ends_too_when_its_parent_o
     terminal = await terminals.create("(trap '' TERM; echo up; exec sleep 1000) > alarm & wait")
     await until(alarm.up)
     await terminal.release()
-    assert terminal.output().exit == Exit(None, "SIGTERM")
+    assert terminal.output().exit == CommandExit(None, "SIGTERM")
     assert alarm.gone()
 
 
@@ -354,7 +354,7 @@ async def test_a_released_terminal_is_unknown_and_its_process_is_reaped(tmp_path
     assert caught.value.kind == Kind.RESOURCE_NOT_FOUND
     with pytest.raises(ChildProcessError):
         os.waitpid(terminal.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
-    assert await terminal.wait() == Exit(None, "SIGTERM")
+    assert await terminal.wait() == CommandExit(None, "SIGTERM")
     assert not terminal.kill()
 
 
@@ -370,9 +370,9 @@ async def test_a_timeout_kills_and_is_remembered(tmp_path: Path) -> None:
     terminals = Terminals([str(tmp_path)])
     slow = await terminals.create("exec sleep 1000", timeout=0.01)
     fast = await terminals.create("true", timeout=1000)
-    assert await slow.wait() == Exit(None, "SIGTERM")
+    assert await slow.wait() == CommandExit(None, "SIGTERM")
     assert slow.timed_out
-    assert await fast.wait() == Exit(0, None)
+    assert await fast.wait() == CommandExit(0, None)
     assert not fast.timed_out
     await terminals.close()
 
@@ -402,8 +402,10 @@ async def test_closing_ends_all_leaves_nothing_open_and_lets_nothing_start(tmp_p
     await opened[-1].wait()
     await terminals.close()
     await terminals.close()
-    assert [terminal.output().exit for terminal in opened] == [Exit(None, "SIGTERM")] * 5 + [Exit(0, None)]
-    assert all(terminal.buried for terminal in opened)
+    assert [terminal.output().exit for terminal in opened] == [CommandExit(None, "SIGTERM")] * 5 + [
+        CommandExit(0, None)
+    ]
+    assert all(terminal.is_reaped for terminal in opened)
     assert len(os.listdir("/dev/fd")) == before
     assert (await refusal(terminals.create("true"))).kind == Kind.INVALID_STATE
 
@@ -415,7 +417,7 @@ async def test_closing_waits_for_a_release_that_is_under_way(tmp_path: Path) -> 
     release = asyncio.ensure_future(terminal.release())
     await asyncio.sleep(0)
     await terminals.close()
-    assert terminal.buried
+    assert terminal.is_reaped
     await release
 
 
@@ -427,8 +429,8 @@ async def test_a_release_that_is_cancelled_still_kills(tmp_path: Path, alarm: Al
     release = asyncio.ensure_future(terminal.release())
     await asyncio.sleep(0)
     release.cancel()
-    assert await terminal.wait() == Exit(None, "SIGKILL")
-    assert terminal.buried
+    assert await terminal.wait() == CommandExit(None, "SIGKILL")
+    assert terminal.is_reaped
 
 
 @pytest.mark.parametrize("waitid", [True, False])
@@ -441,13 +443,13 @@ async def test_where_processes_have_no_descriptors_a_thread_watches(
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("echo hi; exit 3")
-    assert await finished(terminal) == Output("hi\n", False, Exit(3, None))
+    assert await finished(terminal) == CommandOutput("hi\n", False, CommandExit(3, None))
     killed = await terminals.create("exec sleep 1000")
     killed.kill("SIGINT")
-    assert await killed.wait() == Exit(None, "SIGINT")
+    assert await killed.wait() == CommandExit(None, "SIGINT")
     running = await terminals.create("exec sleep 1000")
     await terminals.close()
-    assert running.buried
+    assert running.is_reaped
     for thread in threading.enumerate():
         if thread.name.startswith("term_"):
             thread.join(BOUND)
@@ -458,5 +460,5 @@ async def test_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> 
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create(f"kill -{int(signal.SIGRTMIN) + 1} $$")
-    assert await terminal.wait() == Exit(None, f"SIG{int(signal.SIGRTMIN) + 1}")
+    assert await terminal.wait() == CommandExit(None, f"SIG{int(signal.SIGRTMIN) + 1}")
     await terminals.close()

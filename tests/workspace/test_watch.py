@@ -14,8 +14,8 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace import snapshot, watch
 from dragoman.workspace.files import Files
 from dragoman.workspace.paths import Roots
-from dragoman.workspace.snapshot import Change, Survey, merged
-from dragoman.workspace.watch import Watch
+from dragoman.workspace.snapshot import DirectorySnapshot, WatchChange, merge_changes
+from dragoman.workspace.watch import DirectoryWatch
 
 BOUND = 20.0
 
@@ -31,13 +31,13 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-async def told(seen: Watch, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+async def told(seen: DirectoryWatch, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
     """The changes until they are all there, merged as a reader would."""
     found: dict[str, str] = {}
     while not done(found):
-        batch = await seen.changes()
+        batch = await seen.next_changes()
         assert batch, "the watch ended too early"
-        merged(found, batch)
+        merge_changes(found, batch)
     return found
 
 
@@ -58,7 +58,7 @@ async def test_what_is_created_modified_and_deleted_is_told(tmp_path: Path, inte
     }
     assert all(path.startswith(str(tmp_path)) for path in found)
     seen.close()
-    assert await seen.changes() == []
+    assert await seen.next_changes() == []
 
 
 @WAYS
@@ -121,7 +121,7 @@ async def test_a_watch_ends_with_what_it_watches(tmp_path: Path, interval: float
     folder.rmdir()
     found = await told(seen, lambda found: str(folder) in found)
     assert found == {str(folder): "deleted", f"{folder}/file": "deleted"}
-    assert await seen.changes() == []
+    assert await seen.next_changes() == []
     assert [batch async for batch in seen] == []
 
 
@@ -143,7 +143,7 @@ async def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, in
         f"{inside}/a": "deleted",
         f"{inside}/a/file": "deleted",
     }
-    assert await alone.changes() == []
+    assert await alone.next_changes() == []
     seen.close()
 
 
@@ -167,11 +167,11 @@ async def test_a_link_to_a_folder_outside_is_an_entry_and_nothing_behind_it_is_t
 
 def test_a_file_written_again_at_once_is_told_though_it_looks_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("1")
-    looked = Survey(Roots([str(tmp_path)]), str(tmp_path), None, False)
+    looked = DirectorySnapshot(Roots([str(tmp_path)]), str(tmp_path), None, False)
     looked.begin()
-    assert looked.look([()]) == []
-    assert looked.look([()], [((), "file")]) == [Change(f"{tmp_path}/file", "modified")]
-    assert looked.look([()], [((), "unknown")]) == []
+    assert looked.find_changes([()]) == []
+    assert looked.find_changes([()], [((), "file")]) == [WatchChange(f"{tmp_path}/file", "modified")]
+    assert looked.find_changes([()], [((), "unknown")]) == []
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_file_written_again_at_once_is_told_though_it_looks_the_same(tmp_path:
 def test_changes_that_nobody_has_read_are_merged(changes: list[str], left: str | None) -> None:
     waiting: dict[str, str] = {}
     for kind in changes:
-        merged(waiting, [Change("/p", kind)])
+        merge_changes(waiting, [WatchChange("/p", kind)])
     assert waiting == ({} if left is None else {"/p": left})
 
 
@@ -200,9 +200,9 @@ async def test_many_changes_come_in_bounded_batches(tmp_path: Path, monkeypatch:
         (tmp_path / str(number)).write_text("1")
     found: dict[str, str] = {}
     while len(found) < 35:
-        batch = await seen.changes()
+        batch = await seen.next_changes()
         assert 0 < len(batch) <= 10
-        merged(found, batch)
+        merge_changes(found, batch)
     seen.close()
 
 
@@ -240,7 +240,7 @@ async def test_where_the_kernel_has_no_room_the_watch_looks_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.workspace.inotify.Inotify.add", lambda *_: None)
-    monkeypatch.setattr(watch, "INTERVAL", 0.01)
+    monkeypatch.setattr(watch, "POLL_INTERVAL", 0.01)
 
     seen = await Files([str(tmp_path)]).watch(str(tmp_path))
     (tmp_path / "new").write_text("1")
@@ -255,9 +255,9 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         for _ in range(3):
             seen = await Files([str(tmp_path)]).watch(str(tmp_path), True)
             (tmp_path / "a" / "file").write_text("1")
-            await seen.changes()
+            await seen.next_changes()
             seen.close()
-            await seen.changes()
+            await seen.next_changes()
 
     run(main())  # threads and selectors of the first loop stay; count after it
     before = len(os.listdir("/proc/self/fd"))

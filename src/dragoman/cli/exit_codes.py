@@ -8,7 +8,7 @@ USAGE = 2
 REFUSED = 3
 LIMIT = 4
 CANCELLED = 5
-NO_LEAVE = 6
+PERMISSION_REFUSED = 6
 DIED = 7
 NO_SANDBOX = 8
 TIMEOUT = 9
@@ -16,7 +16,7 @@ NO_STORE = 10
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 # Why a turn ended -> exit code; a reason that is not here is an error.
-REASONS: dict[str, int] = {
+BY_STOP_REASON: dict[str, int] = {
     "end_turn": OK,
     "refusal": REFUSED,
     "max_tokens": LIMIT,
@@ -31,7 +31,7 @@ TABLE: tuple[tuple[int, str], ...] = (
     (REFUSED, "the agent refused"),
     (LIMIT, "a limit was reached (tokens, requests)"),
     (CANCELLED, "cancelled"),
-    (NO_LEAVE, "the turn ended, but something was refused without you being asked"),
+    (PERMISSION_REFUSED, "the turn ended, but something was refused without you being asked"),
     (DIED, "the agent did not start, or died"),
     (NO_SANDBOX, "the sandbox cannot be had here"),
     (TIMEOUT, "it took longer than --timeout"),
@@ -40,6 +40,6 @@ TABLE: tuple[tuple[int, str], ...] = (
 )
 
 
-def listed() -> str:
+def help_text() -> str:
     """The table for help."""
     return "exit codes:\n" + "\n".join(f"  {code:3}  {meaning}" for code, meaning in TABLE)

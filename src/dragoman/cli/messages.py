@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_SAID: Mapping[str, str] = {
+_CLI_ADVICE: Mapping[str, str] = {
     "(tls=FILE)": "(dragoman hosts add NAME URL --ca FILE)",
     "(token=..., or a share link)": "(--token-file, DRAGOMAN_TOKEN, or dragoman hosts add NAME URL)",
     "or say tls=False if the network is safe": "or through a tunnel of another kind",
 }
 
 
-def advised(text: str) -> str:
+def with_cli_advice(text: str) -> str:
     """The same, with advice that can be followed here."""
-    for argument, words in _SAID.items():
+    for argument, words in _CLI_ADVICE.items():
         text = text.replace(argument, words)
     return text

@@ -15,10 +15,10 @@ from typing import NoReturn
 # What `--host` means alone. No host can be called so.
 DEFAULT_HOST = "-"
 
-_describing: ContextVar[bool] = ContextVar("describing", default=False)
+_is_capturing: ContextVar[bool] = ContextVar("describing", default=False)
 
 
-class Described(Exception):
+class ParserCaptured(Exception):
     """Raised in place of reading, while somebody only wants to know what a command takes."""
 
     def __init__(self, parser: Parser) -> None:
@@ -45,8 +45,8 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         """The options, and the words after `--`."""
-        if _describing.get():
-            raise Described(self)
+        if _is_capturing.get():
+            raise ParserCaptured(self)
         mark = arguments.index("--") if "--" in arguments else len(arguments)
         return self.parse_args(arguments[:mark]), arguments[mark + 1 :]
 
@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         return options, command
 
 
-def offer_host(parser: Parser) -> None:
+def add_host_options(parser: Parser) -> None:
     """The flags of commands that can use a host."""
     parser.add_argument(
         "--host",
@@ -70,19 +70,19 @@ def offer_host(parser: Parser) -> None:
     parser.add_argument("--token-file", metavar="FILE", help="with --host: where its token is (or DRAGOMAN_TOKEN)")
 
 
-def refuse_host(parser: Parser, options: argparse.Namespace, instead: str) -> None:
+def reject_host_options(parser: Parser, options: argparse.Namespace, instead: str) -> None:
     """End a command that was to do with a host what only its own machine can: say where and how it is done."""
     if options.host or options.token_file:
         parser.error(f"this is done on the machine where the host runs, without --host: {instead}")
 
 
-def described(main: Callable[[list[str]], int], start: Sequence[str] = ()) -> Parser | None:
+def capture_parser(main: Callable[[list[str]], int], arguments: Sequence[str] = ()) -> Parser | None:
     """The parser that a command reads its arguments with, after these; None for one that reads them by hand."""
-    token = _describing.set(True)
+    token = _is_capturing.set(True)
     try:
-        main(list(start))
-    except Described as found:
+        main(list(arguments))
+    except ParserCaptured as found:
         return found.parser
     finally:
-        _describing.reset(token)
+        _is_capturing.reset(token)
     return None

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from dragoman.cli import exit_codes
 
-HELP = ("-h", "--help", "help")
+HELP_FLAGS = ("-h", "--help", "help")
 
 
-class Action(NamedTuple):
+class Subcommand(NamedTuple):
     """One action: the module that has it, how it is called, what it is for."""
 
     module: str
@@ -24,33 +24,33 @@ class Action(NamedTuple):
     purpose: str
 
 
-class Actions(NamedTuple):
+class SubcommandGroup(NamedTuple):
     """A command as its help tells it: name, usage, what it is for, its actions, and what stands below their list."""
 
     command: str
     usage: str
-    about: str
-    actions: Mapping[str, Action]
-    below: str
-    default: str = ""  # the action that is meant when none is named; "": the help is shown
+    description: str
+    actions: Mapping[str, Subcommand]
+    epilog: str
+    default_action: str = ""  # the action that is meant when none is named; "": the help is shown
 
     def overview(self) -> str:
         """What --help says."""
         width = max(len(action.usage) for action in self.actions.values())
         rows = (f"  dragoman {self.command} {each.usage:{width}}  {each.purpose}" for each in self.actions.values())
         listing = "\n".join(rows)
-        return f"usage: dragoman {self.command} {self.usage}\n\n{self.about}\n\n{listing}\n\n{self.below}"
+        return f"usage: dragoman {self.command} {self.usage}\n\n{self.description}\n\n{listing}\n\n{self.epilog}"
 
-    def obey(self, arguments: list[str]) -> int:
+    def run(self, arguments: list[str]) -> int:
         """Find the action and let it work."""
         name = arguments[0] if arguments else ""
-        if name in HELP or not (name or self.default):
+        if name in HELP_FLAGS or not (name or self.default_action):
             print(self.overview())
             return exit_codes.OK if name else exit_codes.USAGE
         if name in self.actions:
             rest = arguments[1:]
-        elif self.default and (not name or name.startswith("-")):
-            name, rest = self.default, arguments
+        elif self.default_action and (not name or name.startswith("-")):
+            name, rest = self.default_action, arguments
         else:
             said = f"there is no {name!r}; try: {', '.join(self.actions)}"
             print(f"dragoman {self.command}: {said}", file=sys.stderr)

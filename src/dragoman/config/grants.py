@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from dragoman.config.private_files import faults_of, locked, read, stamp, write_private
+from dragoman.config.private_files import as_config_faults, file_lock, file_stamp, read_bytes, write_private
 from dragoman.errors import ConfigFault
 from dragoman.policy.grants import Grant
 
 FORMAT = 1
 
 
-class _Kept(msgspec.Struct, kw_only=True):
+class _GrantsDocument(msgspec.Struct, kw_only=True):
     format: int = FORMAT
     grants: list[Grant] = []
 
 
-class Grants:
+class GrantsFile:
     """The grants of one user."""
 
     def __init__(self, path: str) -> None:
@@ -32,7 +32,7 @@ class Grants:
 
     def current(self) -> tuple[Grant, ...]:
         """All grants as they are now; raises ConfigFault when the file cannot be read."""
-        now = stamp(self._path)
+        now = file_stamp(self._path)
         if now != self._stamp:
             self._current = self._read()
             self._stamp = now
@@ -42,7 +42,7 @@ class Grants:
         """Remember more; what has expired falls away."""
         added = list(grants)
         if added:
-            self._change(lambda kept: [grant for grant in kept if not grant.is_over(now)] + added)
+            self._edit(lambda kept: [grant for grant in kept if not grant.is_expired(now)] + added)
 
     def revoke(self, ids: Iterable[str]) -> list[Grant]:
         """Forget these, and give those that were there."""
@@ -53,26 +53,28 @@ class Grants:
             found.extend(grant for grant in kept if grant.id in wanted)
             return [grant for grant in kept if grant.id not in wanted]
 
-        self._change(without)
+        self._edit(without)
         return found
 
-    def end_run(self, run: str) -> None:
+    def forget_run(self, run: str) -> None:
         """Forget the grants of sessions that nobody keeps any more."""
         if any(grant.run == run for grant in self.current()):
-            self._change(lambda kept: [grant for grant in kept if grant.run != run])
+            self._edit(lambda kept: [grant for grant in kept if grant.run != run])
 
-    def _change(self, change: Callable[[list[Grant]], list[Grant]]) -> None:
-        with faults_of(self._path), locked(self._path):
+    def _edit(self, change: Callable[[list[Grant]], list[Grant]]) -> None:
+        with as_config_faults(self._path), file_lock(self._path):
             before = list(self._read())
             after = change(before)
             if after != before:
-                write_private(self._path, msgspec.json.format(msgspec.json.encode(_Kept(grants=after)), indent=1))
+                write_private(
+                    self._path, msgspec.json.format(msgspec.json.encode(_GrantsDocument(grants=after)), indent=1)
+                )
             self._stamp = None
 
     def _read(self) -> tuple[Grant, ...]:
         try:
-            data = read(self._path)
-            kept = msgspec.json.decode(data, type=_Kept) if data is not None else _Kept()
+            data = read_bytes(self._path)
+            kept = msgspec.json.decode(data, type=_GrantsDocument) if data is not None else _GrantsDocument()
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigFault([f"{self._path}: {error}; move the file away to begin without grants"]) from None
         if kept.format != FORMAT:

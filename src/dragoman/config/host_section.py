@@ -21,22 +21,22 @@ from typing import Any
 
 import msgspec
 
-from dragoman.config.paths import Places
-from dragoman.config.toml_reader import Reader, Reading
+from dragoman.config.paths import UserPaths
+from dragoman.config.toml_reader import ReadValue, TomlReader
 from dragoman.errors import ConfigFault
 from dragoman.policy.modes import MODES
-from dragoman.policy.toml_lines import Path
-from dragoman.store.urls import Address, located
+from dragoman.policy.toml_lines import TomlPath
+from dragoman.store.urls import StoreAddress, parse_address
 
 # Where a host listens unless told otherwise: this machine alone, and a port that nobody has claimed.
-PORT = 7437
-BIND = f"127.0.0.1:{PORT}"
+DEFAULT_PORT = 7437
+DEFAULT_BIND = f"127.0.0.1:{DEFAULT_PORT}"
 
-SHARES = ("session", "user")
-UNATTENDED = ("wait", "deny")
+SHARE_CHOICES = ("session", "user")
+UNATTENDED_CHOICES = ("wait", "deny")
 
 
-class Issued(msgspec.Struct, frozen=True, kw_only=True):
+class IssuerSection(msgspec.Struct, frozen=True, kw_only=True):
     """[host.issuer]: whose bearer tokens count beside our own."""
 
     issuer: str
@@ -49,13 +49,13 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
     leeway: float = 30.0
 
 
-class Hosting(msgspec.Struct, frozen=True, kw_only=True):
+class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     """[host]: what `dragoman serve` does unless its flags say otherwise."""
 
     agents: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()  # of every remote user who has none of their own
     user_roots: Mapping[str, tuple[str, ...]] = {}
-    bind: str = BIND
+    bind: str = DEFAULT_BIND
     tls: tuple[str, ...] = ()  # certificate and key
     store: str = ""  # where sessions are kept; without it, in the user's own file
     share: str = "session"  # one agent process a session, or one a user
@@ -67,7 +67,7 @@ class Hosting(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()  # what it is called, beside its address
     local: bool = True  # whether its owner needs no token on this machine
     limits: Mapping[str, float] = {}
-    issuer: Issued | None = None
+    issuer: IssuerSection | None = None
 
 
 class NamedHost(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,40 +79,45 @@ class NamedHost(msgspec.Struct, frozen=True, kw_only=True):
     ca: str = ""  # certificates to trust beside the system's
 
 
-def hosting(reader: Reader, value: Any) -> Hosting:
+def read_host_section(reader: TomlReader, value: Any) -> HostSection:
     """What [host] says."""
-    table = reader.table(value, ("host",), "the host's settings are written as [host]")
-    members = reader.members(table, ("host",), _HOST, "[host]")
-    return Hosting(**members) if members else Hosting()
+    table = reader.read_table(value, ("host",), "the host's settings are written as [host]")
+    members = reader.read_members(table, ("host",), _HOST_KEYS, "[host]")
+    return HostSection(**members) if members else HostSection()
 
 
-def hosts(reader: Reader, value: Any, is_name: Callable[[str], object], naming: str) -> dict[str, NamedHost]:
+def read_hosts(
+    reader: TomlReader, value: Any, is_name: Callable[[str], object], name_rule: str
+) -> dict[str, NamedHost]:
     """What [hosts.NAME] says, for each."""
     found = {}
-    for name, table in reader.table(value, ("hosts",), "hosts are written as [hosts.NAME]").items():
-        path: Path = ("hosts", name)
+    for name, table in reader.read_table(value, ("hosts",), "hosts are written as [hosts.NAME]").items():
+        path: TomlPath = ("hosts", name)
         if not is_name(name):
-            reader.fault(path, naming)
-        members = reader.members(
-            reader.table(table, path, f"a host is written as a table: [hosts.{name}]"), path, _NAMED, "a host"
+            reader.add_fault(path, name_rule)
+        members = reader.read_members(
+            reader.read_table(table, path, f"a host is written as a table: [hosts.{name}]"),
+            path,
+            _NAMED_HOST_KEYS,
+            "a host",
         )
         if members is not None and "url" not in members:
-            reader.fault(path, "url must say where it is, such as https://office.example:7437")
+            reader.add_fault(path, "url must say where it is, such as https://office.example:7437")
         elif members is not None:
             found[name] = NamedHost(name=name, **members)
     return found
 
 
-def _pair(reader: Reader, value: Any, path: Path) -> tuple[str, ...]:
-    texts = reader.texts(value, path)
+def _read_pair(reader: TomlReader, value: Any, path: TomlPath) -> tuple[str, ...]:
+    texts = reader.read_texts(value, path)
     if len(texts) not in (0, 2):
-        reader.fault(path, 'must be a certificate and its key: ["cert.pem", "key.pem"]')
+        reader.add_fault(path, 'must be a certificate and its key: ["cert.pem", "key.pem"]')
     return texts
 
 
-def _lists(reader: Reader, value: Any, path: Path) -> dict[str, tuple[str, ...]]:
-    table = reader.table(value, path, 'must be a table such as { ann = ["/srv/ann"] }')
-    return {key: reader.texts(each, (*path, key)) for key, each in table.items()}
+def _read_lists(reader: TomlReader, value: Any, path: TomlPath) -> dict[str, tuple[str, ...]]:
+    table = reader.read_table(value, path, 'must be a table such as { ann = ["/srv/ann"] }')
+    return {key: reader.read_texts(each, (*path, key)) for key, each in table.items()}
 
 
 # A place that web pages come from, as browsers spell it (RFC 6454): no path, no user, no capitals.
@@ -122,100 +127,104 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/?#@\[\]A-Z:]+)(
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
-def wrong_origin(text: str) -> str:
+def origin_fault(text: str) -> str:
     """What is wrong with an origin that is to be let in; "" for nothing."""
     if _ORIGIN.fullmatch(text):
         return ""
     return f"{text!r} is no origin; write it as browsers do, without a path, as in https://tools.example.org"
 
 
-def wrong_name(text: str) -> str:
+def name_fault(text: str) -> str:
     """What is wrong with a name that a host is to answer to; "" for nothing."""
     return "" if _NAME.fullmatch(text) else f"{text!r} is no name of a machine; write it as in office.example"
 
 
-def checked(hosting: Hosting) -> Hosting:
+def check_host_section(section: HostSection) -> HostSection:
     """The same; ConfigFault for origins and names that nobody could ever come from or ask for."""
-    faults = [f"--origin: {wrong}" for each in hosting.origins if (wrong := wrong_origin(each))]
-    faults += [f"--name: {wrong}" for each in hosting.names if (wrong := wrong_name(each))]
+    faults = [f"--origin: {wrong}" for each in section.origins if (wrong := origin_fault(each))]
+    faults += [f"--name: {wrong}" for each in section.names if (wrong := name_fault(each))]
     if faults:
         raise ConfigFault(faults)
-    return hosting
+    return section
 
 
-def _each(wrong: Callable[[str], str]) -> Reading:
+def _read_checked(fault_of: Callable[[str], str]) -> ReadValue:
     """How a list of texts is read of which each must be right."""
 
-    def read(reader: Reader, value: Any, path: Path) -> tuple[str, ...]:
-        texts = reader.texts(value, path)
-        for fault in filter(None, map(wrong, texts)):
-            reader.fault(path, fault)
+    def read(reader: TomlReader, value: Any, path: TomlPath) -> tuple[str, ...]:
+        texts = reader.read_texts(value, path)
+        for fault in filter(None, map(fault_of, texts)):
+            reader.add_fault(path, fault)
         return texts
 
     return read
 
 
-def _url(reader: Reader, value: Any, path: Path) -> str:
-    text = reader.text(value, path)
+def _read_url(reader: TomlReader, value: Any, path: TomlPath) -> str:
+    text = reader.read_text(value, path)
     if not text.startswith(("http://", "https://", "ws://", "wss://")):
-        reader.fault(path, "must be an address such as https://office.example:7437")
+        reader.add_fault(path, "must be an address such as https://office.example:7437")
     return text
 
 
-def _issued(reader: Reader, value: Any, path: Path) -> Issued | None:
-    table = reader.table(value, path, "an issuer is written as [host.issuer]")
-    members = reader.members(table, path, _ISSUER, "[host.issuer]")
+def _read_issuer(reader: TomlReader, value: Any, path: TomlPath) -> IssuerSection | None:
+    table = reader.read_table(value, path, "an issuer is written as [host.issuer]")
+    members = reader.read_members(table, path, _ISSUER_KEYS, "[host.issuer]")
     for key in ("issuer", "audience"):
         if not table.get(key):
-            reader.fault(path, f"{key} is missing")
+            reader.add_fault(path, f"{key} is missing")
             members = None
-    return Issued(**members) if members else None
+    return IssuerSection(**members) if members else None
 
 
-_HOST: dict[str, Reading] = {
-    "agents": Reader.texts,
-    "roots": Reader.texts,
-    "user_roots": _lists,
-    "bind": Reader.text,
-    "tls": _pair,
-    "store": Reader.text,
-    "share": Reader.one_of(*SHARES),
-    "unattended": Reader.one_of(*UNATTENDED),
-    "policy": Reader.text,
-    "mode": Reader.one_of(*MODES),
-    "mcp": Reader.texts,
-    "origins": _each(wrong_origin),
-    "names": _each(wrong_name),
-    "local": Reader.switch,
-    "limits": Reader.numbers,
-    "issuer": _issued,
+_HOST_KEYS: dict[str, ReadValue] = {
+    "agents": TomlReader.read_texts,
+    "roots": TomlReader.read_texts,
+    "user_roots": _read_lists,
+    "bind": TomlReader.read_text,
+    "tls": _read_pair,
+    "store": TomlReader.read_text,
+    "share": TomlReader.choice_reader(*SHARE_CHOICES),
+    "unattended": TomlReader.choice_reader(*UNATTENDED_CHOICES),
+    "policy": TomlReader.read_text,
+    "mode": TomlReader.choice_reader(*MODES),
+    "mcp": TomlReader.read_texts,
+    "origins": _read_checked(origin_fault),
+    "names": _read_checked(name_fault),
+    "local": TomlReader.read_bool,
+    "limits": TomlReader.read_numbers,
+    "issuer": _read_issuer,
 }
 
-_ISSUER: dict[str, Reading] = {
-    "issuer": Reader.text,
-    "audience": Reader.text,
-    "user": Reader.text,
-    "role": Reader.text,
-    "role_claim": Reader.text,
-    "roles": Reader.pairs,
-    "owner": Reader.text,
-    "leeway": Reader.number,
+_ISSUER_KEYS: dict[str, ReadValue] = {
+    "issuer": TomlReader.read_text,
+    "audience": TomlReader.read_text,
+    "user": TomlReader.read_text,
+    "role": TomlReader.read_text,
+    "role_claim": TomlReader.read_text,
+    "roles": TomlReader.read_pairs,
+    "owner": TomlReader.read_text,
+    "leeway": TomlReader.read_number,
 }
 
-_NAMED: dict[str, Reading] = {"url": _url, "token_file": Reader.text, "ca": Reader.text}
+_NAMED_HOST_KEYS: dict[str, ReadValue] = {
+    "url": _read_url,
+    "token_file": TomlReader.read_text,
+    "ca": TomlReader.read_text,
+}
 
 
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-def store_address(store: str, here: Places) -> Address:
+def store_address(store: str, paths: UserPaths) -> StoreAddress:
     """Where sessions are kept: the user's own file unless said otherwise."""
-    found = located(store or here.sessions)
-    if found.path and found.path == located(here.host).path:
+    found = parse_address(store or paths.sessions)
+    if found.path and found.path == parse_address(paths.host_database).path:
         raise ConfigFault([f"store: {found.path} is where your tokens are kept; name another file"])
     return found
 
 
-def register_place(store: Address, here: Places) -> str:
+def host_database_path(store: StoreAddress, paths: UserPaths) -> str:
     """The file of tokens and members: the user's own, or that beside another file of sessions, named after it."""
-    return f"{store.path}.host" if store.path and store != store_address("", here) else here.host
+    return f"{store.path}.host" if store.path and store != store_address("", paths) else paths.host_database

@@ -8,80 +8,82 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dragoman.config.config_file import Agents, change, quoted, with_key, with_table, without, without_table
+from dragoman.config.config_file import Config, append_table, edit_config, quote_toml, remove_key, remove_table, set_key
 from dragoman.config.host_section import NamedHost
-from dragoman.config.paths import Places
-from dragoman.config.private_files import read, write_private
+from dragoman.config.paths import UserPaths
+from dragoman.config.private_files import read_bytes, write_private
 from dragoman.errors import ConfigFault
 
 # A token for any host, for whoever does not want a file: stronger than what a file says.
-VARIABLE = "DRAGOMAN_TOKEN"
+TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
 
-def add(path: str, host: NamedHost) -> None:
+def add_host(path: str, host: NamedHost) -> None:
     """Write one more host at the end of the file; a name that is taken is refused."""
 
-    def added(text: str, known: Agents) -> str:
+    def added(text: str, known: Config) -> str:
         if host.name in known.hosts:
             raise ConfigFault([f"there is a host {host.name} already; remove it first"])
-        return with_table(text, _table(host))
+        return append_table(text, _host_table(host))
 
-    change(path, added)
+    edit_config(path, added)
 
 
-def replace(path: str, host: NamedHost) -> None:
+def replace_host(path: str, host: NamedHost) -> None:
     """Write a host anew that is there already; what else is in the file, and the default, stay as they are."""
-    change(path, lambda text, _: with_table(without_table(text, ("hosts", host.name), path), _table(host)))
+    edit_config(path, lambda text, _: append_table(remove_table(text, ("hosts", host.name), path), _host_table(host)))
 
 
-def _table(host: NamedHost) -> str:
-    lines = [f"[hosts.{host.name}]", f"url = {quoted(host.url)}"]
-    lines += [f"{key} = {quoted(getattr(host, key))}" for key in ("token_file", "ca") if getattr(host, key)]
+def _host_table(host: NamedHost) -> str:
+    lines = [f"[hosts.{host.name}]", f"url = {quote_toml(host.url)}"]
+    lines += [f"{key} = {quote_toml(getattr(host, key))}" for key in ("token_file", "ca") if getattr(host, key)]
     return "\n".join(lines) + "\n"
 
 
-def remove(path: str, name: str) -> None:
+def remove_host(path: str, name: str) -> None:
     """Take a host out, and the default with it if it was that."""
 
-    def removed(text: str, known: Agents) -> str:
+    def removed(text: str, known: Config) -> str:
         if known.default_host == name:
-            text = without(text, "default_host")
-        return without_table(text, ("hosts", name), path)
+            text = remove_key(text, "default_host")
+        return remove_table(text, ("hosts", name), path)
 
-    change(path, removed)
+    edit_config(path, removed)
 
 
-def set_default(path: str, name: str) -> None:
+def set_default_host(path: str, name: str) -> None:
     """Which host is meant when none is named; an empty name takes the choice back."""
-    change(path, lambda text, _: with_key(text, "default_host", name))
+    edit_config(path, lambda text, _: set_key(text, "default_host", name))
 
 
-def token_place(here: Places, name: str) -> str:
+def token_path(paths: UserPaths, name: str) -> str:
     """Where the token of a host is kept."""
-    return os.path.join(here.config, "tokens", name)
+    return os.path.join(paths.config, "tokens", name)
 
 
-def keep_token(here: Places, name: str, token: str) -> str:
+def save_token(paths: UserPaths, name: str, token: str) -> str:
     """Keep a token so that only its owner reads it; gives the file."""
-    path = token_place(here, name)
+    path = token_path(paths, name)
     write_private(path, f"{token.strip()}\n".encode())
     return path
 
 
-def token_of(host: NamedHost, environ: Mapping[str, str]) -> str:
+def read_token(host: NamedHost, environ: Mapping[str, str]) -> str:
     """The token to bring: the variable's, else the file's; a file that others can read is refused."""
-    if environ.get(VARIABLE):
-        return environ[VARIABLE].strip()
+    if environ.get(TOKEN_VARIABLE):
+        return environ[TOKEN_VARIABLE].strip()
     if not host.token_file:
         return ""
     path = os.path.expanduser(host.token_file)
     try:
-        data = read(path)
+        data = read_bytes(path)
         mode = os.stat(path).st_mode if data is not None else 0
     except OSError as error:
         raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
     if data is None:
-        raise ConfigFault([f"{path} is not there; put the token of {host.name or host.url} into it, or set {VARIABLE}"])
+        raise ConfigFault(
+            [f"{path} is not there; put the token of {host.name or host.url} into it, or set {TOKEN_VARIABLE}"]
+        )
     if mode & 0o077:
         raise ConfigFault([f"{path} can be read by others than you: chmod 600 {path}"])
     return data.decode("utf-8", "replace").strip()

@@ -13,11 +13,11 @@ import msgspec
 from dragoman.transport.sandbox.spec import Sandbox
 
 # The folder of a project that holds its policy.
-PROJECT = ".dragoman"
-POLICY = "policy.toml"
+PROJECT_FOLDER = ".dragoman"
+POLICY_FILE = "policy.toml"
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of this user."""
 
     config: str
@@ -28,10 +28,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def policy(self) -> str:
         """The user's own policy file."""
-        return os.path.join(self.config, POLICY)
+        return os.path.join(self.config, POLICY_FILE)
 
     @property
-    def agents(self) -> str:
+    def config_file(self) -> str:
         """The user's agents by name."""
         return os.path.join(self.config, "config.toml")
 
@@ -51,7 +51,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "sessions.db")
 
     @property
-    def host(self) -> str:
+    def host_database(self) -> str:
         """Who may use the host of this user, and what they are in which session."""
         return os.path.join(self.state, "host.db")
 
@@ -65,14 +65,14 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         """The audit log."""
         return os.path.join(self.state, "audit", "audit.jsonl")
 
-    def protected(self, roots: Iterable[str] = ()) -> list[str]:
+    def protected_paths(self, roots: Iterable[str] = ()) -> list[str]:
         """What an agent's file calls can never write: all of ours by its folders, and where a link leads out of them;
         and the folder of a project's policy, wherever it is, for it may be another session's."""
-        files = [self.policy, *(project_policy(root) for root in roots)]
-        return [self.config, self.state, self.data, *files, PROJECT]
+        files = [self.policy, *(project_policy_path(root) for root in roots)]
+        return [self.config, self.state, self.data, *files, PROJECT_FOLDER]
 
 
-def places(environ: Mapping[str, str] = os.environ) -> Places:
+def user_paths(environ: Mapping[str, str] = os.environ) -> UserPaths:
     """The folders as an environment has them."""
     home = environ.get("HOME") or os.path.expanduser("~")
 
@@ -81,7 +81,7 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
         # The XDG rule: a relative path counts as unset.
         return os.path.join(named if os.path.isabs(named) else os.path.join(home, otherwise), "dragoman")
 
-    return Places(
+    return UserPaths(
         config=folder("XDG_CONFIG_HOME", ".config"),
         state=folder("XDG_STATE_HOME", ".local/state"),
         data=folder("XDG_DATA_HOME", ".local/share"),
@@ -89,16 +89,16 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
     )
 
 
-def project_policy(root: str) -> str:
+def project_policy_path(root: str) -> str:
     """The policy file of a project."""
-    return os.path.join(root, PROJECT, POLICY)
+    return os.path.join(root, PROJECT_FOLDER, POLICY_FILE)
 
 
-def closed(sandbox: Sandbox | None, environ: Mapping[str, str] = os.environ) -> Sandbox | None:
+def protect_user_files(sandbox: Sandbox | None, environ: Mapping[str, str] = os.environ) -> Sandbox | None:
     """The same sandbox, closed to what is ours; None stays none."""
     if sandbox is None:
         return None
-    ours = places(environ)
+    ours = user_paths(environ)
     # A policy that is a link leads out of its folder; what is not there is in a folder that is closed.
-    files = [path for path in (ours.policy, ours.agents) if os.path.exists(path)]
-    return sandbox.closing([ours.config, ours.state, ours.data, *files])
+    files = [path for path in (ours.policy, ours.config_file) if os.path.exists(path)]
+    return sandbox.with_protected([ours.config, ours.state, ours.data, *files])

@@ -10,71 +10,71 @@ import errno
 import os
 from collections.abc import Sequence
 
-from dragoman.config.paths import Places, project_policy
-from dragoman.config.private_files import read, stamp
-from dragoman.config.trust import Trust
+from dragoman.config.paths import UserPaths, project_policy_path
+from dragoman.config.private_files import file_stamp, read_bytes
+from dragoman.config.trust import TrustedFiles
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import Policy
 from dragoman.policy.decision import DENY
-from dragoman.policy.parse import parse
+from dragoman.policy.parse import parse_policy
 from dragoman.policy.rules import Rule, RuleFile
 
 
-class Policies:
+class PolicyLoader:
     """The policy files of one user, for any session's folders."""
 
-    def __init__(self, places: Places, trust: Trust | None = None, *, own: str | None = None) -> None:
-        self._places = places
+    def __init__(self, paths: UserPaths, trust: TrustedFiles | None = None, *, user_file: str | None = None) -> None:
+        self._paths = paths
         # A file that the user names in place of the usual one has to be there.
-        self._own = places.policy if own is None else os.path.abspath(own)
-        self._is_named = own is not None
-        self._trust = trust or Trust(places.trust)
-        self._known: dict[tuple[str, ...], tuple[object, Policy]] = {}
+        self._user_file = paths.policy if user_file is None else os.path.abspath(user_file)
+        self._is_required = user_file is not None
+        self._trust = trust or TrustedFiles(paths.trust)
+        self._cache: dict[tuple[str, ...], tuple[object, Policy]] = {}
 
     def __call__(self, roots: tuple[str, ...]) -> Policy:
         """The policy of a session with these folders, as the files are now; faults deny."""
-        stamps = tuple(map(stamp, [self._own, self._places.trust, *map(project_policy, roots)]))
-        known = self._known.get(roots)
+        stamps = tuple(map(file_stamp, [self._user_file, self._paths.trust, *map(project_policy_path, roots)]))
+        known = self._cache.get(roots)
         if known is None or known[0] != stamps:
-            known = self._known[roots] = (stamps, self._load(roots, strict=False))
+            known = self._cache[roots] = (stamps, self._load(roots, strict=False))
         return known[1]
 
     def load(self, roots: tuple[str, ...]) -> Policy:
         """The same, once, and every fault is raised."""
         return self._load(roots, strict=True)
 
-    def protected(self, roots: Sequence[str]) -> list[str]:
+    def protected_paths(self, roots: Sequence[str]) -> list[str]:
         """What an agent's file calls never write, for a session with these folders."""
-        return [*self._places.protected(roots), self._own]
+        return [*self._paths.protected_paths(roots), self._user_file]
 
     def _load(self, roots: tuple[str, ...], *, strict: bool) -> Policy:
         files: list[RuleFile] = []
         faults: list[str] = []
         mode = "default"
         more: tuple[str, ...] = ()
-        for path, base in [(self._own, ""), *((project_policy(root), root) for root in roots)]:
+        for path, base in [(self._user_file, ""), *((project_policy_path(root), root) for root in roots)]:
             name = os.path.relpath(path, base) if base and base == roots[0] else path
             try:
-                data = read(path)
-                if data is None and self._is_named and not base:
+                data = read_bytes(path)
+                if data is None and self._is_required and not base:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
                 if data is None:
                     continue
-                parsed = parse(_decoded(data, name), name, is_project=bool(base))
-                is_trusted = not base or self._trust.covers(path, data)
+                parsed = parse_policy(_decode(data, name), name, is_project=bool(base))
+                is_trusted = not base or self._trust.is_trusted(path, data)
             except OSError as error:
                 fault = ConfigFault([f"{name}: {error.strerror or error}"])
             except ConfigFault as error:
                 fault = error
             else:
                 mode = parsed.mode or mode
-                more += tuple(map(self._at_home, parsed.roots))
+                more += tuple(map(self._resolve_root, parsed.roots))
                 files.append(
                     RuleFile(
                         name=name,
                         rules=parsed.rules,
                         base=os.path.realpath(base) if base else "",
-                        home=self._places.home,
+                        home=self._paths.home,
                         is_trusted=is_trusted,
                     )
                 )
@@ -83,15 +83,15 @@ class Policies:
             files.append(RuleFile(name=name, rules=(Rule(verdict=DENY, reason=str(fault)),)))
         if strict and faults:
             raise ConfigFault(faults)
-        ours = [os.path.realpath(place) if "/" in place else place for place in self.protected(roots)]
+        ours = [os.path.realpath(place) if "/" in place else place for place in self.protected_paths(roots)]
         return Policy(files=tuple(files), mode=mode, protected=tuple(ours), roots=more)
 
-    def _at_home(self, root: str) -> str:
+    def _resolve_root(self, root: str) -> str:
         """A folder that the user named, resolved."""
-        return os.path.realpath(os.path.join(self._places.home, root.removeprefix("~/")))
+        return os.path.realpath(os.path.join(self._paths.home, root.removeprefix("~/")))
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from dragoman.errors import ConfigFault
 
 # Larger than any policy or list of grants that people write; what is larger is not ours.
-LARGEST = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 
 def write_private(path: str, data: bytes) -> None:
@@ -34,21 +34,21 @@ def write_private(path: str, data: bytes) -> None:
     except BaseException:
         os.unlink(beside)
         raise
-    _sync(folder)
+    _sync_folder(folder)
 
 
-def read(path: str) -> bytes | None:
+def read_bytes(path: str) -> bytes | None:
     """What a file holds; None if it is not there. OSError as the system gives it, also for what is no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     with open(fd, "rb") as file:
-        data = file.read(LARGEST + 1) if not stat.S_ISFIFO(os.fstat(fd).st_mode) else None
+        data = file.read(MAX_BYTES + 1) if not stat.S_ISFIFO(os.fstat(fd).st_mode) else None
     if data is None:  # a pipe, or a device that has nothing yet
         raise _no_file(path)
-    if len(data) > LARGEST:
-        raise OSError(f"{path} is larger than {LARGEST} bytes")
+    if len(data) > MAX_BYTES:
+        raise OSError(f"{path} is larger than {MAX_BYTES} bytes")
     return data
 
 
@@ -69,7 +69,7 @@ def _no_file(path: str) -> OSError:
 
 
 @contextmanager
-def faults_of(path: str) -> Iterator[None]:
+def as_config_faults(path: str) -> Iterator[None]:
     """Say what the system says about a file of ours as a fault that names it."""
     try:
         yield
@@ -78,7 +78,7 @@ def faults_of(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: str) -> Iterator[None]:
+def file_lock(path: str) -> Iterator[None]:
     """Hold the lock of a file; other processes that want it wait. The lock is a file beside it."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -89,7 +89,7 @@ def locked(path: str) -> Iterator[None]:
         os.close(fd)  # which lets go of the lock
 
 
-def stamp(path: str) -> tuple[int, int, int] | None:
+def file_stamp(path: str) -> tuple[int, int, int] | None:
     """Changes when the file does; None while it is not there."""
     try:
         status = os.stat(path)
@@ -98,7 +98,7 @@ def stamp(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _sync(folder: str) -> None:
+def _sync_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

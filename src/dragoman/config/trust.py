@@ -10,16 +10,16 @@ from hashlib import sha256
 
 import msgspec
 
-from dragoman.config.private_files import faults_of, locked, read, stamp, write_private
+from dragoman.config.private_files import as_config_faults, file_lock, file_stamp, read_bytes, write_private
 from dragoman.errors import ConfigFault
 
 
-def digest(data: bytes) -> str:
+def content_hash(data: bytes) -> str:
     """What identifies a content."""
     return sha256(data).hexdigest()
 
 
-class Trust:
+class TrustedFiles:
     """The user's trust in files, by content."""
 
     def __init__(self, path: str) -> None:
@@ -27,22 +27,22 @@ class Trust:
         self._stamp: tuple[int, int, int] | None = None
         self._known: dict[str, str] = {}
 
-    def covers(self, file: str, data: bytes) -> bool:
+    def is_trusted(self, file: str, data: bytes) -> bool:
         """Whether exactly this content of this file is trusted."""
-        now = stamp(self._path)
+        now = file_stamp(self._path)
         if now != self._stamp:
             self._known = self._read()
             self._stamp = now
-        return self._known.get(os.path.realpath(file)) == digest(data)
+        return self._known.get(os.path.realpath(file)) == content_hash(data)
 
-    def give(self, file: str, data: bytes) -> None:
+    def trust(self, file: str, data: bytes) -> None:
         """Trust this content."""
-        with faults_of(self._path), locked(self._path):
-            self._write({**self._read(), os.path.realpath(file): digest(data)})
+        with as_config_faults(self._path), file_lock(self._path):
+            self._write({**self._read(), os.path.realpath(file): content_hash(data)})
 
-    def withdraw(self, file: str) -> bool:
+    def revoke(self, file: str) -> bool:
         """No longer trust a file; whether it was trusted."""
-        with faults_of(self._path), locked(self._path):
+        with as_config_faults(self._path), file_lock(self._path):
             known = self._read()
             was = known.pop(os.path.realpath(file), None) is not None
             if was:
@@ -55,7 +55,7 @@ class Trust:
 
     def _read(self) -> dict[str, str]:
         try:
-            data = read(self._path)
+            data = read_bytes(self._path)
             return msgspec.json.decode(data, type=dict[str, str]) if data is not None else {}
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigFault([f"{self._path}: {error}; move the file away to begin without trust"]) from None

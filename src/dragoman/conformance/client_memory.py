@@ -64,7 +64,7 @@ class Surroundings:
     async def mute(self) -> None:
         """One pipe closes."""
         self.deed = "closed output"
-        await self.line.hang_up()
+        await self.line.send_eof()
 
     async def deafen(self) -> None:
         """From now on only a KILL would end it."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman import AgentExited, ClientTurn, ConnectionFailed, Lending, ProtocolError, connect
+from dragoman import AgentExited, ClientTurn, ConnectionFailed, ProtocolError, WorkspaceAccess, connect
 from dragoman.conformance.client_choosing import taken_up
 from dragoman.conformance.client_memory import MemoryClient, Surroundings
 from dragoman.conformance.harness.timeouts import MEMORY, Pace
@@ -29,7 +29,7 @@ from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.transport.base import Transport
 from dragoman.transport.stream import StreamTransport
-from dragoman.wire.frames import Frame, Splitter
+from dragoman.wire.frames import Frame, LineSplitter
 
 # What a bad reader does with what one read call gave it.
 Reads = Callable[[bytes], bytes]
@@ -86,7 +86,7 @@ async def converse(target: Transport | list[str] | str, fault: Fault, dialect: s
             dialect=dialect,
             cwd=life.cwd,
             permission="allow",
-            lend=Lending(),
+            workspace=WorkspaceAccess(),
             elicit={"form": lambda _: {"name": "Ada"}},
             trace=faulty,
         ) as agent:
@@ -169,7 +169,7 @@ def misread(line: StreamTransport, reads: Reads) -> StreamTransport:
     return line
 
 
-class _Misreader(Splitter):
+class _Misreader(LineSplitter):
     def __init__(self, reads: Reads) -> None:
         super().__init__()
         self._reads = reads

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.conformance.harness.http_recorder import message_of, method_of
 from dragoman.conformance.remote_twin import App, RemoteFault
-from dragoman.transport.remote.server.ws_requests import DIRECT
+from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 
 # A stream that does not end goes on for so long, which no probe waits for. Seconds.
 ENDLESS = 60.0
@@ -278,7 +278,9 @@ def socket(
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
             if asked is not None:
                 asked(world, headers)
-            extensions = {name: value for name, value in (scope.get("extensions") or {}).items() if name != DIRECT}
+            extensions = {
+                name: value for name, value in (scope.get("extensions") or {}).items() if name != DIRECT_EXTENSION
+            }
             spelled = [(name.encode(), value.encode()) for name, value in headers.items()]
             waiting: list[dict[str, Any]] = []
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from dragoman.conformance.twin import Fault, faults
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.auth import Knock, Refused, Visitor
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.origin import local_only, own_name
+from dragoman.transport.remote.server.auth import AuthRequest, Principal, Refused
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.origin import authenticate_local, current_user
 
 App = Callable[..., Awaitable[None]]
 
@@ -34,7 +34,7 @@ class RemoteFault(Fault, frozen=True, kw_only=True):
     around: Callable[[App], App] | None = None
     towards_server: Tampers | None = None
     towards_client: Tampers | None = None
-    limits: Limits | None = None
+    limits: ServerLimits | None = None
 
 
 SOUND = RemoteFault()
@@ -46,16 +46,16 @@ def wrapped(app: App, fault: Fault) -> App:
     return around(app) if around is not None else app
 
 
-def door(token: str) -> Callable[[Knock], Awaitable[Visitor]]:
+def door(token: str) -> Callable[[AuthRequest], Awaitable[Principal]]:
     """Who comes in: whoever has this token; without one, the owner."""
 
-    async def admit(knock: Knock) -> Visitor:
+    async def admit(knock: AuthRequest) -> Principal:
         if not token:
-            return await local_only(knock)
+            return await authenticate_local(knock)
         if knock.headers.get("authorization") != f"Bearer {token}":
             headers = {"www-authenticate": "Bearer"}
             raise Refused(401, "the token is missing or not ours", headers, kind=Kind.AUTH_REQUIRED)
-        return Visitor(user=own_name(), local=True, address=knock.address)
+        return Principal(user=current_user(), is_local=True, address=knock.address)
 
     return admit
 
@@ -64,12 +64,15 @@ def door(token: str) -> Callable[[Knock], Awaitable[Visitor]]:
 async def twin(fault: Fault, *, dialect: str = "auto", token: str = "") -> AsyncIterator[str]:
     """Our everything agent with this fault, at an address, while the block lasts."""
     from dragoman.agents.everything.agent import everything
-    from dragoman.transport.remote.server.listener import serving
+    from dragoman.transport.remote.server.listener import open_listener
 
     limits = fault.limits if isinstance(fault, RemoteFault) else None
-    app = everything(dialect).asgi(admit=door(token), limits=limits, report=lambda _: None)
+    app = everything(dialect).asgi(authenticate=door(token), limits=limits, report=lambda _: None)
     try:
-        async with serving(wrapped(app, fault), limits=limits or Limits()) as served, relayed(served.url, fault) as url:
+        async with (
+            open_listener(wrapped(app, fault), limits=limits or ServerLimits()) as served,
+            relayed(served.url, fault) as url,
+        ):
             yield url
             await app.close()
     finally:

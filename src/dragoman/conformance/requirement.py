@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 
 import msgspec
 
-from dragoman.dialect.dialects import NAMES
+from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.schema.side import Side
 
 
@@ -46,7 +46,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def home(self) -> str:
         """The dialect in which its fault is seeded: the first it applies to."""
-        return self.dialects[0] if self.dialects else NAMES[0]
+        return self.dialects[0] if self.dialects else DIALECT_NAMES[0]
 
     @property
     def chapter(self) -> str:

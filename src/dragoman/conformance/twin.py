@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.base import Take, Transport
+from dragoman.transport.base import FrameConsumer, Transport
 from dragoman.wire.frames import Frame, Oversize
 
 Json = Any
@@ -206,7 +206,7 @@ class Faulty:
         """Whether the fault ended it."""
         return self._dead
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Nothing is offered: all has to pass here."""
 
     def congested(self) -> bool:

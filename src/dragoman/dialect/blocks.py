@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
-from dragoman.dialect.side_data import opened
+from dragoman.dialect.side_data import begin_lowering
 
 # Members of a transport that stand beside the name in v1, and those of them that v1 wants even when empty.
-_FLAT: Final = {"command": "command", "args": "args", "env": "env", "url": "url", "headers": "headers"}
-_NEEDED: Final = {"stdio": ("args", "env"), "http": ("headers",), "sse": ("headers",)}
-_PAIRED: Final = ("env", "headers")
-_ACP: Final = {"mcpServerName": "serverId"}
-_SIDE: Final = ("cwd", "timeout", "agentUrl")
+_TRANSPORT_MEMBERS: Final = {"command": "command", "args": "args", "env": "env", "url": "url", "headers": "headers"}
+_REQUIRED_MEMBERS: Final = {"stdio": ("args", "env"), "http": ("headers",), "sse": ("headers",)}
+_PAIR_LISTS: Final = ("env", "headers")
+_ACP_RENAMES: Final = {"mcpServerName": "serverId"}
+_SIDE_DATA: Final = ("cwd", "timeout", "agentUrl")
 
 
 def lift_pairs(value: Json) -> Json:
@@ -46,38 +46,38 @@ def lift_server(server: Object) -> Object:
     form = way.take("type", "stdio")
     if form != "stdio":
         lifted.put("type", form)
-    way.move(_ACP if form == "acp" else _FLAT)
-    for name in _PAIRED:
+    way.rename(_ACP_RENAMES if form == "acp" else _TRANSPORT_MEMBERS)
+    for name in _PAIR_LISTS:
         if name in way.out:
             way.out[name] = lift_pairs(way.out[name])
     lifted.out.update(way.out)
-    for name in _NEEDED.get(form, ()) if type(form) is str else ():
+    for name in _REQUIRED_MEMBERS.get(form, ()) if type(form) is str else ():
         if name not in lifted.out:
             lifted.infer(name, [])
-    way.keep(_SIDE)
-    lifted.side.update(way.side)
+    way.move_to_side_data(_SIDE_DATA)
+    lifted.side_data.update(way.side_data)
     if way.meta is not ABSENT:
-        way.left["_meta"] = way.meta
-    if way.left:
-        lifted.side["transport"] = way.left
-    return lifted.done()
+        way.rest["_meta"] = way.meta
+    if way.rest:
+        lifted.side_data["transport"] = way.rest
+    return lifted.build()
 
 
 def lower_server(server: Object) -> Object:
     """A server of v1 in the draft's form."""
     if "transport" in server:
         return server
-    lowered = opened(server, ("args", *_PAIRED))
+    lowered = begin_lowering(server, ("args", *_PAIR_LISTS))
     form = lowered.take("type", "stdio")
     way: Object = {"type": form}
-    for wire, name in (_ACP if form == "acp" else _FLAT).items():
+    for wire, name in (_ACP_RENAMES if form == "acp" else _TRANSPORT_MEMBERS).items():
         value = lowered.take(name)
         if value is not ABSENT:
-            way[wire] = lower_pairs(value) if name in _PAIRED else value
-    for name in _SIDE:
-        value = lowered.recall(name)
+            way[wire] = lower_pairs(value) if name in _PAIR_LISTS else value
+    for name in _SIDE_DATA:
+        value = lowered.take_side_data(name)
         if value is not ABSENT:
             way[name] = value
-    rest = lowered.recall("transport", None)
+    rest = lowered.take_side_data("transport", None)
     lowered.put("transport", {**rest, **way} if type(rest) is dict else way)
-    return lowered.done()
+    return lowered.build()

@@ -29,18 +29,18 @@ _SIGNS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 
 
-def of_client(method: str, params: Any) -> str | None:
+def dialect_of_client(method: str, params: Any) -> str | None:
     """The dialect of a client whose first message this is; None when it shows no sign."""
     params = params if isinstance(params, dict) else {}
     if method == "initialize":
-        return _of_initialize(params)
+        return _dialect_of_initialize(params)
     for name, members, found in _SIGNS:
         if name == method and all(member in params for member in members):
             return found
     return None
 
 
-def _of_initialize(params: dict[str, Any]) -> str:
+def _dialect_of_initialize(params: dict[str, Any]) -> str:
     if "protocolVersion" in params:
         both = "capabilities" in params and "clientCapabilities" not in params
         return "draft" if both and "info" not in params else "v1"
@@ -52,7 +52,7 @@ def _of_initialize(params: dict[str, Any]) -> str:
     return "2025.1" if "capabilities" in params and "client_info" in params else "v1"
 
 
-def of_agent(result: Any) -> str | None:
+def dialect_of_agent(result: Any) -> str | None:
     """The dialect of an agent that answered initialize with this; None when it is no object."""
     if not isinstance(result, dict):
         return None

@@ -24,14 +24,14 @@ class Pass(msgspec.Struct, frozen=True):
     params: Any
 
 
-class Send(msgspec.Struct, frozen=True):
+class SendNotification(msgspec.Struct, frozen=True):
     """Send the peer a notification."""
 
     method: str
     params: Any
 
 
-class Ask(msgspec.Struct, frozen=True):
+class SendRequest(msgspec.Struct, frozen=True):
     """Send the peer a request; answered with its result."""
 
     method: str
@@ -71,19 +71,19 @@ class Start(msgspec.Struct, frozen=True):
     flow: Generator[Any, Any, Any]
 
 
-class Report(msgspec.Struct, frozen=True):
+class NotifyUser(msgspec.Struct, frozen=True):
     """Tell the user something: a decision taken for the peer, or what could not be said."""
 
     text: str
 
 
-Effect = Pass | Send | Ask | Deliver | Sleep | Wait | Wake | Start | Report
+Effect = Pass | SendNotification | SendRequest | Deliver | Sleep | Wait | Wake | Start | NotifyUser
 Flow = Generator[Any, Any, Any]
 FlowMaker = Callable[[Any, Any], Flow]
-Heed = Callable[[Any, Any], None]
+ResultObserver = Callable[[Any, Any], None]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class EmulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a ledger is told when its connection starts."""
 
     cwd: str
@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     new_id: Callable[[], str]  # a fresh session id, for dialects whose clients choose it
 
 
-class Ledger:
+class Emulator:
     """A ledger with nothing to remember; each dialect that needs more has its own, for its own side.
 
     `peer` is the side the other end plays: a ledger for a 2025.1 client has `peer = Side.CLIENT`.
@@ -100,20 +100,22 @@ class Ledger:
 
     incoming: ClassVar[Mapping[str, FlowMaker]] = {}
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {}
-    heeded: ClassVar[Mapping[str, Heed]] = {}  # answers to our requests that are only taken note of
-    unannounced: ClassVar[frozenset[str]] = frozenset()  # gates that are open without the peer having said so
+    result_observers: ClassVar[Mapping[str, ResultObserver]] = {}  # answers to our requests that are only taken note of
+    unannounced_capabilities: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # gates that are open without the peer having said so
 
-    def __init__(self, peer: Side, settings: Settings) -> None:
-        self.peer = peer
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        self.peer_side = peer_side
         self.settings = settings
 
-    def met(self, params: InitializeParams) -> None:
+    def note_initialize(self, params: InitializeParams) -> None:
         """The client introduced itself on this connection."""
 
-    def introduced(self, result: InitializeResult) -> None:
+    def note_initialize_result(self, result: InitializeResult) -> None:
         """The agent introduced itself on this connection."""
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """A bare piece of text on its short way, as it goes on; None when the flow of updates has to see it."""
-        flows = self.incoming if self.peer is Side.AGENT else self.outgoing
+        flows = self.incoming if self.peer_side is Side.AGENT else self.outgoing
         return None if "session/update" in flows else chunk

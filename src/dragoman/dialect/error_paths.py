@@ -11,7 +11,7 @@ import re
 from dragoman.schema.side import Side
 
 # Dialect and who was called -> what is replaced, one after the other.
-_SPELLED: dict[tuple[str, Side], tuple[tuple[str, str], ...]] = {
+_REPLACEMENTS: dict[tuple[str, Side], tuple[tuple[str, str], ...]] = {
     ("draft", Side.AGENT): (
         (r"^cwd\b", "workingDirectory"),
         (r"^prompt\b", "content"),
@@ -48,8 +48,8 @@ _SPELLED: dict[tuple[str, Side], tuple[tuple[str, str], ...]] = {
 }
 
 
-def spelled(dialect: str, called: Side, path: str) -> str:
+def peer_error_path(dialect: str, receiver: Side, path: str) -> str:
     """The path of a fault in a call, in the words of the dialect it came in."""
-    for pattern, words in _SPELLED.get((dialect, called), ()):
+    for pattern, words in _REPLACEMENTS.get((dialect, receiver), ()):
         path = re.sub(pattern, words, path)
     return path.removesuffix(".")

@@ -28,11 +28,11 @@ ALLOW_WORDS = frozenset({"approve", "approved", "allow", "allowed", "accept", "y
 REJECT_WORDS = frozenset({"reject", "rejected", "deny", "denied", "refuse", "no", "cancel"})
 ALWAYS_WORDS = frozenset({"always"})
 
-SUBTYPES = {"jpg": "jpeg", "mp3": "mpeg", "svg": "svg+xml"}
-FORMATS = {subtype: short for short, subtype in SUBTYPES.items() if short != "jpg"}
+MIME_SUBTYPES = {"jpg": "jpeg", "mp3": "mpeg", "svg": "svg+xml"}
+SHORT_FORMATS = {subtype: short for short, subtype in MIME_SUBTYPES.items() if short != "jpg"}
 
 
-def guess_kind(tool: str) -> str:
+def guess_tool_kind(tool: str) -> str:
     """The tool kind that a tool's name suggests, `other` when it suggests none."""
     name = tool.lower()
     for kind, words in KIND_WORDS:
@@ -41,24 +41,24 @@ def guess_kind(tool: str) -> str:
     return "other"
 
 
-def guess_option(identity: str, title: str) -> str:
+def guess_option_kind(option_id: str, title: str) -> str:
     """The permission option kind that an id and a title suggest; an unknown one is never an allow (5.17)."""
-    text = f"{identity} {title}".lower()
+    text = f"{option_id} {title}".lower()
     words = set("".join(c if c.isalnum() else " " for c in text).split())
     if words & REJECT_WORDS or not words & ALLOW_WORDS:
         return "reject_always" if words & ALWAYS_WORDS and words & REJECT_WORDS else "reject_once"
     return "allow_always" if words & ALWAYS_WORDS else "allow_once"
 
 
-def mime_of(family: str, short: str) -> str:
+def mime_type_of(family: str, short: str) -> str:
     """`png` -> `image/png`; a full MIME type stays as it is."""
-    return short if "/" in short else f"{family}/{SUBTYPES.get(short.lower(), short)}"
+    return short if "/" in short else f"{family}/{MIME_SUBTYPES.get(short.lower(), short)}"
 
 
-def short_of(mime: str) -> str:
+def short_format_of(mime: str) -> str:
     """`image/png` -> `png`."""
     subtype = mime.partition("/")[2] or mime
-    return FORMATS.get(subtype, subtype)
+    return SHORT_FORMATS.get(subtype, subtype)
 
 
 def last_segment(uri: str) -> str:
@@ -67,7 +67,7 @@ def last_segment(uri: str) -> str:
     return unquote(path.rsplit("/", 1)[-1]) or uri
 
 
-def placeholder(block: dict[str, Any]) -> str:
+def placeholder_text(block: dict[str, Any]) -> str:
     """Text that stands for a content block in a dialect that can only say text."""
     match block.get("type"):
         case "text":
@@ -92,13 +92,13 @@ def lift_text(lifted: Lifted) -> None:
         lifted.put("content", {"type": "text", "text": text})
 
 
-def lower_text(low: Lowered) -> None:
+def lower_text(lowered: Lowered) -> None:
     """v1's block as a plain text; any other block is described, and stands beside its description."""
-    block = low.take("content")
+    block = lowered.take("content")
     if not isinstance(block, dict):
-        low.put("content", block)
+        lowered.put("content", block)
         return
     is_text = block.get("type") == "text" and "text" in block
-    low.put("text", block["text"] if is_text else placeholder(block))
-    if block != {"type": "text", "text": low.out["text"]}:
-        low.side["content"] = block
+    lowered.put("text", block["text"] if is_text else placeholder_text(block))
+    if block != {"type": "text", "text": lowered.out["text"]}:
+        lowered.side_data["content"] = block

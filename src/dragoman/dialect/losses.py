@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.dialect.dialects import Dialect
-from dragoman.dialect.reshape import SIDE
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import ProtocolError
 from dragoman.schema.side import Side
 
@@ -18,39 +18,41 @@ def losses(dialect: Dialect, side: Side, method: str, params: Any) -> list[str]:
     """The paths of what a peer of this dialect does not hear."""
     try:
         name, wire = dialect.lower_call(side, method, params)
-        _, heard = dialect.lift_call(side, name, bare(wire))
+        _, heard = dialect.lift_call(side, name, without_side_data(wire))
     except ProtocolError:
         return [method]
-    return sorted(set(missing(bare(params), bare(heard), "")))
+    return sorted(set(missing_paths(without_side_data(params), without_side_data(heard), "")))
 
 
-def bare(value: Any) -> Any:
+def without_side_data(value: Any) -> Any:
     """The values without side data."""
     if isinstance(value, list):
-        return [bare(item) for item in value]
+        return [without_side_data(item) for item in value]
     if not isinstance(value, dict):
         return value
     out = {}
     for name, item in value.items():
         if name == "_meta" and isinstance(item, dict):
-            kept = {key: bare(inner) for key, inner in item.items() if key != SIDE}
+            kept = {key: without_side_data(inner) for key, inner in item.items() if key != SIDE_DATA_KEY}
             if kept:
                 out[name] = kept
         else:
-            out[name] = bare(item)
+            out[name] = without_side_data(item)
     return out
 
 
-def missing(said: Any, heard: Any, path: str) -> list[str]:
+def missing_paths(expected: Any, actual: Any, path: str) -> list[str]:
     """The paths in `said` whose value is not the same in `heard`; list positions are written as []."""
-    if isinstance(said, dict) and isinstance(heard, dict):
+    if isinstance(expected, dict) and isinstance(actual, dict):
         found: list[str] = []
-        for name, item in said.items():
+        for name, item in expected.items():
             inner = f"{path}.{name}" if path else name
-            found.extend([inner] if name not in heard else missing(item, heard[name], inner))
+            found.extend([inner] if name not in actual else missing_paths(item, actual[name], inner))
         return found
-    if isinstance(said, list) and isinstance(heard, list):
-        if len(said) != len(heard):
+    if isinstance(expected, list) and isinstance(actual, list):
+        if len(expected) != len(actual):
             return [f"{path}[]"]
-        return [lost for one, other in zip(said, heard, strict=True) for lost in missing(one, other, f"{path}[]")]
-    return [] if said == heard else [path]
+        return [
+            lost for one, other in zip(expected, actual, strict=True) for lost in missing_paths(one, other, f"{path}[]")
+        ]
+    return [] if expected == actual else [path]

@@ -15,18 +15,18 @@ from dragoman.errors import Unsayable
 Json = Any
 Object = dict[str, Any]
 
-SIDE: Final = "dragoman"
-INFERRED: Final = "inferred"
+SIDE_DATA_KEY: Final = "dragoman"
+INFERRED_KEY: Final = "inferred"
 
 # Never written to a dialect that has no place for it: a secret does not travel in an extension field.
-SECRET: Final = frozenset({"credentials"})
+SECRET_MEMBERS: Final = frozenset({"credentials"})
 
 # How the one encoding is called that every dialect has; ASCII is the same in it.
-UTF_8: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
-_TEXTS: Final = frozenset({"fs/read_text_file", "fs/write_text_file"})
+UTF_8_NAMES: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
+_TEXT_FILE_METHODS: Final = frozenset({"fs/read_text_file", "fs/write_text_file"})
 
 # Marks a read that only finds out whether a file is there: what its text means does not matter.
-PROBE: Final = "probe"
+PROBE_KEY: Final = "probe"
 
 
 class _Absent:
@@ -39,79 +39,79 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-def side_of(obj: Json) -> Object:
+def json_side_data(obj: Json) -> Object:
     """The side data of a vocabulary object; empty when there is none."""
     meta = obj.get("_meta") if isinstance(obj, dict) else None
-    side = meta.get(SIDE) if isinstance(meta, dict) else None
+    side = meta.get(SIDE_DATA_KEY) if isinstance(meta, dict) else None
     return side if isinstance(side, dict) else {}
 
 
-def refuse_encoding(dialect: str, method: str, params: Object) -> None:
+def check_encoding(dialect: str, method: str, params: Object) -> None:
     """Raise for text that is to be read or written otherwise than a dialect without encodings does (5.14, 24)."""
-    if method in _TEXTS:
-        side = side_of(params)
-        encoding = "utf-8" if side.get(PROBE) else side.get("encoding", "utf-8")
-        if str(encoding).lower().replace("_", "-") not in UTF_8:
+    if method in _TEXT_FILE_METHODS:
+        side = json_side_data(params)
+        encoding = "utf-8" if side.get(PROBE_KEY) else side.get("encoding", "utf-8")
+        if str(encoding).lower().replace("_", "-") not in UTF_8_NAMES:
             raise Unsayable(dialect, f"text in the encoding {encoding}")
 
 
-def with_side(obj: Object, **members: Json) -> Object:
+def with_json_side_data(obj: Object, **members: Json) -> Object:
     """A copy of the object with these members added to its side data."""
     meta = obj.get("_meta")
     meta = dict(meta) if isinstance(meta, dict) else {}
-    meta[SIDE] = {**side_of(obj), **members}
+    meta[SIDE_DATA_KEY] = {**json_side_data(obj), **members}
     return {**obj, "_meta": meta}
 
 
 class Lifted:
     """A wire object being read into the vocabulary: take members, put members, note what was inferred."""
 
-    __slots__ = ("inferred", "left", "meta", "out", "side")
+    __slots__ = ("inferred", "meta", "out", "rest", "side_data")
 
     def __init__(self, obj: Json) -> None:
-        self.left: Object = dict(obj) if isinstance(obj, dict) else {}
-        meta = self.left.pop("_meta", ABSENT)
+        self.rest: Object = dict(obj) if isinstance(obj, dict) else {}
+        meta = self.rest.pop("_meta", ABSENT)
         self.meta: Json = meta
         self.out: Object = {}
-        self.side: Object = {}
+        self.side_data: Object = {}
         self.inferred: list[str] = []
 
     def take(self, name: str, default: Json = ABSENT) -> Json:
         """Remove a wire member and give its value."""
-        return self.left.pop(name, default)
+        return self.rest.pop(name, default)
 
     def put(self, name: str, value: Json) -> None:
         """Set a vocabulary member unless the value is absent."""
         if value is not ABSENT:
             self.out[name] = value
 
-    def move(self, names: Mapping[str, str]) -> None:
+    def rename(self, names: Mapping[str, str]) -> None:
         """Rename members: wire name -> vocabulary name."""
         for wire, name in names.items():
-            self.put(name, self.left.pop(wire, ABSENT))
+            self.put(name, self.rest.pop(wire, ABSENT))
 
-    def keep(self, names: Mapping[str, str] | Iterable[str]) -> None:
+    def move_to_side_data(self, names: Mapping[str, str] | Iterable[str]) -> None:
         """Move members the vocabulary has no place for to the side data: wire name -> side name."""
         pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
         for wire, name in pairs:
-            value = self.left.pop(wire, ABSENT)
+            value = self.rest.pop(wire, ABSENT)
             if value is not ABSENT:
-                self.side[name] = value
+                self.side_data[name] = value
 
     def infer(self, name: str, value: Json) -> None:
         """Set a member the peer did not say, and note that."""
         self.out[name] = value
         self.inferred.append(name)
 
-    def done(self) -> Object:
+    def build(self) -> Object:
         """The vocabulary object: what was put, what nobody knew, and the side data."""
-        out = {**self.left, **self.out}
-        side = dict(self.side)
+        out = {**self.rest, **self.out}
+        side = dict(self.side_data)
         if self.inferred:
-            side[INFERRED] = list(self.inferred)
+            side[INFERRED_KEY] = list(self.inferred)
         if self.meta is not ABSENT or side:
             if side:
-                out["_meta"] = {**(self.meta if isinstance(self.meta, dict) else {}), SIDE: side}
+                out["_meta"] = {**(self.meta if isinstance(self.meta, dict) else {}), SIDE_DATA_KEY: side}
             else:
                 out["_meta"] = self.meta
         return out
@@ -120,56 +120,56 @@ class Lifted:
 class Lowered:
     """A vocabulary object being said in a dialect; inferred members are gone from the start."""
 
-    __slots__ = ("inferred", "left", "meta", "out", "side")
+    __slots__ = ("inferred", "meta", "out", "rest", "side_data")
 
     def __init__(self, obj: Json) -> None:
-        self.left: Object = dict(obj) if isinstance(obj, dict) else {}
-        meta = self.left.pop("_meta", ABSENT)
+        self.rest: Object = dict(obj) if isinstance(obj, dict) else {}
+        meta = self.rest.pop("_meta", ABSENT)
         self.meta: Json = dict(meta) if isinstance(meta, dict) else meta
-        side = self.meta.pop(SIDE, None) if isinstance(self.meta, dict) else None
-        self.side: Object = dict(side) if isinstance(side, dict) else {}
+        side = self.meta.pop(SIDE_DATA_KEY, None) if isinstance(self.meta, dict) else None
+        self.side_data: Object = dict(side) if isinstance(side, dict) else {}
         if isinstance(self.meta, dict) and not self.meta and isinstance(side, dict):
             self.meta = ABSENT
-        noted = self.side.pop(INFERRED, ())
+        noted = self.side_data.pop(INFERRED_KEY, ())
         self.inferred = frozenset(name for name in (noted if isinstance(noted, list) else ()) if isinstance(name, str))
         for name in self.inferred:
-            self.left.pop(name, None)
+            self.rest.pop(name, None)
         self.out: Object = {}
 
     def take(self, name: str, default: Json = ABSENT) -> Json:
         """Remove a vocabulary member and give its value."""
-        return self.left.pop(name, default)
+        return self.rest.pop(name, default)
 
-    def recall(self, name: str, default: Json = ABSENT) -> Json:
+    def take_side_data(self, name: str, default: Json = ABSENT) -> Json:
         """Remove a member of the side data and give its value."""
-        return self.side.pop(name, default)
+        return self.side_data.pop(name, default)
 
     def put(self, name: str, value: Json) -> None:
         """Set a wire member unless the value is absent."""
         if value is not ABSENT:
             self.out[name] = value
 
-    def move(self, names: Mapping[str, str]) -> None:
+    def rename(self, names: Mapping[str, str]) -> None:
         """Rename members: wire name -> vocabulary name (the same table that `Lifted.move` reads)."""
         for wire, name in names.items():
-            self.put(wire, self.left.pop(name, ABSENT))
+            self.put(wire, self.rest.pop(name, ABSENT))
 
-    def restore(self, names: Mapping[str, str] | Iterable[str]) -> None:
+    def move_from_side_data(self, names: Mapping[str, str] | Iterable[str]) -> None:
         """Say members from the side data: wire name -> side name (the same table that `Lifted.keep` reads)."""
         pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
         for wire, name in pairs:
-            self.put(wire, self.side.pop(name, ABSENT))
+            self.put(wire, self.side_data.pop(name, ABSENT))
 
-    def done(self, unsaid: Iterable[str] = ()) -> Object:
+    def build(self, unsupported: Iterable[str] = ()) -> Object:
         """The wire object; `unsaid` are vocabulary members that this dialect has no place for."""
-        for name in unsaid:
-            value = self.left.pop(name, ABSENT)
+        for name in unsupported:
+            value = self.rest.pop(name, ABSENT)
             if value is not ABSENT:
-                self.side[name] = value
-        out = {**self.left, **self.out}
-        side = {name: value for name, value in self.side.items() if name not in SECRET}
+                self.side_data[name] = value
+        out = {**self.rest, **self.out}
+        side = {name: value for name, value in self.side_data.items() if name not in SECRET_MEMBERS}
         if side:
-            out["_meta"] = {**(self.meta if isinstance(self.meta, dict) else {}), SIDE: side}
+            out["_meta"] = {**(self.meta if isinstance(self.meta, dict) else {}), SIDE_DATA_KEY: side}
         elif self.meta is not ABSENT:
             out["_meta"] = self.meta
         return out

@@ -23,33 +23,33 @@ class Chunk(NamedTuple):
     text: str
 
 
-class Form:
+class ChunkForm:
     """How a dialect writes a bare piece of text: the shape of the params, and its words for the kinds."""
 
-    __slots__ = ("_decode", "_kinds", "_make", "_take", "_words")
+    __slots__ = ("_build", "_decode", "_kind_by_name", "_name_by_kind", "_unpack")
 
     def __init__(
         self,
         shape: type[msgspec.Struct],
         kinds: Mapping[str, str],
-        take: Callable[[Any], tuple[str, str, str]],
-        make: Callable[[str, str, str], msgspec.Struct],
+        unpack: Callable[[Any], tuple[str, str, str]],
+        build: Callable[[str, str, str], msgspec.Struct],
     ) -> None:
         self._decode = msgspec.json.Decoder(shape).decode
-        self._kinds = dict(kinds)  # the dialect's word -> the vocabulary's
-        self._words = {kind: word for word, kind in kinds.items()}
-        self._take = take  # session, word and text of the params
-        self._make = make  # and params of them
+        self._kind_by_name = dict(kinds)  # the dialect's word -> the vocabulary's
+        self._name_by_kind = {kind: word for word, kind in kinds.items()}
+        self._unpack = unpack  # session, word and text of the params
+        self._build = build  # and params of them
 
-    def read(self, params: Raw) -> Chunk | None:
+    def parse_params(self, params: Raw) -> Chunk | None:
         """The piece of text that these params are; None when they are more or other than that."""
         try:
-            session, word, text = self._take(self._decode(params))
+            session, word, text = self._unpack(self._decode(params))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        kind = self._kinds.get(word)
+        kind = self._kind_by_name.get(word)
         return None if kind is None else Chunk(session, kind, text)
 
-    def say(self, chunk: Chunk) -> bytes:
+    def render_params(self, chunk: Chunk) -> bytes:
         """The params of a piece of text."""
-        return encode(self._make(chunk.session, self._words[chunk.kind], chunk.text))
+        return encode(self._build(chunk.session, self._name_by_kind[chunk.kind], chunk.text))

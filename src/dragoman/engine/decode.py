@@ -12,47 +12,47 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from dragoman.schema.methods import decoder
+from dragoman.schema.methods import decoder_for
 from dragoman.wire.repair import repair
 
 # What strict decoding raises when the second, lenient reading has to decide.
-NOT_STRICT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-_any = msgspec.json.Decoder().decode
-_decode: dict[type, Callable[[Any], Any]] = {}
+_decode_any = msgspec.json.Decoder().decode
+_decoders: dict[type, Callable[[Any], Any]] = {}
 
 
-def strictly(kind: type, raw: Raw) -> Any:
+def decode_strict(kind: type, raw: Raw) -> Any:
     """The Struct of raw JSON, by strict decoding alone; raises one of NOT_STRICT."""
-    decode = _decode.get(kind)
+    decode = _decoders.get(kind)
     if decode is None:
-        decode = _decode[kind] = decoder(kind).decode
+        decode = _decoders[kind] = decoder_for(kind).decode
     return decode(raw)
 
 
-def read(kind: type | None, source: Any) -> Any:
+def decode_as(kind: type | None, source: Any) -> Any:
     """The Struct that the source says; ProtocolError with every fault when a required part is wrong."""
     if kind is None:
-        return values(source)
+        return json_values(source)
     if type(source) is Raw:
         try:
-            return strictly(kind, source)
-        except NOT_STRICT:
-            return _second(kind, values(source))
+            return decode_strict(kind, source)
+        except STRICT_ERRORS:
+            return _decode_lenient(kind, json_values(source))
     if isinstance(source, msgspec.Struct):
         return source
     try:
         return msgspec.convert({} if source is UNSET or source is None else source, kind)
-    except NOT_STRICT:
-        return _second(kind, source)
+    except STRICT_ERRORS:
+        return _decode_lenient(kind, source)
 
 
-def values(source: Any) -> Any:
+def json_values(source: Any) -> Any:
     """The plain JSON values of a source."""
     if type(source) is Raw:
         try:
-            return _any(source)
-        except NOT_STRICT:
+            return _decode_any(source)
+        except STRICT_ERRORS:
             return repair(bytes(source))
     if source is UNSET:
         return {}
@@ -63,17 +63,17 @@ def values(source: Any) -> Any:
     return source
 
 
-def _second(kind: type, source: Any) -> Any:
-    from dragoman.schema.lenient import read as reread
+def _decode_lenient(kind: type, source: Any) -> Any:
+    from dragoman.schema.lenient import read_leniently as reread
 
     return reread(kind, {} if source is UNSET else source)[0]
 
 
-def carried(params: Any, source: Any) -> Any:
+def with_unknown_members(params: Any, source: Any) -> Any:
     """The params as plain values together with the members of their source that no type knows."""
     if (type(source) is not Raw and not isinstance(source, dict)) or not isinstance(params, msgspec.Struct):
         return params
-    from dragoman.schema.unknown_members import extras, merge
+    from dragoman.schema.unknown_members import find_unknown_members, merge_unknown_members
 
-    unknown = extras(values(source), type(params))
-    return merge(values(params), unknown) if unknown is not None else values(params)
+    unknown = find_unknown_members(json_values(source), type(params))
+    return merge_unknown_members(json_values(params), unknown) if unknown is not None else json_values(params)

@@ -6,7 +6,7 @@ import asyncio
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 
-_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+_KIND_BY_EXCEPTION: tuple[tuple[type[BaseException], str], ...] = (
     (asyncio.CancelledError, Kind.CANCELLED),
     (TimeoutError, Kind.TIMEOUT),
     (FileNotFoundError, Kind.RESOURCE_NOT_FOUND),
@@ -15,11 +15,11 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def as_error(exception: BaseException) -> ProtocolError:
+def to_protocol_error(exception: BaseException) -> ProtocolError:
     """What the peer is told of this exception."""
     if isinstance(exception, ProtocolError):
         return exception
-    for kind, meaning in _KINDS:
+    for kind, meaning in _KIND_BY_EXCEPTION:
         if isinstance(exception, kind):
             return ProtocolError(meaning, str(exception) or meaning.replace("_", " "))
     return ProtocolError(
@@ -29,7 +29,7 @@ def as_error(exception: BaseException) -> ProtocolError:
     )
 
 
-def called_off() -> ProtocolError:
+def cancelled_error() -> ProtocolError:
     """The answer to a request whose sender no longer wants one."""
     return ProtocolError(Kind.CANCELLED, "the request was cancelled")
 

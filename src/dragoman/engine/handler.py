@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from dragoman.engine.errors import as_error
+from dragoman.engine.errors import to_protocol_error
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 
-Handler = Callable[[Incoming, Done], Awaitable[None] | None]
+Handler = Callable[[Incoming, DoneCallback], Awaitable[None] | None]
 
 
-def answering(function: Callable[[Any], Any]) -> Handler:
+def make_handler(function: Callable[[Any], Any]) -> Handler:
     """A handler from a function of the params: what it returns, now or later, is the answer."""
 
-    def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+    def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         result = function(incoming.params)
         if asyncio.iscoroutine(result):
             return _answer_later(result, done)
@@ -30,11 +30,11 @@ def answering(function: Callable[[Any], Any]) -> Handler:
     return handler
 
 
-async def _answer_later(work: Coroutine[Any, Any, Any], done: Done) -> None:
+async def _answer_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> None:
     done(await work, None)
 
 
-def acknowledged(work: Awaitable[None] | None, done: Done) -> Awaitable[None] | None:
+def answer_notification(work: Awaitable[None] | None, done: DoneCallback) -> Awaitable[None] | None:
     """A notification that came with an id: handled as ever, and answered, for somebody may wait."""
     if work is None:
         done({}, None)
@@ -44,7 +44,7 @@ def acknowledged(work: Awaitable[None] | None, done: Done) -> Awaitable[None] | 
         try:
             await work
         except Exception as error:
-            done(None, as_error(error))
+            done(None, to_protocol_error(error))
             raise
         done({}, None)
 

@@ -19,21 +19,21 @@ Dispatch = Callable[[Envelope, bytes], Awaitable[None] | None]
 class Inbox:
     """The queue behind a handler that is being awaited."""
 
-    __slots__ = ("_dispatch", "_fault", "_queue", "_waiting", "_wake", "busy", "room", "size")
+    __slots__ = ("_dispatch", "_on_error", "_queue", "_waiting", "_wake", "is_busy", "size", "space_available")
 
-    def __init__(self, dispatch: Dispatch, fault: Callable[[BaseException], None]) -> None:
+    def __init__(self, dispatch: Dispatch, on_error: Callable[[BaseException], None]) -> None:
         self._dispatch = dispatch
-        self._fault = fault
+        self._on_error = on_error
         self._queue: deque[tuple[Envelope, bytes]] = deque()
         self._waiting: Awaitable[None] | None = None
         self._wake = asyncio.Event()
-        self.room = asyncio.Event()
-        self.busy = False
+        self.space_available = asyncio.Event()
+        self.is_busy = False
         self.size = 0
 
-    def attend(self, waiting: Awaitable[None]) -> None:
+    def block_on(self, waiting: Awaitable[None]) -> None:
         """Await this before anything else is dispatched; what arrives meanwhile queues."""
-        self.busy = True
+        self.is_busy = True
         self._waiting = waiting
         self._wake.set()
 
@@ -59,19 +59,19 @@ class Inbox:
                     try:
                         await waiting
                     except Exception as error:
-                        self._fault(error)
+                        self._on_error(error)
                 if not queue:
                     break
                 envelope, frame = queue.popleft()
                 self.size -= len(frame)
                 if self.size <= INBOX_BYTES:
-                    self.room.set()
+                    self.space_available.set()
                 waiting = self._dispatch(envelope, frame)
-            self.busy = False
-            self.room.set()
+            self.is_busy = False
+            self.space_available.set()
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when nothing waits."""
-        while self.busy:
-            self.room.clear()
-            await self.room.wait()
+        while self.is_busy:
+            self.space_available.clear()
+            await self.space_available.wait()

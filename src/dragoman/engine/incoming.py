@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.engine.codec import Speech
-from dragoman.engine.decode import NOT_STRICT, read, strictly, values
+from dragoman.engine.codec import PeerCodec
+from dragoman.engine.decode import STRICT_ERRORS, decode_as, decode_strict, json_values
 from dragoman.schema.methods import Method
 from dragoman.wire.envelope import Id
 
@@ -22,16 +22,16 @@ Source = Raw | Any
 class Incoming:
     """One call of the peer; `id` is UNSET for a notification."""
 
-    __slots__ = ("_params", "_speech", "id", "method", "row", "source")
+    __slots__ = ("_codec", "_params", "id", "method", "row", "source")
 
     def __init__(
-        self, id: Id | UnsetType, method: str, row: Method | None, source: Source, speech: Speech | None = None
+        self, id: Id | UnsetType, method: str, row: Method | None, source: Source, codec: PeerCodec | None = None
     ) -> None:
         self.id = id
         self.method = method
         self.row = row
         self.source = source
-        self._speech = speech  # how to read the source again, where it is raw and odd
+        self._codec = codec  # how to read the source again, where it is raw and odd
         self._params: Any = UNSET
 
     @property
@@ -46,11 +46,11 @@ class Incoming:
             kind = self.row.params if self.row is not None else None
             if type(self.source) is Raw and kind is not None:
                 try:
-                    self._params = strictly(kind, self.source)
+                    self._params = decode_strict(kind, self.source)
                     return self._params
-                except NOT_STRICT:
+                except STRICT_ERRORS:
                     self.source = self.values
-            self._params = read(kind, self.source)
+            self._params = decode_as(kind, self.source)
         return self._params
 
     @params.setter
@@ -61,6 +61,6 @@ class Incoming:
     @property
     def values(self) -> Any:
         """The params as plain values of the vocabulary, with the members no type knows."""
-        if type(self.source) is Raw and self._speech is not None and self.row is not None:
-            self.source = self._speech.reread(self.method, self.source)
-        return values(self.source)
+        if type(self.source) is Raw and self._codec is not None and self.row is not None:
+            self.source = self._codec.lift_raw_params(self.method, self.source)
+        return json_values(self.source)

@@ -21,7 +21,7 @@ SESSION_STATES: dict[str, frozenset[str]] = {
     "session/fork": frozenset({IDLE}),
 }
 
-_WHY = {
+_STATE_ERRORS = {
     "session/prompt": "a turn is already running in this session; cancel it or wait for its end",
 }
 
@@ -29,37 +29,37 @@ _WHY = {
 class Lifecycle:
     """The state of one connection."""
 
-    __slots__ = ("initialized", "sessions")
+    __slots__ = ("is_initialized", "sessions")
 
     def __init__(self) -> None:
-        self.initialized = False
+        self.is_initialized = False
         self.sessions: dict[str, str] = {}
 
-    def admit(self, method: str, session: str | None = None) -> None:
+    def check_allowed(self, method: str, session: str | None = None) -> None:
         """Raise invalid_state unless this method may be said now."""
-        if not self.initialized and method not in BEFORE_INITIALIZE and not method.startswith("_"):
+        if not self.is_initialized and method not in BEFORE_INITIALIZE and not method.startswith("_"):
             raise ProtocolError(Kind.INVALID_STATE, f"{method} came before initialize; send initialize first")
-        if self.initialized and method == "initialize":
+        if self.is_initialized and method == "initialize":
             raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
         allowed = SESSION_STATES.get(method)
         state = self.sessions.get(session) if session is not None else None
         if allowed is not None and state is not None and state not in allowed:
-            why = _WHY.get(method, f"the session is {state}")
+            why = _STATE_ERRORS.get(method, f"the session is {state}")
             raise ProtocolError(Kind.INVALID_STATE, why, {"sessionId": session, "state": state})
 
-    def open(self, session: str) -> None:
+    def open_session(self, session: str) -> None:
         """A session exists and is idle."""
         self.sessions[session] = IDLE
 
-    def begin(self, session: str) -> None:
+    def begin_turn(self, session: str) -> None:
         """A turn begins."""
         self.sessions[session] = PROCESSING
 
-    def end(self, session: str) -> None:
+    def end_turn(self, session: str) -> None:
         """The turn is over."""
         if session in self.sessions:
             self.sessions[session] = IDLE
 
-    def close(self, session: str) -> None:
+    def close_session(self, session: str) -> None:
         """The session is gone from this connection."""
         self.sessions.pop(session, None)

@@ -9,7 +9,7 @@ INBOX_BYTES = 16 * 1024 * 1024
 INBOX_HARD_BYTES = 256 * 1024 * 1024
 
 # Requests of the peer that may be under way at once; more are answered rate_limited, for each holds a task.
-MAX_INBOUND = 4096
+MAX_RUNNING_REQUESTS = 4096
 
 # When the peer's input has ended, requests it had made may still finish for this long. Seconds.
 EOF_GRACE = 1.0
@@ -18,7 +18,7 @@ EOF_GRACE = 1.0
 CLOSE_GRACE = 10.0
 
 # A producer that never waits gives way to the reader after this many bytes, so that a cancel gets through.
-TURN_BYTES = 64 * 1024
+YIELD_BYTES = 64 * 1024
 
 # Different things said once to the user (losses, decisions); a peer that makes up more is not worth the memory.
-MAX_SAID = 1000
+MAX_REPORTS = 1000

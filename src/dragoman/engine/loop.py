@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a program to its end on the fastest loop there is."""
-    with asyncio.Runner(loop_factory=_factory()) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 
 
-def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:

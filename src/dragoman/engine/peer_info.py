@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.emulator import Ledger
-from dragoman.engine.decode import read
+from dragoman.dialect.emulator import Emulator
+from dragoman.engine.decode import decode_as
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.methods import METHODS, Method
@@ -32,20 +32,24 @@ def offers(gate: str, capabilities: Any) -> bool:
 
 
 # The draft's names of what a client can do, for the lists of what an agent requires.
-_OFFICIAL = {"fs.read": "fs.readTextFile", "fs.write": "fs.writeTextFile", "terminal.create": "terminal"}
+_OFFICIAL_NAMES = {"fs.read": "fs.readTextFile", "fs.write": "fs.writeTextFile", "terminal.create": "terminal"}
 
 
-def missing(required: Any, capabilities: Any) -> list[str]:
+def missing_capabilities(required: Any, capabilities: Any) -> list[str]:
     """The paths in a tree of required client capabilities (the draft's words) that a client does not offer."""
-    return [path for path in _paths(required) if not offers(f"client.{_OFFICIAL.get(path, path)}", capabilities)]
+    return [
+        path
+        for path in _capability_paths(required)
+        if not offers(f"client.{_OFFICIAL_NAMES.get(path, path)}", capabilities)
+    ]
 
 
-def _paths(tree: Any, prefix: str = "") -> list[str]:
+def _capability_paths(tree: Any, prefix: str = "") -> list[str]:
     found: list[str] = []
     for name, value in tree.items() if isinstance(tree, dict) else ():
         path = f"{prefix}{name}"
         if isinstance(value, dict):
-            found.extend(_paths(value, f"{path}."))
+            found.extend(_capability_paths(value, f"{path}."))
         elif value:
             found.append(path)
     return found
@@ -54,41 +58,41 @@ def _paths(tree: Any, prefix: str = "") -> list[str]:
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 
-class Acquaintance:
+class PeerInfo:
     """The peer of one connection, as far as it introduced itself."""
 
-    def __init__(self, we: Side) -> None:
-        self._we = we
+    def __init__(self, side: Side) -> None:
+        self._side = side
         self._gates: dict[str, bool] = {}
         self._unannounced: frozenset[str] = frozenset()
         self.capabilities: Any = None
-        self.is_made = False  # once it is, nobody changes what was offered
+        self.is_initialized = False  # once it is, nobody changes what was offered
 
-    def met(self, params: Any, ledger: Ledger | None) -> None:
+    def note_initialize(self, params: Any, emulator: Emulator | None) -> None:
         """The client's initialize passed: remember what it offers."""
         try:
-            params = read(_INITIALIZE.params, params)
+            params = decode_as(_INITIALIZE.params, params)
         except ProtocolError:
             return
-        if self._we is Side.AGENT:
-            self._remember(params.client_capabilities)
-        if ledger is not None:
-            ledger.met(params)
+        if self._side is Side.AGENT:
+            self._set_capabilities(params.client_capabilities)
+        if emulator is not None:
+            emulator.note_initialize(params)
 
-    def introduced(self, result: Any, ledger: Ledger | None) -> None:
+    def note_initialize_result(self, result: Any, emulator: Emulator | None) -> None:
         """The agent's answer to initialize passed: remember what it offers."""
         try:
-            result = read(_INITIALIZE.result, result)
+            result = decode_as(_INITIALIZE.result, result)
         except ProtocolError:
             return
-        self.is_made = True
-        if self._we is Side.CLIENT:
-            self._remember(result.agent_capabilities)
-        if ledger is not None:
-            self._unannounced = ledger.unannounced
-            ledger.introduced(result)
+        self.is_initialized = True
+        if self._side is Side.CLIENT:
+            self._set_capabilities(result.agent_capabilities)
+        if emulator is not None:
+            self._unannounced = emulator.unannounced_capabilities
+            emulator.note_initialize_result(result)
 
-    def _remember(self, capabilities: Any) -> None:
+    def _set_capabilities(self, capabilities: Any) -> None:
         self.capabilities = capabilities
         self._gates.clear()
 
@@ -97,7 +101,7 @@ class Acquaintance:
         known = self._gates.get(gate)
         if known is None:
             # A capability of ours opens what we say (the draft's pushed output): only the peer's can be missing.
-            ours = gate.startswith(f"{self._we.value}.")
+            ours = gate.startswith(f"{self._side.value}.")
             known = self._gates[gate] = ours or gate in self._unannounced or offers(gate, self.capabilities)
         return known
 

@@ -14,18 +14,18 @@ from typing import Any
 from msgspec import UNSET
 
 from dragoman.engine import eager
-from dragoman.engine.errors import as_error
+from dragoman.engine.errors import to_protocol_error
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.limits import CLOSE_GRACE, MAX_INBOUND
-from dragoman.engine.pending import Done
+from dragoman.engine.limits import CLOSE_GRACE, MAX_RUNNING_REQUESTS
+from dragoman.engine.pending import DoneCallback
 from dragoman.wire.envelope import Id
 
 
-class Inbound:
+class RunningRequests:
     """The peer's requests that are being answered."""
 
-    def __init__(self, fault: Callable[[str, BaseException], None]) -> None:
-        self._fault = fault
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._on_failure = on_failure
         self._starter = eager.Starter(asyncio.get_running_loop(), contextvars.copy_context())
         self._tasks: set[asyncio.Task[Any]] = set()
         self._by_id: dict[Id, asyncio.Task[Any]] = {}
@@ -33,11 +33,11 @@ class Inbound:
     @property
     def is_full(self) -> bool:
         """Whether as many are under way as may be."""
-        return len(self._tasks) >= MAX_INBOUND
+        return len(self._tasks) >= MAX_RUNNING_REQUESTS
 
-    def start(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
+    def start(self, incoming: Incoming, work: Awaitable[None], done: DoneCallback) -> None:
         """Run the handler's coroutine as a task; its synchronous part runs before this returns."""
-        task = self._starter.start(self._attend(incoming, work, done))
+        task = self._starter.start(self._run_handler(incoming, work, done))
         if task is None:
             return
         self._tasks.add(task)
@@ -45,19 +45,19 @@ class Inbound:
         if incoming.id is not UNSET:
             key = incoming.id
             self._by_id[key] = task
-            task.add_done_callback(lambda ended: self._forget(key, ended))
+            task.add_done_callback(lambda ended: self._remove_task(key, ended))
 
-    async def _attend(self, incoming: Incoming, work: Awaitable[None], done: Done) -> None:
+    async def _run_handler(self, incoming: Incoming, work: Awaitable[None], done: DoneCallback) -> None:
         try:
             await work
         except asyncio.CancelledError as error:
-            done(None, as_error(error))
+            done(None, to_protocol_error(error))
             raise
         except Exception as error:
-            self._fault(f"the handler of {incoming.method}", error)
-            done(None, as_error(error))
+            self._on_failure(f"the handler of {incoming.method}", error)
+            done(None, to_protocol_error(error))
 
-    def _forget(self, id: Id, ended: asyncio.Task[Any]) -> None:
+    def _remove_task(self, id: Id, ended: asyncio.Task[Any]) -> None:
         if self._by_id.get(id) is ended:  # a peer may use an id twice at a time
             del self._by_id[id]
 
@@ -74,20 +74,20 @@ class Inbound:
     def cancel_all(self) -> None:
         """Cancel every handler but the one that asks for it, which would wait for itself."""
         self._starter.close()
-        for task in self._others():
+        for task in self._other_tasks():
             task.cancel()
 
-    async def finish(self, patience: float) -> None:
+    async def wait_finished(self, timeout: float) -> None:
         """Let the handlers end by themselves, for a while."""
         if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=patience)
+            await asyncio.wait(set(self._tasks), timeout=timeout)
 
-    async def gone(self) -> None:
+    async def wait_cancelled(self) -> None:
         """Return when every other handler, cancelled before, has ended; one that will not end is told."""
-        others = self._others()
+        others = self._other_tasks()
         left = (await asyncio.wait(others, timeout=CLOSE_GRACE))[1] if others else set()
         for _ in left:
-            self._fault("closing", TimeoutError(f"a handler did not end within {CLOSE_GRACE:g} s of its cancel"))
+            self._on_failure("closing", TimeoutError(f"a handler did not end within {CLOSE_GRACE:g} s of its cancel"))
 
-    def _others(self) -> set[asyncio.Task[Any]]:
+    def _other_tasks(self) -> set[asyncio.Task[Any]]:
         return self._tasks - {asyncio.current_task()}

@@ -15,59 +15,61 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialect.dialects import dialect
-from dragoman.dialect.emulator import Settings
+from dragoman.dialect.dialects import load_dialect
+from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine import malformed
-from dragoman.engine.codec import Speech, chunk_of, may_name_side
-from dragoman.engine.decode import read, values
-from dragoman.engine.emulation import Emulation, nobody
-from dragoman.engine.errors import as_error, called_off, is_expected
-from dragoman.engine.limits import MAX_SAID
-from dragoman.engine.outbox import Form, Outbox, form
-from dragoman.engine.peer_info import Acquaintance
-from dragoman.engine.pending import Done, Exchange, Exchanges
+from dragoman.engine.codec import PeerCodec, chunk_of, may_have_side_data
+from dragoman.engine.decode import decode_as, json_values
+from dragoman.engine.emulation import Emulation, ignore_answer
+from dragoman.engine.errors import cancelled_error, is_expected, to_protocol_error
+from dragoman.engine.limits import MAX_REPORTS
+from dragoman.engine.outbox import FrameTemplate, Outbox, build_template
+from dragoman.engine.peer_info import PeerInfo
+from dragoman.engine.pending import DoneCallback, PendingRequest, PendingRequests
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, Unsayable
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
-from dragoman.wire.envelope import Envelope, Id, read_error, say_call, say_error, say_result
+from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, encode_result, read_error
 
 logger = logging.getLogger("dragoman")
 
 # Set while a notification handler runs: the reply to what it asks must overtake the inbox it is holding up.
-inside: contextvars.ContextVar[Voice | None] = contextvars.ContextVar("dragoman_inside", default=None)
+handler_connection: contextvars.ContextVar[Sender | None] = contextvars.ContextVar("dragoman_inside", default=None)
 
 
-class Voice:
+class Sender:
     """What we say to one peer."""
 
     def __init__(
-        self, transport: Transport, we: Side, settings: Settings, report: Callable[[str], None] | None = None
+        self, transport: Transport, side: Side, settings: EmulatorSettings, report: Callable[[str], None] | None = None
     ) -> None:
         self.transport = transport
-        self.we = we
-        self.they = we.other
+        self.side = side
+        self.peer_side = side.other
         self.settings = settings
         self.report = report or logger.info
-        self.on_translated: Callable[[str], None] = lambda _: None  # hears what was lost or made up in translation
-        self.peer = Acquaintance(we)
-        self.speech: Speech | None = None
+        self.on_translation_note: Callable[[str], None] = lambda _: (
+            None
+        )  # hears what was lost or made up in translation
+        self.peer = PeerInfo(side)
+        self.codec: PeerCodec | None = None
         self.emulation: Emulation | None = None
         self.outbox = Outbox(transport)
-        self._said: set[str] = set()
-        self._exchanges = Exchanges()
-        self._nested = 0  # requests of notification handlers, whose replies overtake
-        self.make_room: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's bound
-        self._ended: BaseException | None = None
-        self._deaf: BaseException | None = None  # why nothing that we ask is answered any more
+        self._reported: set[str] = set()
+        self._pending = PendingRequests()
+        self._nested_count = 0  # requests of notification handlers, whose replies overtake
+        self.resume_reading: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's bound
+        self._failure: BaseException | None = None
+        self._peer_eof: BaseException | None = None  # why nothing that we ask is answered any more
 
-    def met(self, params: Any) -> None:
+    def note_initialize(self, params: Any) -> None:
         """The client's initialize passed here, in either direction."""
-        self.peer.met(params, self.emulation.ledger if self.emulation is not None else None)
+        self.peer.note_initialize(params, self.emulation.emulator if self.emulation is not None else None)
 
-    def introduced(self, result: Any) -> None:
+    def note_initialize_result(self, result: Any) -> None:
         """The agent's answer to initialize passed here, in either direction."""
-        self.peer.introduced(result, self.emulation.ledger if self.emulation is not None else None)
+        self.peer.note_initialize_result(result, self.emulation.emulator if self.emulation is not None else None)
 
     def offers(self, gate: str) -> bool:
         """Whether the peer advertised the capability at this path."""
@@ -77,99 +79,99 @@ class Voice:
 
     def notify(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Send a notification; one the peer's dialect has no words for is reported, once."""
-        if method == "session/update" and self._say_chunk(params):
+        if method == "session/update" and self._send_chunk(params):
             return
-        if self.emulation is not None and method in self.emulation.ledger.outgoing:
-            self.emulation.run_outgoing(method, params, nobody)
+        if self.emulation is not None and method in self.emulation.emulator.outgoing:
+            self.emulation.run_outgoing(method, params, ignore_answer)
             return
         self.send_notification(method, params, foreign=foreign)
 
-    def _say_chunk(self, params: Any) -> bool:
+    def _send_chunk(self, params: Any) -> bool:
         """Send an update by the short way, if it is a bare piece of text and the dialect is not v1 anyway."""
-        speech = self.speech
-        if speech is None or speech.plain or (chunk := chunk_of(params)) is None:
+        speech = self.codec
+        if speech is None or speech.is_native or (chunk := chunk_of(params)) is None:
             return False
-        if self.emulation is not None and (chunk := self.emulation.ledger.pass_chunk(chunk)) is None:
+        if self.emulation is not None and (chunk := self.emulation.emulator.pass_chunk(chunk)) is None:
             return False
-        self.outbox.write(say_call(UNSET, "session/update", speech.dialect.chunk.say(chunk)))
+        self.outbox.write(encode_call(UNSET, "session/update", speech.dialect.chunk_form.render_params(chunk)))
         return True
 
-    def form(self, method: str, params: Any, gap: str) -> Form | None:
+    def notification_template(self, method: str, params: Any, placeholder: str) -> FrameTemplate | None:
         """A notification as a form with a gap where `gap` stands; None where frames are not that simple."""
-        speech = self.speech
-        if speech is None or not speech.plain or (self.emulation and method in self.emulation.ledger.outgoing):
+        speech = self.codec
+        if speech is None or not speech.is_native or (self.emulation and method in self.emulation.emulator.outgoing):
             return None
         name, body = speech.lower_call(method, params)
-        return form(say_call(UNSET, name, body), gap)
+        return build_template(encode_call(UNSET, name, body), placeholder)
 
     def send_notification(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Lower and send a notification, past the ledger."""
-        assert self.speech is not None
+        assert self.codec is not None
         try:
-            if (foreign and not self.speech.plain) or (foreign and not isinstance(params, bytes)):
-                params = values(params)
-            name, body = self.speech.lower_call(method, params)
+            if (foreign and not self.codec.is_native) or (foreign and not isinstance(params, bytes)):
+                params = json_values(params)
+            name, body = self.codec.lower_call(method, params)
         except Unsayable as error:
-            self.say_once(f"not passed on: {error.message}")
+            self.report_once(f"not passed on: {error.message}")
             return
-        self.outbox.write(say_call(UNSET, name, body))
+        self.outbox.write(encode_call(UNSET, name, body))
 
-    def say_once(self, text: str) -> None:
+    def report_once(self, text: str) -> None:
         """Report something, but not again and again."""
-        if text not in self._said and len(self._said) < MAX_SAID:
-            self._said.add(text)
-            self.translated(text)
+        if text not in self._reported and len(self._reported) < MAX_REPORTS:
+            self._reported.add(text)
+            self.report_translation(text)
 
-    def translated(self, text: str) -> None:
+    def report_translation(self, text: str) -> None:
         """Something was lost or made up in translation: reported, and told to whoever keeps a log."""
         self.report(text)
-        self.on_translated(text)
+        self.on_translation_note(text)
 
-    def call(self, method: str, params: Any, done: Done, *, raw: bool = False) -> Id | UnsetType:
+    def call(self, method: str, params: Any, done: DoneCallback, *, raw: bool = False) -> Id | UnsetType:
         """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless refused."""
-        over = self._ended or self._deaf
+        over = self._failure or self._peer_eof
         if over is not None:
-            done(None, closed(over))
+            done(None, closed_error(over))
             return UNSET
-        refusal = self.peer.refusal(METHODS.get((self.they, method)))
+        refusal = self.peer.refusal(METHODS.get((self.peer_side, method)))
         if refusal is not None:
             done(None, refusal)
             return UNSET
         if method == "initialize":
-            self.met(params)
-        if self.emulation is not None and method in self.emulation.ledger.outgoing:
+            self.note_initialize(params)
+        if self.emulation is not None and method in self.emulation.emulator.outgoing:
             return self.emulation.run_outgoing(method, params, done, raw=raw)
         return self.send_request(method, params, done, raw)
 
-    def forward(self, method: str, params: Any, done: Done) -> Id | UnsetType:
+    def forward(self, method: str, params: Any, done: DoneCallback) -> Id | UnsetType:
         """Send a request whose params are spelled already; `done` gets the envelope that answers it."""
-        over = self._ended or self._deaf
+        over = self._failure or self._peer_eof
         if over is not None:
-            done(None, closed(over))
+            done(None, closed_error(over))
             return UNSET
-        id = self._exchanges.begin(Exchange(method, done, verbatim=True))
-        self.outbox.write(say_call(id, method, None if params is UNSET else params))
+        id = self._pending.add(PendingRequest(method, done, is_verbatim=True))
+        self.outbox.write(encode_call(id, method, None if params is UNSET else params))
         return id
 
-    def send_request(self, method: str, params: Any, done: Done, raw: bool = False) -> Id | UnsetType:
+    def send_request(self, method: str, params: Any, done: DoneCallback, raw: bool = False) -> Id | UnsetType:
         """Lower and send a request, past the gate and the ledger."""
-        assert self.speech is not None
+        assert self.codec is not None
         try:
-            name, body = self.speech.lower_call(method, params)
+            name, body = self.codec.lower_call(method, params)
         except ProtocolError as error:
             done(None, error)
             return UNSET
-        nested = inside.get() is self
+        nested = handler_connection.get() is self
         if nested:
-            self._nested += 1
-            self.make_room()
-        id = self._exchanges.begin(Exchange(method, done, nested=nested, raw=raw))
-        self.outbox.write(say_call(id, name, body))
+            self._nested_count += 1
+            self.resume_reading()
+        id = self._pending.add(PendingRequest(method, done, is_nested=nested, is_raw=raw))
+        self.outbox.write(encode_call(id, name, body))
         return id
 
     async def request_raw(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Send a request and await its result as plain values of the vocabulary, unknown members included."""
-        return values(await self.request(method, params, timeout=timeout, raw=True))
+        return json_values(await self.request(method, params, timeout=timeout, raw=True))
 
     async def request(
         self,
@@ -178,7 +180,7 @@ class Voice:
         *,
         timeout: float | None = None,
         raw: bool = False,
-        first: Callable[[Any], None] | None = None,
+        on_result: Callable[[Any], None] | None = None,
     ) -> Any:
         """Send a request and await its typed result; cancelling it tells the peer.
 
@@ -191,8 +193,8 @@ class Voice:
                 return
             if error is None:
                 try:
-                    if first is not None:
-                        first(result)
+                    if on_result is not None:
+                        on_result(result)
                     future.set_result(result)
                 except Exception as fault:  # of `first`: for who waits, not for the reader
                     future.set_exception(fault)
@@ -207,13 +209,13 @@ class Voice:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            self.call_off(id, wait=False)
+            self.cancel_request(id, wait=False)
             raise ProtocolError(Kind.TIMEOUT, f"{method} was not answered within {timeout:g} s") from None
         except asyncio.CancelledError:
-            self.call_off(id, wait=False)
+            self.cancel_request(id, wait=False)
             raise
 
-    def call_off(self, id: Id | UnsetType, *, wait: bool) -> None:
+    def cancel_request(self, id: Id | UnsetType, *, wait: bool) -> None:
         """Take back a request of ours, and tell the peer where its dialect has a word for that.
 
         Told to wait, `done` still gets an answer: the peer's, or ours where the peer cannot be told. Else whatever
@@ -221,76 +223,76 @@ class Voice:
         """
         if isinstance(id, UnsetType):
             return
-        exchange = self._exchanges.open.get(id)
+        exchange = self._pending.by_id.get(id)
         if exchange is None:
             if self.emulation is not None:
-                self.emulation.call_off(id, wait)
+                self.emulation.cancel_request(id, wait)
             return
-        if exchange.nested:  # whoever took it back holds nothing up any more
-            exchange.nested = False
-            self._nested -= 1
-        is_told = exchange.verbatim or (self.speech is not None and self.speech.dialect.cancels)
+        if exchange.is_nested:  # whoever took it back holds nothing up any more
+            exchange.is_nested = False
+            self._nested_count -= 1
+        is_told = exchange.is_verbatim or (self.codec is not None and self.codec.dialect.cancels)
         if is_told:
             self.send_notification("$/cancel_request", {"requestId": id})
         if not (wait and is_told):
-            self._exchanges.give_up(id)
+            self._pending.abandon(id)
         if wait and not is_told:
-            exchange.done(None, called_off())
+            exchange.done(None, cancelled_error())
 
-    def has_open_requests(self, besides: str) -> bool:
+    def has_pending_requests(self, excluding: str) -> bool:
         """Whether we wait for an answer to anything but this method."""
-        return any(exchange.method != besides for exchange in self._exchanges.open.values())
+        return any(exchange.method != excluding for exchange in self._pending.by_id.values())
 
     # --- being answered ---------------------------------------------------------------------------------------
 
-    def _answered(self, envelope: Envelope, frame: bytes) -> None:
-        exchange = None if envelope.id is UNSET else self.end_exchange(envelope.id)
+    def _process_answer(self, envelope: Envelope, frame: bytes) -> None:
+        exchange = None if envelope.id is UNSET else self.pop_pending(envelope.id)
         if exchange is None:
-            if envelope.id is UNSET or not self._exchanges.was_given_up(envelope.id):
-                malformed.unexpected(self, envelope)
+            if envelope.id is UNSET or not self._pending.was_abandoned(envelope.id):
+                malformed.report_unexpected_answer(self, envelope)
             return
-        if exchange.verbatim:
+        if exchange.is_verbatim:
             exchange.done(envelope, None)
             return
-        assert self.speech is not None
+        assert self.codec is not None
         try:
             if envelope.error is not UNSET and (envelope.result is UNSET or bytes(envelope.error) != b"null"):
-                raise self.speech.lift_error(read_error(envelope.error))
-            result: Any = self.speech.lift_result(exchange.method, envelope.result, may_name_side(frame))
-            if not exchange.raw:
+                raise self.codec.lift_error(read_error(envelope.error))
+            result: Any = self.codec.lift_result(exchange.method, envelope.result, may_have_side_data(frame))
+            if not exchange.is_raw:
                 result = self._read_result(exchange.method, result)
             if self.emulation is not None:
-                heed = self.emulation.ledger.heeded.get(exchange.method)
+                heed = self.emulation.emulator.result_observers.get(exchange.method)
                 if heed is not None:
-                    heed(self.emulation.ledger, result)
+                    heed(self.emulation.emulator, result)
         except Exception as error:
             if not isinstance(error, ProtocolError):
-                self.note_fault(f"the answer to {exchange.method}", error)
-            exchange.done(None, as_error(error))
+                self.log_failure(f"the answer to {exchange.method}", error)
+            exchange.done(None, to_protocol_error(error))
             return
         if exchange.method == "initialize":
-            self.introduced(result)
+            self.note_initialize_result(result)
         exchange.done(result, None)
 
     def _read_result(self, method: str, result: Any) -> Any:
         """A result as its Struct; one that cannot be read is the peer's fault, not that of our params."""
-        row = METHODS.get((self.they, method))
+        row = METHODS.get((self.peer_side, method))
         try:
-            return read(row.result if row is not None else None, result)
+            return decode_as(row.result if row is not None else None, result)
         except ProtocolError as error:
             what = f"the answer to {method} cannot be read: {error.message}"
             raise ProtocolError(Kind.INTERNAL_ERROR, what, error.data) from None
 
-    def end_exchange(self, id: Id) -> Exchange | None:
+    def pop_pending(self, id: Id) -> PendingRequest | None:
         """The request of ours with this id, which is over; None when there is none."""
-        exchange = self._exchanges.end(id)
-        if exchange is not None and exchange.nested:
-            self._nested -= 1
+        exchange = self._pending.pop(id)
+        if exchange is not None and exchange.is_nested:
+            self._nested_count -= 1
         return exchange
 
     # --- answering --------------------------------------------------------------------------------------------
 
-    def answering(self, id: Id, method: str) -> Done:
+    def answer_callback(self, id: Id, method: str) -> DoneCallback:
         """A callback that answers this request, once."""
         open_ = True
 
@@ -300,38 +302,38 @@ class Voice:
                 return
             open_ = False
             if error is not None:
-                self._answer_error(id, error)
+                self._send_error(id, error)
                 return
-            assert self.speech is not None
+            assert self.codec is not None
             if method == "initialize":
-                self.introduced(result)
+                self.note_initialize_result(result)
             try:
-                said = self.speech.lower_result(method, result)
+                said = self.codec.lower_result(method, result)
             except Exception as fault:  # also a handler's result that is no JSON
                 if not isinstance(fault, ProtocolError):
-                    self.note_fault(f"the answer to {method}", fault)
-                self._answer_error(id, as_error(fault))
+                    self.log_failure(f"the answer to {method}", fault)
+                self._send_error(id, to_protocol_error(fault))
                 return
-            self.outbox.write(say_result(id, said))
+            self.outbox.write(encode_result(id, said))
 
         return done
 
-    def answer(self, id: Id, *, error: ProtocolError) -> None:
+    def send_error(self, id: Id, *, error: ProtocolError) -> None:
         """Refuse what the peer sent: a request that a tap took, or what cannot be read."""
-        self._answer_error(id, error)
+        self._send_error(id, error)
 
-    def _answer_error(self, id: Id, error: ProtocolError) -> None:
-        speech = self.speech or Speech(dialect("v1"), self.we)
-        self.outbox.write(say_error(id, speech.lower_error(error)))
+    def _send_error(self, id: Id, error: ProtocolError) -> None:
+        speech = self.codec or PeerCodec(load_dialect("v1"), self.side)
+        self.outbox.write(encode_error(id, speech.lower_error(error)))
 
-    def note_fault(self, where: str, error: BaseException) -> None:
+    def log_failure(self, where: str, error: BaseException) -> None:
         if is_expected(error):
             self.report(f"{where} failed: {error}")
         else:
             logger.error("%s failed", where, exc_info=error)
 
 
-def closed(error: BaseException) -> ProtocolError:
+def closed_error(error: BaseException) -> ProtocolError:
     failure = ProtocolError(Kind.INTERNAL_ERROR, str(error), {"closed": True})
     failure.__cause__ = error
     return failure

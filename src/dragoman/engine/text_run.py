@@ -13,19 +13,19 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dragoman.engine.codec import CHUNKS
-from dragoman.engine.decode import NOT_STRICT
+from dragoman.engine.codec import CHUNK_TYPES
+from dragoman.engine.decode import STRICT_ERRORS
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import UpdateParams
-from dragoman.wire.depth import too_deep
+from dragoman.wire.depth import is_too_deep
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame
 
 # How encoders begin the frame of an update; others are read the long way, which takes no more than a little longer.
-_HEADS = (b'{"jsonrpc":"2.0","method":"session/update",', b'{"jsonrpc": "2.0", "method": "session/update",')
+_UPDATE_PREFIXES = (b'{"jsonrpc":"2.0","method":"session/update",', b'{"jsonrpc": "2.0", "method": "session/update",')
 
 
-class _Said(msgspec.Struct, gc=False):
+class _UpdateFrame(msgspec.Struct, gc=False):
     """The whole frame of an update."""
 
     method: Literal["session/update"]
@@ -33,20 +33,20 @@ class _Said(msgspec.Struct, gc=False):
     id: Id | UnsetType = UNSET
 
 
-_decode = msgspec.json.Decoder(_Said).decode
+_decode = msgspec.json.Decoder(_UpdateFrame).decode
 
 
-class Run(NamedTuple):
+class TextRun(NamedTuple):
     """Bare pieces of one message, in wire order: chunks of one kind, with nothing but text in them."""
 
     session: str
     updates: list[Any]
 
 
-def run_at(frames: list[Frame], start: int) -> Run | None:
+def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
     """The run that begins with the frame at `start`; None when that is not a bare piece of text."""
     first = frames[start]
-    if type(first) is not bytes or not first.startswith(_HEADS):
+    if type(first) is not bytes or not first.startswith(_UPDATE_PREFIXES):
         return None
     session = ""
     kind: Any = None
@@ -58,7 +58,7 @@ def run_at(frames: list[Frame], start: int) -> Run | None:
             params = said.params
             update: Any = params.update
             if type(update) is not kind:
-                if updates or type(update) not in CHUNKS:
+                if updates or type(update) not in CHUNK_TYPES:
                     break
                 session, kind, message = params.session_id, type(update), update.message_id
             content = update.content
@@ -71,10 +71,10 @@ def run_at(frames: list[Frame], start: int) -> Run | None:
                 or params.meta is not UNSET
                 or params.session_id != session
                 or said.id is not UNSET
-                or too_deep(frame)  # type: ignore[arg-type]
+                or is_too_deep(frame)  # type: ignore[arg-type]
             ):
                 break
             updates.append(update)
-    except (*NOT_STRICT, TypeError):  # odd, or too large to be bytes
+    except (*STRICT_ERRORS, TypeError):  # odd, or too large to be bytes
         pass
-    return Run(session, updates) if updates else None
+    return TextRun(session, updates) if updates else None

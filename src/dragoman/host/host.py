@@ -19,43 +19,43 @@ from typing import Any, cast
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host import access, session_names
-from dragoman.host.access import not_found, own_roots
+from dragoman.host.access import default_roots, session_not_found
 from dragoman.host.account_calls import Accounts
-from dragoman.host.agents import Reach, Roster
-from dragoman.host.auth.roles import ADMIN, Directory, MemoryDirectory, lesser
-from dragoman.host.counters import Tally
-from dragoman.host.host_client import Desk
-from dragoman.host.limits import Bounds
+from dragoman.host.agents import AgentCatalog, FindTarget
+from dragoman.host.auth.roles import ADMIN, MemorySessionRoles, SessionRoles, lower_role
+from dragoman.host.counters import Counters
+from dragoman.host.host_client import HostClient
+from dragoman.host.limits import HostLimits
 from dragoman.host.pool.pool import Pool
-from dragoman.host.room.agent import forked, renounced
-from dragoman.host.room.members import PAGE
-from dragoman.host.room.notifications import News, closed
+from dragoman.host.room.agent import delete_agent_session, fork_agent_session
+from dragoman.host.room.members import PAGE_SIZE
+from dragoman.host.room.notifications import Notification, closed_notification
 from dragoman.host.room.room import Room
 from dragoman.policy.decide import Policy
 from dragoman.roles.agent.session import new_id
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.roles.client.permission.prompt import AskUser
 from dragoman.schema.mcp import McpServer
-from dragoman.store.contract import Draft, EntryKind, Store, Summary, read_line
-from dragoman.store.session_log import now
-from dragoman.store.session_state import Standing
-from dragoman.store.upkeep import Upkeep
+from dragoman.store.contract import Draft, EntryKind, Store, Summary, decode_raw_entry
+from dragoman.store.session_log import timestamp
+from dragoman.store.session_state import SessionState
+from dragoman.store.upkeep import MonitoredStore
 from dragoman.transport.base import Transport
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.auth import Principal
 
 logger = logging.getLogger("dragoman")
 
 
 # How long a room that came from the store waits for whoever asked for it. Seconds; they are there already, or gone.
-UNCLAIMED = 1.0
+UNCLAIMED_TIMEOUT = 1.0
 
 
-def plain_guard(ask: AskUser | None) -> Guard:
+def default_guard(ask: AskUser | None) -> Guard:
     """A guard by the built-in policy alone: nothing remembered, nothing audited; the room keeps the time."""
-    return Guard(Policy(), ask=ask, patience=Bounds().unattended * 2)
+    return Guard(Policy(), ask=ask, answer_timeout=HostLimits().unattended_timeout * 2)
 
 
-class House:
+class Host:
     """What a host is, but for its doors."""
 
     def __init__(
@@ -63,39 +63,39 @@ class House:
         agents: Sequence[NamedAgent],
         *,
         store: Store,
-        directory: Directory | None = None,
-        guard: Callable[[AskUser | None], Guard] = plain_guard,
-        roots: Callable[[Visitor], Sequence[str] | None] = own_roots,
-        servers: Mapping[str, McpServer] | None = None,
-        bounds: Bounds = Bounds(),  # noqa: B008  (immutable)
-        reach: Reach = lambda named: named.words,
+        session_roles: SessionRoles | None = None,
+        make_guard: Callable[[AskUser | None], Guard] = default_guard,
+        roots_of: Callable[[Principal], Sequence[str] | None] = default_roots,
+        mcp_servers: Mapping[str, McpServer] | None = None,
+        limits: HostLimits = HostLimits(),  # noqa: B008  (immutable)
+        target_of: FindTarget = lambda named: named.argv,
         report: Callable[[str], None] | None = None,
-        shares: bool = False,
+        share_processes: bool = False,
     ) -> None:
         """The first of the agents is meant where none is named. The store stays the caller's to close.
 
         `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed:
         one a session, or with `shares` one for all sessions of a user.
         """
-        self.directory: Directory = directory or MemoryDirectory()
-        self.guard = guard
-        self.roots = roots
-        self.servers = dict(servers or {})
-        self.bounds = bounds
+        self.session_roles: SessionRoles = session_roles or MemorySessionRoles()
+        self.make_guard = make_guard
+        self.roots_of = roots_of
+        self.mcp_servers = dict(mcp_servers or {})
+        self.limits = limits
         self.report = report or logger.info
-        self.upkeep = Upkeep(store, self._mend, self.report)
-        self.store = cast(Store, self.upkeep)
-        self.roster = Roster(agents, reach, self.report, bounds.opening)
-        self.pool = Pool() if shares else None
-        self.tally = Tally()
+        self.monitored_store = MonitoredStore(store, self._repair_sessions, self.report)
+        self.store = cast(Store, self.monitored_store)
+        self.agent_catalog = AgentCatalog(agents, target_of, self.report, limits.open_timeout)
+        self.pool = Pool() if share_processes else None
+        self.counters = Counters()
         self.accounts = Accounts()
         self.rooms: dict[str, Room] = {}
-        self.desks: set[Desk] = set()
+        self.clients: set[HostClient] = set()
         self._local: set[str] = set()  # users who came as the owner of this process, on this machine
-        self._opening: dict[str, asyncio.Future[Room]] = {}
+        self._reopening: dict[str, asyncio.Future[Room]] = {}
         self._is_closing = False
 
-    async def __aenter__(self) -> House:
+    async def __aenter__(self) -> Host:
         return self
 
     async def __aexit__(
@@ -105,271 +105,271 @@ class House:
 
     # --- clients ------------------------------------------------------------------------------------------------
 
-    async def receive(self, transport: Transport, visitor: Visitor) -> None:
+    async def serve_client(self, transport: Transport, principal: Principal) -> None:
         """Serve one client until it leaves."""
         if self._is_closing:
             await transport.close("the host is stopping")
             return
-        if visitor.local:
-            self._local.add(visitor.user)
-        desk = Desk(self, transport, visitor)
-        self.desks.add(desk)
-        who = visitor.user + (f" at {visitor.address}" if visitor.address else "")
+        if principal.is_local:
+            self._local.add(principal.user)
+        desk = HostClient(self, transport, principal)
+        self.clients.add(desk)
+        who = principal.user + (f" at {principal.address}" if principal.address else "")
         self.report(f"{who} is connected")
         try:
             await desk.serve()
         finally:
-            self.desks.discard(desk)
+            self.clients.discard(desk)
             self.report(f"{who} is not connected any more")
 
-    def place_of(self, visitor: Visitor) -> str:
+    def default_folder(self, principal: Principal) -> str:
         """The folder of sessions whose client names none."""
-        roots = self.roots(visitor)
+        roots = self.roots_of(principal)
         return roots[0] if roots else os.getcwd()
 
     def is_local(self, user: str) -> bool:
         """Whether a user is the owner of this process, from wherever they come now."""
-        return user in self._local or (user != "" and user == self.directory.owner)
+        return user in self._local or (user != "" and user == self.session_roles.owner)
 
-    def roots_of(self, user: str) -> Sequence[str] | None:
+    def roots_of_user(self, user: str) -> Sequence[str] | None:
         """Where sessions of a user may work, whoever wakes them. None: anywhere."""
-        return self.roots(Visitor(user=user, local=self.is_local(user)))
+        return self.roots_of(Principal(user=user, is_local=self.is_local(user)))
 
     async def responsible(self, session: str, opener: str) -> list[str]:
         """Whose rights a session has: of who opened it and is still in it, else of its admins, else of the owner."""
-        members = await self.directory.members_of(session)
+        members = await self.session_roles.members_of(session)
         if opener in members:
             return [opener]
-        return [user for user, role in members.items() if role == ADMIN] or [self.directory.owner]
+        return [user for user, role in members.items() if role == ADMIN] or [self.session_roles.owner]
 
-    async def roles_changed(self, session: str) -> None:
+    async def apply_role_changes(self, session: str) -> None:
         """Somebody may do more, less or nothing in a session: those who are there notice at once."""
         room = self.rooms.get(session)
         for member in list(room.members.values()) if room is not None else ():
-            role = await member.desk.role_in(session)
-            if room is None or member.desk.id not in room.members:
+            role = await member.client.role_in(session)
+            if room is None or member.client.id not in room.members:
                 continue
             if role is None:
-                member.hear(closed(session, "you were taken out of this session"))
-                room.leave(member.desk)
+                member.notify(closed_notification(session, "you were taken out of this session"))
+                room.leave(member.client)
             else:
-                room.set_role(member.desk, role)
+                room.set_role(member.client, role)
 
     # --- agents -------------------------------------------------------------------------------------------------
 
-    async def tell_agents(self, user: str, name: str, method: str, params: Any) -> None:
+    async def request_agents(self, user: str, name: str, method: str, params: Any) -> None:
         """Ask something of all agents of this name that are awake for sessions of this user; who cannot is reported."""
-        rooms = [room for room in self.rooms.values() if room.standing.agent == name and room.agent is not None]
-        await asyncio.gather(*(self._tell_agent(room, user, method, params) for room in rooms))
+        rooms = [room for room in self.rooms.values() if room.state.agent == name and room.agent is not None]
+        await asyncio.gather(*(self._request_agent(room, user, method, params) for room in rooms))
 
-    async def _tell_agent(self, room: Room, user: str, method: str, params: Any) -> None:
-        if await room.whose() != user or (agent := room.agent) is None:
+    async def _request_agent(self, room: Room, user: str, method: str, params: Any) -> None:
+        if await room.login_user() != user or (agent := room.agent) is None:
             return
         try:
-            await agent.request(method, params, timeout=self.bounds.stopping)
+            await agent.request(method, params, timeout=self.limits.stop_timeout)
         except (ProtocolError, ConnectionFailed) as error:
             self.report(f"session {room.id}: its agent did not take {method}: {error}")
 
-    def tell_user(self, user: str, agent: str, news: News) -> None:
+    def notify_user(self, user: str, agent: str, notification: Notification) -> None:
         """Tell the clients that this user has at the door of an agent something that is about no session."""
-        for desk in self.desks:
-            if desk.visitor.user == user and self.roster.named(desk.visitor.agent).name == agent:
-                desk.hear(news)
+        for desk in self.clients:
+            if desk.principal.user == user and self.agent_catalog.find_agent(desk.principal.agent).name == agent:
+                desk.notify(notification)
 
     async def startable(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer | None]:
         """The servers as they are started for remote users; None for one that we do not know and policy refuses."""
-        known = [access.known(server, self.servers) for server in servers]
+        known = [access.configured_server(server, self.mcp_servers) for server in servers]
         unknown = [server for server, ours in zip(servers, known, strict=True) if ours is None]
-        allowed = await self.allowed(unknown, cwd) if unknown else []
+        allowed = await self.allowed_servers(unknown, cwd) if unknown else []
         return [ours or (server if server in allowed else None) for server, ours in zip(servers, known, strict=True)]
 
-    async def allowed(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
+    async def allowed_servers(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
         """Those of the servers that policy lets anybody start; nobody is asked."""
-        guard = self.guard(None)
+        guard = self.make_guard(None)
         try:
-            return await guard.servers(servers, cwd)
+            return await guard.allowed_servers(servers, cwd)
         finally:
             await guard.close()
 
     # --- rooms --------------------------------------------------------------------------------------------------
 
-    async def room(self, session: str) -> Room:
+    async def acquire_room(self, session: str) -> Room:
         """The room of a session, from the store if need be; being used until `done_with`."""
         if self._is_closing:
             raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
         while (room := self.rooms.get(session)) is None:  # it may be forgotten again before we are told
-            opening = self._opening.get(session)
+            opening = self._reopening.get(session)
             if opening is None:
-                opening = self._opening[session] = asyncio.ensure_future(self._reopen(session))
-                opening.add_done_callback(lambda done: self._reopened(session, done))
+                opening = self._reopening[session] = asyncio.ensure_future(self._reopen_room(session))
+                opening.add_done_callback(lambda done: self._on_reopened(session, done))
             await asyncio.shield(opening)
-        if room.is_over:
-            raise not_found(session)
-        self.use(room)
+        if room.is_closed:
+            raise session_not_found(session)
+        self.retain_room(room)
         return room
 
-    def _reopened(self, session: str, done: asyncio.Future[Room]) -> None:
-        self._opening.pop(session, None)
+    def _on_reopened(self, session: str, done: asyncio.Future[Room]) -> None:
+        self._reopening.pop(session, None)
         if not done.cancelled() and done.exception() is None:
             # Whoever asked for it may have left meanwhile; then nobody else would let it go.
-            asyncio.get_running_loop().call_later(UNCLAIMED, done.result().rest)
+            asyncio.get_running_loop().call_later(UNCLAIMED_TIMEOUT, done.result().start_idle_timer)
 
-    async def _reopen(self, session: str) -> Room:
+    async def _reopen_room(self, session: str) -> Room:
         try:
-            room = await Room.reopened(self, session)
+            room = await Room.restore(self, session)
         except ProtocolError as error:
-            raise (not_found(session) if error.kind == Kind.SESSION_NOT_FOUND else error) from None
+            raise (session_not_found(session) if error.kind == Kind.SESSION_NOT_FOUND else error) from None
         if not room.seq:
-            raise not_found(session)
-        self.tally.sessions += 1
+            raise session_not_found(session)
+        self.counters.sessions += 1
         return self.rooms.setdefault(session, room)
 
-    async def standing(self, session: str, upto: int | None = None) -> Standing:
+    async def standing(self, session: str, upto: int | None = None) -> SessionState:
         """A session as its log has it, up to a number."""
-        standing = Standing((await self.store.find(session)).imported)
+        standing = SessionState((await self.store.find(session)).imported)
         while upto is None or standing.seq < upto:
-            limit = PAGE if upto is None else min(PAGE, upto - standing.seq)
+            limit = PAGE_SIZE if upto is None else min(PAGE_SIZE, upto - standing.seq)
             lines = await self.store.lines(session, standing.seq, limit, intact=True)
             if not lines:
                 break
             for line in lines:
-                standing.note(read_line(line))
+                standing.apply(decode_raw_entry(line))
         return standing
 
-    async def new_room(self, visitor: Visitor) -> Room:
+    async def create_room(self, principal: Principal) -> Room:
         """An empty room for a session that is about to be opened; being used until `done_with`."""
         if self._is_closing:
             raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
-        self.check_awake(visitor.user)
-        room = Room(self, new_id(), Standing())
-        room.opener = visitor.user
-        room.standing.agent = self.roster.named(visitor.agent).name
+        self.check_session_limit(principal.user)
+        room = Room(self, new_id(), SessionState())
+        room.opener = principal.user
+        room.state.agent = self.agent_catalog.find_agent(principal.agent).name
         self.rooms[room.id] = room
-        self.tally.sessions += 1
-        self.use(room)
+        self.counters.sessions += 1
+        self.retain_room(room)
         return room
 
-    def check_awake(self, user: str) -> None:
+    def check_session_limit(self, user: str) -> None:
         """Raise where a user has as many sessions awake as anybody may."""
-        theirs = [room for room in self.rooms.values() if room.opener == user and (room.is_held or not room.seq)]
-        if len(theirs) >= self.bounds.sessions:
+        theirs = [room for room in self.rooms.values() if room.opener == user and (room.has_agent or not room.seq)]
+        if len(theirs) >= self.limits.max_sessions:
             message = f"{len(theirs)} sessions of {user} are awake; close some of them first"
-            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.bounds.sessions})
+            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.limits.max_sessions})
 
-    async def fork(self, origin: Room, visitor: Visitor) -> Room:
+    async def fork_room(self, origin: Room, principal: Principal) -> Room:
         """A room whose log begins with that of another; an agent that cannot fork is told what was said."""
-        await origin.chronicle.kept()
-        copy = await self.copy(origin.id, visitor, origin.seq)
-        room = await self.room(copy.session_id)
-        body = await forked(origin)
+        await origin.log.wait_stored()
+        copy = await self.copy_log(origin.id, principal, origin.seq)
+        room = await self.acquire_room(copy.session_id)
+        body = await fork_agent_session(origin)
         if body is not None:
-            await room.chronicle.record(EntryKind.OPENED, body, actor=visitor.user)
+            await room.log.append_and_wait(EntryKind.OPENED, body, actor=principal.user)
         return room
 
-    async def copy(self, session: str, visitor: Visitor, upto: int | None) -> Summary:
+    async def copy_log(self, session: str, visitor: Principal, upto: int | None) -> Summary:
         """Another log that begins as this one does, of this visitor, under whose roots its folders must be."""
         user, standing = visitor.user, await self.standing(session, upto)
-        access.check_copy(standing, self.roots(visitor) if visitor.local else self.roots_of(user))
+        access.check_copy(standing, self.roots_of(visitor) if visitor.is_local else self.roots_of_user(user))
         is_theirs = user in await self.responsible(session, standing.owner)
         copy = await self.store.fork(session, new_id(), upto)
         if not is_theirs:
             await self.store.keep_credentials(copy.session_id, {})
-        note = Draft(kind=EntryKind.MEMBER, actor=user, time=now(), body={"owner": user})
+        note = Draft(kind=EntryKind.MEMBER, actor=user, time=timestamp(), body={"owner": user})
         await self.store.append(copy.session_id, [note])
-        await self.directory.created(copy.session_id, user)
+        await self.session_roles.set_creator(copy.session_id, user)
         return copy
 
-    async def _mend(self, sessions: set[str]) -> None:
+    async def _repair_sessions(self, sessions: set[str]) -> None:
         """There is room again: turns whose end could not be kept are over in their logs too."""
         for session in sessions:
             try:
-                room = await self.room(session)
+                room = await self.acquire_room(session)
             except ProtocolError:
                 continue  # nothing of it was ever kept
             try:
                 if room.queue.running is None:
-                    await room.mend()
+                    await room.repair()
             finally:
-                self.done_with(room)
+                self.release_room(room)
 
-    async def abandon(self, room: Room) -> None:
+    async def discard_room(self, room: Room) -> None:
         """A session that could not be opened: nothing of it stays."""
         await room.close("the session could not be opened")
-        self.forget(room.id)
+        self.forget_room(room.id)
         if room.seq:
             await self.store.delete(room.id)
 
-    def use(self, room: Room) -> None:
+    def retain_room(self, room: Room) -> None:
         """Somebody is about to do something in this room: it stays."""
-        room.uses += 1
-        room.rouse()
+        room.use_count += 1
+        room.stop_idle_timer()
 
-    def done_with(self, room: Room) -> None:
+    def release_room(self, room: Room) -> None:
         """The opposite of `use`."""
-        room.uses -= 1
-        room.rest()
+        room.use_count -= 1
+        room.start_idle_timer()
 
-    def forget(self, session: str) -> None:
+    def forget_room(self, session: str) -> None:
         """A room in which nobody is, and nothing happens."""
         self.rooms.pop(session, None)
 
-    async def delete(self, room: Room, by: str) -> None:
+    async def delete_session(self, room: Room, by: str) -> None:
         """End a session for good, whoever is in it."""
         why = f"the session was deleted by {by}"
-        room.why_closing, room.is_over = why, True  # nothing begins here any more
-        room.broadcast(closed(room.id, why))
+        room.close_reason, room.is_closed = why, True  # nothing begins here any more
+        room.broadcast(closed_notification(room.id, why))
         for waiting in room.queue.clear():
-            waiting.done(None, not_found(room.id))
+            waiting.done(None, session_not_found(room.id))
         room.cancel_turn()
-        await room.settled()
-        await renounced(room)
+        await room.wait_turn_end()
+        await delete_agent_session(room)
         await room.close(why)
         await self.store.delete(room.id)
-        await self.directory.remove(room.id)
-        self.forget(room.id)
+        await self.session_roles.remove_session(room.id)
+        self.forget_room(room.id)
 
-    async def role_in(self, visitor: Visitor, session: str) -> str | None:
+    async def role_in(self, principal: Principal, session: str) -> str | None:
         """What a visitor is in a session; None: they may not know that it is there."""
-        if visitor.session is not None:
-            return visitor.role if visitor.session == session else None
-        role = await self.directory.role_of(visitor.user, session)
-        return None if role is None else lesser(role, visitor.role)
+        if principal.session is not None:
+            return principal.role if principal.session == session else None
+        role = await self.session_roles.role_of(principal.user, session)
+        return None if role is None else lower_role(role, principal.role)
 
-    async def visible(self, visitor: Visitor) -> list[Summary]:
+    async def visible_sessions(self, principal: Principal) -> list[Summary]:
         """The sessions that a visitor may see, by the names that they have for them; what changed last comes first."""
         kept = await self.store.sessions()
-        if visitor.session is not None:
-            return [one for one in kept if one.session_id == visitor.session]
-        roles = await self.directory.sessions_of(visitor.user)
+        if principal.session is not None:
+            return [one for one in kept if one.session_id == principal.session]
+        roles = await self.session_roles.sessions_of(principal.user)
         # What nobody opened here is its owner's, also when they come from elsewhere.
-        namer = self.namer(visitor)
+        namer = self.naming_user(principal)
         theirs = [
             one
             for one in kept
-            if one.session_id in roles or (namer is None and await self.role_in(visitor, one.session_id) is not None)
+            if one.session_id in roles or (namer is None and await self.role_in(principal, one.session_id) is not None)
         ]
-        return session_names.shown(theirs, namer, self.directory.owner)
+        return session_names.with_display_names(theirs, namer, self.session_roles.owner)
 
-    def namer(self, visitor: Visitor) -> str | None:
+    def naming_user(self, principal: Principal) -> str | None:
         """Whose names a visitor gives to sessions: their own; None for the owner of the host, from wherever."""
-        return None if visitor.local or visitor.user == self.directory.owner else visitor.user
+        return None if principal.is_local or principal.user == self.session_roles.owner else principal.user
 
-    async def rename(self, visitor: Visitor, session: str, name: str | None) -> None:
+    async def rename_session(self, principal: Principal, session: str, name: str | None) -> None:
         """Give a session a name of this visitor's, or take the one away that it has."""
-        wanted = None if name is None else session_names.kept(name, self.namer(visitor))
+        wanted = None if name is None else session_names.stored_name(name, self.naming_user(principal))
         try:
             await self.store.rename(session, wanted)
         except ProtocolError as error:
-            raise session_names.refused(name or "", error, await self.visible(visitor)) from None
+            raise session_names.rename_error(name or "", error, await self.visible_sessions(principal)) from None
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Stop: turns are interrupted and logged so, agents end, clients are let go. Nothing is left running."""
         self._is_closing = True
-        await self.upkeep.close()
-        if self._opening:
-            await asyncio.wait(set(self._opening.values()))
+        await self.monitored_store.close()
+        if self._reopening:
+            await asyncio.wait(set(self._reopening.values()))
         why, rooms = "the host was stopped", list(self.rooms.values())
         for error in await asyncio.gather(*(room.close(why) for room in rooms), return_exceptions=True):
             if error is not None:  # what goes wrong in one room must not keep the others open
@@ -377,4 +377,4 @@ class House:
         self.rooms.clear()
         if self.pool is not None:
             await self.pool.close()
-        await asyncio.gather(*(desk.connection.close(why) for desk in list(self.desks)), return_exceptions=True)
+        await asyncio.gather(*(desk.connection.close(why) for desk in list(self.clients)), return_exceptions=True)

@@ -11,10 +11,10 @@ from functools import lru_cache
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.side_data import noted
+from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.peer_info import offers
-from dragoman.host.room.notifications import ANNOUNCED
-from dragoman.roles.agent.session import OFFICIAL
+from dragoman.host.room.notifications import TOPICS
+from dragoman.roles.agent.session import OFFICIAL_DIALECTS
 from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker
 from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities
@@ -22,21 +22,25 @@ from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 
 # What the house serves whatever the agent can: sessions are the house's own.
-_SERVED = dict.fromkeys(("list", "resume", "close", "delete", "fork", "archive", "status", "title"), Marker())
+_HOST_CAPABILITIES = dict.fromkeys(
+    ("list", "resume", "close", "delete", "fork", "archive", "status", "title"), Marker()
+)
 
 
 # What a call of a client's may need of what was offered.
-_GATES = frozenset(row.gate for (side, _), row in METHODS.items() if side is Side.AGENT and row.gate[:6] == "agent.")
+_AGENT_GATES = frozenset(
+    row.gate for (side, _), row in METHODS.items() if side is Side.AGENT and row.gate[:6] == "agent."
+)
 
 
 @lru_cache(maxsize=64)  # clients are told the same, but for a few agents and dialects: a thousand of them share these
-def gates(capabilities: bytes) -> frozenset[str]:
+def open_gates(capabilities: bytes) -> frozenset[str]:
     """Which gates of the method table are open by what a client was told, as JSON."""
     told = msgspec.json.decode(capabilities)
-    return frozenset(gate for gate in _GATES if offers(gate, told))
+    return frozenset(gate for gate in _AGENT_GATES if offers(gate, told))
 
 
-def introduced(agent: InitializeResult, spoken: str) -> InitializeResult:
+def initialize_result(agent: InitializeResult, dialect: str) -> InitializeResult:
     """What a client of this dialect is answered."""
     offered = agent.agent_capabilities or AgentCapabilities()
     methods = [method for method in agent.auth_methods or () if method.form != AuthForm.TERMINAL]
@@ -50,12 +54,14 @@ def introduced(agent: InitializeResult, spoken: str) -> InitializeResult:
         offered,
         load_session=True,
         mcp_capabilities=reached,
-        session_capabilities=msgspec.structs.replace(offered.session_capabilities or SessionCapabilities(), **_SERVED),
+        session_capabilities=msgspec.structs.replace(
+            offered.session_capabilities or SessionCapabilities(), **_HOST_CAPABILITIES
+        ),
         auth=auth if methods or offered.auth else UNSET,
     )
     return msgspec.structs.replace(
         agent,
         protocol_version=1,
-        agent_capabilities=noted(offered, attach=True, host=dict.fromkeys(ANNOUNCED, True)),
-        auth_methods=methods if methods or spoken in OFFICIAL else UNSET,
+        agent_capabilities=with_side_data(offered, attach=True, host=dict.fromkeys(TOPICS, True)),
+        auth_methods=methods if methods or dialect in OFFICIAL_DIALECTS else UNSET,
     )

@@ -10,64 +10,64 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.host import account_calls, list_sessions, open_session, prompt
 
 if TYPE_CHECKING:
-    from dragoman.host.host_client import Desk
+    from dragoman.host.host_client import HostClient
 
-Serve = Callable[["Desk", Incoming, Done], Awaitable[None] | None]
+ServeMethod = Callable[["HostClient", Incoming, DoneCallback], Awaitable[None] | None]
 
 
-def _answer(function: Callable[[Desk, Any], Any]) -> Serve:
+def _reply_to_params(function: Callable[[HostClient, Any], Any]) -> ServeMethod:
     """From a function of the params: what it returns, now or later, is the answer."""
-    return _answered(lambda desk, incoming: function(desk, incoming.params))
+    return _reply_to_incoming(lambda desk, incoming: function(desk, incoming.params))
 
 
-def _answered(function: Callable[[Desk, Incoming], Any]) -> Serve:
-    def serve(desk: Desk, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+def _reply_to_incoming(function: Callable[[HostClient, Incoming], Any]) -> ServeMethod:
+    def serve(desk: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         result = function(desk, incoming)
         if asyncio.iscoroutine(result):
-            return _later(result, done)
+            return _reply_later(result, done)
         done(result, None)
         return None
 
     return serve
 
 
-async def _later(work: Coroutine[Any, Any, Any], done: Done) -> None:
+async def _reply_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> None:
     done(await work, None)
 
 
-SERVED: dict[str, Serve] = {
-    "initialize": _answer(lambda desk, params: desk.introduce(params)),
-    "authenticate": _answered(account_calls.authenticate),
-    "logout": _answered(account_calls.logout),
-    "auth/status": _answered(account_calls.ask),
-    "providers/list": _answered(account_calls.ask),
-    "providers/set": _answered(account_calls.set_provider),
-    "providers/disable": _answered(account_calls.set_provider),
-    "session/new": open_session.new,
-    "session/load": open_session.load,
-    "session/resume": open_session.resume,
+SERVED_METHODS: dict[str, ServeMethod] = {
+    "initialize": _reply_to_params(lambda desk, params: desk.initialize(params)),
+    "authenticate": _reply_to_incoming(account_calls.authenticate),
+    "logout": _reply_to_incoming(account_calls.logout),
+    "auth/status": _reply_to_incoming(account_calls.request_agent),
+    "providers/list": _reply_to_incoming(account_calls.request_agent),
+    "providers/set": _reply_to_incoming(account_calls.set_provider),
+    "providers/disable": _reply_to_incoming(account_calls.set_provider),
+    "session/new": open_session.new_session,
+    "session/load": open_session.load_session,
+    "session/resume": open_session.resume_session,
     "session/attach": open_session.attach,
-    "_dragoman/attach": open_session.attach_values,
-    "session/detach": _answer(open_session.detach),
-    "_dragoman/detach": _answer(open_session.detach_values),
-    "session/fork": open_session.fork,
-    "session/list": _answer(list_sessions.list_sessions),
-    "session/close": _answer(list_sessions.close),
-    "session/delete": _answer(list_sessions.delete),
-    "session/archive": _answer(list_sessions.archive),
-    "session/unarchive": _answer(list_sessions.unarchive),
-    "session/status": _answer(list_sessions.status),
-    "session/set_title": _answer(list_sessions.set_title),
-    "_dragoman/set_role": _answer(list_sessions.set_role),
+    "_dragoman/attach": open_session.attach_extension,
+    "session/detach": _reply_to_params(open_session.detach),
+    "_dragoman/detach": _reply_to_params(open_session.detach_extension),
+    "session/fork": open_session.fork_session,
+    "session/list": _reply_to_params(list_sessions.list_sessions),
+    "session/close": _reply_to_params(list_sessions.close_session),
+    "session/delete": _reply_to_params(list_sessions.delete_session),
+    "session/archive": _reply_to_params(list_sessions.archive_session),
+    "session/unarchive": _reply_to_params(list_sessions.unarchive_session),
+    "session/status": _reply_to_params(list_sessions.session_status),
+    "session/set_title": _reply_to_params(list_sessions.set_title),
+    "_dragoman/set_role": _reply_to_params(list_sessions.set_role),
     "session/prompt": prompt.prompt,
     "session/cancel": prompt.cancel,
     "$/cancel_request": prompt.cancel_request,
-    "session/set_mode": _answer(prompt.set_mode),
-    "session/set_config_option": _answer(prompt.set_option),
-    "_dragoman/presence": prompt.presence,
-    "fs/changed": prompt.changed,
+    "session/set_mode": _reply_to_params(prompt.set_mode),
+    "session/set_config_option": _reply_to_params(prompt.set_config_option),
+    "_dragoman/presence": prompt.set_presence,
+    "fs/changed": prompt.forward_fs_changed,
 }

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 A, C = Side.AGENT, Side.CLIENT
 
-_INSIDE = "an MCP server inside a client ends with it, and sessions of a host do not; give it a command or a url"
-_CHAIN = "a host is the end of a chain, not a part of one; put proxies before the agent, or before the client"
+_MCP_IN_CLIENT = "an MCP server inside a client ends with it, and sessions of a host do not; give it a command or a url"
+_NOT_IN_CHAIN = "a host is the end of a chain, not a part of one; put proxies before the agent, or before the client"
 
 # Methods that a host answers, and those that it passes on to the agent of a session.
 ANSWERED_TO_CLIENTS = frozenset(
@@ -44,28 +44,28 @@ PASSED_TO_CLIENTS = frozenset(
 REFUSED: dict[tuple[Side, str], str] = {
     (A, "permission_response"): "a question is answered by the result of session/request_permission in this dialect",
     (A, "terminal/output"): "output is asked for in this dialect, and not pushed",
-    (A, "proxy/initialize"): _CHAIN,
-    (A, "proxy/successor"): _CHAIN,
-    (C, "proxy/successor"): _CHAIN,
-    (A, "mcp/message"): _INSIDE,
-    (C, "mcp/message"): _INSIDE,
-    (C, "mcp/connect"): _INSIDE,
-    (C, "mcp/disconnect"): _INSIDE,
-    (A, "_mcp/request"): _INSIDE,
-    (C, "_mcp/request"): _INSIDE,
+    (A, "proxy/initialize"): _NOT_IN_CHAIN,
+    (A, "proxy/successor"): _NOT_IN_CHAIN,
+    (C, "proxy/successor"): _NOT_IN_CHAIN,
+    (A, "mcp/message"): _MCP_IN_CLIENT,
+    (C, "mcp/message"): _MCP_IN_CLIENT,
+    (C, "mcp/connect"): _MCP_IN_CLIENT,
+    (C, "mcp/disconnect"): _MCP_IN_CLIENT,
+    (A, "_mcp/request"): _MCP_IN_CLIENT,
+    (C, "_mcp/request"): _MCP_IN_CLIENT,
 }
 
-_OURS = "_dragoman/"
+_OUR_PREFIX = "_dragoman/"
 
 
 def is_extension(method: str) -> bool:
     """Whether a method is somebody's own, between the agent and its clients: not ours, and not refused."""
-    return method.startswith("_") and not method.startswith(_OURS) and (A, method) not in REFUSED
+    return method.startswith("_") and not method.startswith(_OUR_PREFIX) and (A, method) not in REFUSED
 
 
-def refusal(to: Side, incoming: Incoming, otherwise: str = "") -> ProtocolError:
+def refusal(to: Side, incoming: Incoming, default_reason: str = "") -> ProtocolError:
     """The answer to a request that a host does not serve: by name, and why."""
-    why = REFUSED.get((to, incoming.method), otherwise)
+    why = REFUSED.get((to, incoming.method), default_reason)
     kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
     what = f"the host does not serve {incoming.method}" + (f": {why}" if why else "")
     return ProtocolError(kind, what, {"method": incoming.method})

@@ -15,63 +15,63 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import Summary
-from dragoman.store.summary import NAME, foreign_sign, given_name
+from dragoman.store.summary import MAX_NAME_LENGTH, check_new_name, foreign_sign
 
 # Users who stand before a name as they are, if they have no sign that names do not have; of others (their names may be
 # as long as an address) a part, and a digest.
-_PLAIN = re.compile(r"[^\s/~\x00-\x1f\x7f][^/~\x00-\x1f\x7f]{0,39}")
-_PART, _DIGEST = 20, 16
+_PLAIN_USER = re.compile(r"[^\s/~\x00-\x1f\x7f][^/~\x00-\x1f\x7f]{0,39}")
+_PART_LENGTH, _DIGEST_LENGTH = 20, 16
 
 
 def namespace(user: str) -> str:
     """What stands before the names that a user gives; no two users have the same."""
-    if _PLAIN.fullmatch(user) is not None and not foreign_sign(user):
+    if _PLAIN_USER.fullmatch(user) is not None and not foreign_sign(user):
         return f"{user}/"
-    part = re.sub(r"^\W+|[^\w.@+-]", "", user)[:_PART] or "user"
+    part = re.sub(r"^\W+|[^\w.@+-]", "", user)[:_PART_LENGTH] or "user"
     return f"{part}~{_digest(user)}/"
 
 
 def _namespaces(user: str) -> set[str]:
     """What may stand before the names of a user that are kept: also what did until names had none but plain signs."""
-    if _PLAIN.fullmatch(user) is not None:
+    if _PLAIN_USER.fullmatch(user) is not None:
         return {namespace(user), f"{user}/"}
-    part = re.sub(r"[^\w.@+-]", "", user)[:_PART]
+    part = re.sub(r"[^\w.@+-]", "", user)[:_PART_LENGTH]
     return {namespace(user), f"{part}~{_digest(user)}/"}
 
 
 def _digest(user: str) -> str:
-    return hashlib.sha256(user.encode()).hexdigest()[:_DIGEST]
+    return hashlib.sha256(user.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
-def kept(name: str, user: str | None) -> str:
+def stored_name(name: str, user: str | None) -> str:
     """A name as it is kept; `user` is None for the owner. invalid_params if it cannot be given."""
-    given_name(name)
+    check_new_name(name)
     if user is None:
         return name
     if "/" in name:
-        raise _wrong(f"{name!r} cannot be given: USER/NAME are sessions of others; choose a name without '/'")
-    full, most = namespace(user) + name, NAME - len(namespace(user))
-    if len(full) > NAME:
-        raise _wrong(f"this name is too long; at most {most} characters")
+        raise _invalid(f"{name!r} cannot be given: USER/NAME are sessions of others; choose a name without '/'")
+    full, most = namespace(user) + name, MAX_NAME_LENGTH - len(namespace(user))
+    if len(full) > MAX_NAME_LENGTH:
+        raise _invalid(f"this name is too long; at most {most} characters")
     return full
 
 
-def shown(summaries: Sequence[Summary], user: str | None, owner: str) -> list[Summary]:
+def with_display_names(summaries: Sequence[Summary], user: str | None, owner: str) -> list[Summary]:
     """Sessions as a user sees them; `user` is None for the owner, who sees them as they are kept."""
     if user is None:
         return list(summaries)
     spaces = _namespaces(user)
-    own = {one.session_id: name for one in summaries if (name := _own(one.name, spaces)) is not None}
+    own = {one.session_id: name for one in summaries if (name := _own_name(one.name, spaces)) is not None}
     taken = set(own.values())
-    return [_called(one, own.get(one.session_id), taken, owner) for one in summaries]
+    return [_with_display_name(one, own.get(one.session_id), taken, owner) for one in summaries]
 
 
-def _own(name: str | None, spaces: set[str]) -> str | None:
+def _own_name(name: str | None, spaces: set[str]) -> str | None:
     before, sign, rest = (name or "").partition("/")
     return rest if before + sign in spaces and rest and "/" not in rest else None
 
 
-def _called(one: Summary, own: str | None, taken: set[str], owner: str) -> Summary:
+def _with_display_name(one: Summary, own: str | None, taken: set[str], owner: str) -> Summary:
     if own is not None:
         return msgspec.structs.replace(one, name=own)
     if one.name in taken:  # the owner's, beside one's own of that name
@@ -79,15 +79,15 @@ def _called(one: Summary, own: str | None, taken: set[str], owner: str) -> Summa
     return one
 
 
-def refused(name: str, error: ProtocolError, seen: Sequence[Summary]) -> ProtocolError:
+def rename_error(name: str, error: ProtocolError, seen: Sequence[Summary]) -> ProtocolError:
     """Why a name was not taken, without a word of sessions that the caller may not see."""
     by = error.data.get("sessionId") if isinstance(error.data, dict) else None
     if error.kind != Kind.INVALID_PARAMS or not isinstance(by, str):
         return error
     if any(one.session_id == by for one in seen):
-        return _wrong(f"{name!r} is taken by session {by!r}; choose another", {"sessionId": by})
-    return _wrong(f"{name!r} cannot be given; choose another")
+        return _invalid(f"{name!r} is taken by session {by!r}; choose another", {"sessionId": by})
+    return _invalid(f"{name!r} cannot be given; choose another")
 
 
-def _wrong(what: str, data: dict[str, str] | None = None) -> ProtocolError:
+def _invalid(what: str, data: dict[str, str] | None = None) -> ProtocolError:
     return ProtocolError(Kind.INVALID_PARAMS, what, data)

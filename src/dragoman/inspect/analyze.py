@@ -12,21 +12,21 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.errors import ProtocolError
-from dragoman.inspect.decode import Hearing
-from dragoman.inspect.event import Event, Flaw, ToolCall, Turn
-from dragoman.inspect.format import STDERR, TO_AGENT, Recorded
-from dragoman.inspect.one_line import gist, gist_of_error, stop_of, trace_of
+from dragoman.inspect.decode import RecordingDecoder
+from dragoman.inspect.event import Flaw, RecordedEvent, RecordedToolCall, RecordedTurn
+from dragoman.inspect.format import STDERR, TO_AGENT, RecordedLine
+from dragoman.inspect.one_line import error_line, message_line, stop_reason_of, trace_context_of
 from dragoman.schema.side import Side
-from dragoman.wire.envelope import Malformed, parse, read_error
+from dragoman.wire.envelope import Malformed, parse_envelope, read_error
 
-_OPENS = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
-_OF_A_CALL = ("fs/", "terminal/")
+_OPEN_METHODS = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
+_TOOL_METHOD_PREFIXES = ("fs/", "terminal/")
 
 # Of so many answered requests the line is remembered, to tell a second answer from one to nobody.
-_REMEMBERED = 10_000
+_MAX_ANSWERED = 10_000
 
 
-class _Wire(msgspec.Struct):
+class _RawMessage(msgspec.Struct):
     jsonrpc: Any = UNSET
     id: Any = UNSET
     method: Any = UNSET
@@ -35,71 +35,75 @@ class _Wire(msgspec.Struct):
     error: Raw = Raw(b"")
 
 
-_decode = msgspec.json.Decoder(_Wire).decode
+_decode = msgspec.json.Decoder(_RawMessage).decode
 
 
-class Observer:
+class Analyzer:
     """Follows one recording."""
 
     def __init__(self, dialect: str = "auto") -> None:
         self._dialect = dialect
         self._part = 0
-        self._left: list[Event] = []  # what nobody answered in recordings before this one, in the same file
-        self.hearing = Hearing(dialect)
-        self.lines = 0
-        self.turns: list[Turn] = []
-        self.open: dict[tuple[str, str], Event] = {}  # requests without an answer, by way and id
+        self._earlier_unanswered: list[
+            RecordedEvent
+        ] = []  # what nobody answered in recordings before this one, in the same file
+        self.decoder = RecordingDecoder(dialect)
+        self.line_count = 0
+        self.turns: list[RecordedTurn] = []
+        self.pending: dict[tuple[str, str], RecordedEvent] = {}  # requests without an answer, by way and id
         self._answered: dict[tuple[str, str], int] = {}
-        self._running: dict[str, Turn] = {}
-        self._between: dict[str, dict[str, ToolCall]] = {}  # tool calls outside of turns
-        self._latest = ""  # the session that calls without one belong to
+        self._running_turns: dict[str, RecordedTurn] = {}
+        self._calls_outside_turns: dict[str, dict[str, RecordedToolCall]] = {}  # tool calls outside of turns
+        self._latest_session = ""  # the session that calls without one belong to
 
-    def observe(self, recorded: Recorded) -> Event:
+    def analyze_line(self, recorded: RecordedLine) -> RecordedEvent:
         """One more line."""
-        self.lines += 1
+        self.line_count += 1
         if recorded.part != self._part:
-            self._begin(recorded.part)
-        if recorded.way == STDERR:
-            return Event(recorded, "stderr", text=recorded.data.decode("utf-8", "replace"))
+            self._start_part(recorded.part)
+        if recorded.direction == STDERR:
+            return RecordedEvent(recorded, "stderr", text=recorded.data.decode("utf-8", "replace"))
         if not recorded.data.strip():
-            return Event(recorded, "blank")
+            return RecordedEvent(recorded, "blank")
         if recorded.cut:
             flaw = Flaw("", f"{recorded.cut} bytes: too large to be recorded whole")
-            return Event(recorded, "noise", text=recorded.data[:200].decode("utf-8", "replace"), flaws=[flaw])
+            return RecordedEvent(recorded, "noise", text=recorded.data[:200].decode("utf-8", "replace"), flaws=[flaw])
         flaws: list[Flaw] = []
         try:
-            wire = self._wire(recorded.data, flaws)
+            wire = self._parse_message(recorded.data, flaws)
         except ProtocolError as error:
             text = recorded.data.decode("utf-8", "replace")
-            return Event(recorded, "noise", text=text, flaws=[Flaw("", f"no message: {error.message}")])
+            return RecordedEvent(recorded, "noise", text=text, flaws=[Flaw("", f"no message: {error.message}")])
         if wire.jsonrpc != "2.0":
             said = "is missing" if wire.jsonrpc is UNSET else "is not the string 2.0"
             flaws.append(Flaw("jsonrpc", said, False))
-        event = self._call(recorded, wire) if isinstance(wire.method, str) else self._answer(recorded, wire)
+        event = (
+            self._analyze_call(recorded, wire) if isinstance(wire.method, str) else self._analyze_answer(recorded, wire)
+        )
         event.flaws = flaws + event.flaws
         return event
 
     @property
-    def unanswered(self) -> list[Event]:
+    def unanswered(self) -> list[RecordedEvent]:
         """All requests without an answer."""
-        return [*self._left, *self.open.values()]
+        return [*self._earlier_unanswered, *self.pending.values()]
 
-    def _begin(self, part: int) -> None:
+    def _start_part(self, part: int) -> None:
         """Another recording: nobody in it knows of the one before."""
         self._part = part
-        self._left = self.unanswered
-        self.hearing = Hearing(self._dialect)
-        self._latest = ""
-        for known in (self.open, self._answered, self._running, self._between):
+        self._earlier_unanswered = self.unanswered
+        self.decoder = RecordingDecoder(self._dialect)
+        self._latest_session = ""
+        for known in (self.pending, self._answered, self._running_turns, self._calls_outside_turns):
             known.clear()
 
-    def _wire(self, data: bytes, flaws: list[Flaw]) -> _Wire:
+    def _parse_message(self, data: bytes, flaws: list[Flaw]) -> _RawMessage:
         try:
             wire = _decode(data)
             data.decode("utf-8")
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            envelope = parse(data)  # raises Malformed, which is a ProtocolError
-            wire = _Wire("2.0" if b'"2.0"' in data else UNSET, envelope.id, envelope.method)
+            envelope = parse_envelope(data)  # raises Malformed, which is a ProtocolError
+            wire = _RawMessage("2.0" if b'"2.0"' in data else UNSET, envelope.id, envelope.method)
             for name in ("params", "result", "error"):
                 part = getattr(envelope, name)
                 setattr(wire, name, Raw(b"") if part is UNSET else part)
@@ -110,133 +114,138 @@ class Observer:
 
     # --- calls ----------------------------------------------------------------------------------------------
 
-    def _call(self, recorded: Recorded, wire: _Wire) -> Event:
-        to = Side.AGENT if recorded.way == TO_AGENT else Side.CLIENT
-        is_request = wire.id is not UNSET
-        name, params, flaws = self.hearing.call(to, wire.method, wire.params, is_request)
-        event = Event(
+    def _analyze_call(self, recorded: RecordedLine, message: _RawMessage) -> RecordedEvent:
+        to = Side.AGENT if recorded.direction == TO_AGENT else Side.CLIENT
+        is_request = message.id is not UNSET
+        name, params, flaws = self.decoder.decode_call(to, message.method, message.params, is_request)
+        event = RecordedEvent(
             recorded,
             "request" if is_request else "notification",
-            id=_id(wire.id),
+            id=_render_id(message.id),
             method=name,
-            spelled=wire.method,
-            text=gist(name, params),
+            wire_method=message.method,
+            text=message_line(name, params),
             flaws=flaws,
         )
-        event.trace, event.state = trace_of(params)
-        event.session = self._session(params)
+        event.traceparent, event.tracestate = trace_context_of(params)
+        event.session = self._session_of(params)
         if is_request:
-            self._ask(event, wire.id)
-        self._place(event, params)
+            self._add_pending(event, message.id)
+        self._assign_turn(event, params)
         return event
 
-    def _ask(self, event: Event, id: Any) -> None:
-        key = (event.way, event.id)
+    def _add_pending(self, event: RecordedEvent, id: Any) -> None:
+        key = (event.direction, event.id)
         if id is None or isinstance(id, bool | dict | list):
             event.flaws.append(Flaw("id", "is a number or a string"))
-        if key in self.open:
-            event.flaws.append(Flaw("id", f"{event.id} is still in use by line {self.open[key].line}"))
-        self.open[key] = event
+        if key in self.pending:
+            event.flaws.append(Flaw("id", f"{event.id} is still in use by line {self.pending[key].line}"))
+        self.pending[key] = event
         self._answered.pop(key, None)
 
-    def _session(self, params: Any) -> str:
+    def _session_of(self, params: Any) -> str:
         said = params.get("sessionId") if isinstance(params, dict) else None
-        return said if isinstance(said, str) and said else self._latest
+        return said if isinstance(said, str) and said else self._latest_session
 
-    def _place(self, event: Event, params: Any) -> None:
+    def _assign_turn(self, event: RecordedEvent, params: Any) -> None:
         """Find the turn and the tool call that a call belongs to."""
-        if event.method == "session/prompt" and event.way == TO_AGENT:
-            begun = Turn(len(self.turns) + 1, event.session, event.text, event.line, event.line, event.t)
+        if event.method == "session/prompt" and event.direction == TO_AGENT:
+            begun = RecordedTurn(len(self.turns) + 1, event.session, event.text, event.line, event.line, event.t)
             self.turns.append(begun)
-            self._running[event.session] = begun
-        event.turn = turn = self._running.get(event.session) if event.method not in _OPENS else None
-        calls = turn.calls if turn is not None else self._between.setdefault(event.session, {})
+            self._running_turns[event.session] = begun
+        event.turn = turn = self._running_turns.get(event.session) if event.method not in _OPEN_METHODS else None
+        calls = turn.tool_calls if turn is not None else self._calls_outside_turns.setdefault(event.session, {})
         if event.method == "session/update":
             update = params.get("update") if isinstance(params, dict) else None
             update = update if isinstance(update, dict) else {}
             event.update = str(update.get("sessionUpdate", ""))
             if event.update in ("tool_call", "tool_call_update"):
-                event.call = _patched(calls, update, event)
+                event.tool_call = _update_tool_call(calls, update, event)
         elif event.method == "session/request_permission" and isinstance(params, dict):
             patch = params.get("toolCall")
-            event.call = _patched(calls, patch, event) if isinstance(patch, dict) else None
-        elif event.way != TO_AGENT and event.method.startswith(_OF_A_CALL):
-            running = [call for call in calls.values() if not call.is_over]
-            event.call = running[-1] if len(running) == 1 else None
+            event.tool_call = _update_tool_call(calls, patch, event) if isinstance(patch, dict) else None
+        elif event.direction != TO_AGENT and event.method.startswith(_TOOL_METHOD_PREFIXES):
+            running = [call for call in calls.values() if not call.is_finished]
+            event.tool_call = running[-1] if len(running) == 1 else None
         if turn is not None:
-            turn.last = event.line
+            turn.last_line = event.line
             if event.update:
                 turn.updates[event.update] += 1
-            elif event.kind == "request" and event.way != TO_AGENT:
-                turn.asked[event.method] += 1
+            elif event.kind == "request" and event.direction != TO_AGENT:
+                turn.client_requests[event.method] += 1
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    def _answer(self, recorded: Recorded, wire: _Wire) -> Event:
-        event = Event(recorded, "failure" if wire.error else "answer", id=_id(wire.id))
-        if wire.error and wire.result and bytes(wire.result) != b"null":
+    def _analyze_answer(self, recorded: RecordedLine, message: _RawMessage) -> RecordedEvent:
+        event = RecordedEvent(recorded, "failure" if message.error else "answer", id=_render_id(message.id))
+        if message.error and message.result and bytes(message.result) != b"null":
             event.flaws.append(Flaw("", "has a result and an error"))
-        back = "a2c" if recorded.way == TO_AGENT else TO_AGENT
-        asked = self.open.pop((back, event.id), None)
+        back = "a2c" if recorded.direction == TO_AGENT else TO_AGENT
+        asked = self.pending.pop((back, event.id), None)
         if asked is None:
-            event.text = _short(wire.error or wire.result)
-            event.flaws.append(self._stray(back, event.id))
+            event.text = _excerpt(message.error or message.result)
+            event.flaws.append(self._stray_answer_flaw(back, event.id))
             return event
         self._answered[back, event.id] = recorded.line
-        if len(self._answered) > _REMEMBERED:
+        if len(self._answered) > _MAX_ANSWERED:
             del self._answered[next(iter(self._answered))]
-        event.asked, event.method, event.spelled = asked.recorded, asked.method, asked.spelled
-        event.session, event.turn, event.call = asked.session, asked.turn, asked.call
-        event.trace, event.state = asked.trace, asked.state
+        event.request, event.method, event.wire_method = asked.recorded, asked.method, asked.wire_method
+        event.session, event.turn, event.tool_call = asked.session, asked.turn, asked.tool_call
+        event.traceparent, event.tracestate = asked.traceparent, asked.tracestate
         if recorded.t is not None and asked.t is not None:
             event.latency = recorded.t - asked.t
-        if wire.error:
-            event.text = event.outcome = gist_of_error(read_error(wire.error))
+        if message.error:
+            event.text = event.outcome = error_line(read_error(message.error))
         else:
-            by = Side.CLIENT if recorded.way == TO_AGENT else Side.AGENT
-            result, event.flaws = self.hearing.result(by, asked.method, wire.result)
-            event.text, event.outcome = gist(asked.method, result, is_result=True), stop_of(asked.method, result)
-            if asked.method in _OPENS:
-                event.session = self._session(result) if _has_session(result) else asked.session
-                self._latest = event.session
+            by = Side.CLIENT if recorded.direction == TO_AGENT else Side.AGENT
+            result, event.flaws = self.decoder.decode_result(by, asked.method, message.result)
+            event.text, event.outcome = (
+                message_line(asked.method, result, is_result=True),
+                stop_reason_of(asked.method, result),
+            )
+            if asked.method in _OPEN_METHODS:
+                event.session = self._session_of(result) if _has_session(result) else asked.session
+                self._latest_session = event.session
         if asked.method == "session/prompt":
-            self._end(event)
+            self._end_turn(event)
         return event
 
-    def _stray(self, back: str, id: str) -> Flaw:
+    def _stray_answer_flaw(self, request_direction: str, id: str) -> Flaw:
         if not id:
             return Flaw("id", "is missing: nobody can tell what this answers", False)
-        before = self._answered.get((back, id))
+        before = self._answered.get((request_direction, id))
         return Flaw("id", f"{id} was answered before, in line {before}" if before else f"{id}: nobody asked under it")
 
-    def _end(self, event: Event) -> None:
+    def _end_turn(self, event: RecordedEvent) -> None:
         turn = event.turn
         if turn is None:
             return
-        turn.end, turn.last = event.t, event.line
-        turn.stop = f"error: {event.outcome}" if event.kind == "failure" else event.outcome
-        if self._running.get(turn.session) is turn:
-            del self._running[turn.session]
+        turn.end, turn.last_line = event.t, event.line
+        turn.stop_reason = f"error: {event.outcome}" if event.kind == "failure" else event.outcome
+        if self._running_turns.get(turn.session) is turn:
+            del self._running_turns[turn.session]
 
 
-def _patched(calls: dict[str, ToolCall], patch: dict[str, Any], event: Event) -> ToolCall | None:
+def _update_tool_call(
+    calls: dict[str, RecordedToolCall], patch: dict[str, Any], event: RecordedEvent
+) -> RecordedToolCall | None:
     """The tool call with what an update says of it; one that begins again after its end is another one."""
     id = patch.get("toolCallId")
     if not isinstance(id, str):
         return None
     call = calls.get(id)
-    if call is None or (event.update == "tool_call" and call.is_over):
-        call = calls[id] = ToolCall(id, first=event.line, start=event.t)
+    if call is None or (event.update == "tool_call" and call.is_finished):
+        call = calls[id] = RecordedToolCall(id, first_line=event.line, start=event.t)
     for name in ("title", "kind", "status"):
         if isinstance(patch.get(name), str):
             setattr(call, name, patch[name])
-    call.last = event.line
-    if call.is_over:
+    call.last_line = event.line
+    if call.is_finished:
         call.end = event.t
     return call
 
 
-def _id(id: Any) -> str:
+def _render_id(id: Any) -> str:
     return "" if id is UNSET else msgspec.json.encode(id).decode()
 
 
@@ -244,5 +253,5 @@ def _has_session(result: Any) -> bool:
     return isinstance(result, dict) and bool(result.get("sessionId"))
 
 
-def _short(raw: Raw) -> str:
+def _excerpt(raw: Raw) -> str:
     return bytes(raw)[:200].decode("utf-8", "replace")

@@ -13,27 +13,27 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.inspect.event import Event
+from dragoman.inspect.event import RecordedEvent
 
 # Members that name things made up on the way; two runs never agree on them.
-IDS = frozenset({
+ID_MEMBERS = frozenset({
     "sessionId", "session_id", "terminalId", "terminal_id", "toolCallId", "tool_call_id", "messageId", "message_id",
     "requestId", "elicitationId", "planId", "connectionId", "senderSessionId", "recipientSessionId",
 })  # fmt: skip
 # Members that tell when or where, not what.
-PASSING = frozenset({
+VOLATILE_MEMBERS = frozenset({
     "cwd", "workingDirectory", "working_directory", "timestamp", "createdAt", "updatedAt", "lastUpdate", "expiresAt",
     "pid", "traceparent", "tracestate", "duration",
 })  # fmt: skip
-IGNORED = IDS | PASSING
+IGNORED_MEMBERS = ID_MEMBERS | VOLATILE_MEMBERS
 
 _CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 # A difference is shown with so much of each value. Characters.
-_QUOTED = 60
+_MAX_QUOTE = 60
 
 
-def compare(expected: Any, actual: Any, ignored: frozenset[str] = IGNORED, path: str = "") -> Iterator[str]:
+def compare(expected: Any, actual: Any, ignored: frozenset[str] = IGNORED_MEMBERS, path: str = "") -> Iterator[str]:
     """Where two values differ, one line each."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys(), key=str):
@@ -41,9 +41,9 @@ def compare(expected: Any, actual: Any, ignored: frozenset[str] = IGNORED, path:
             if name in ignored or at in ignored:
                 continue
             if name not in actual:
-                yield f"{at}: {_quoted(expected[name])} is missing"
+                yield f"{at}: {_quote(expected[name])} is missing"
             elif name not in expected:
-                yield f"{at}: {_quoted(actual[name])} is new"
+                yield f"{at}: {_quote(actual[name])} is new"
             else:
                 yield from compare(expected[name], actual[name], ignored, at)
     elif isinstance(expected, list) and isinstance(actual, list):
@@ -52,10 +52,10 @@ def compare(expected: Any, actual: Any, ignored: frozenset[str] = IGNORED, path:
         for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
             yield from compare(one, other, ignored, f"{path}[{index}]")
     elif expected != actual or isinstance(expected, bool) is not isinstance(actual, bool):
-        yield f"{path or 'the value'}: {_quoted(actual)} instead of {_quoted(expected)}"
+        yield f"{path or 'the value'}: {_quote(actual)} instead of {_quote(expected)}"
 
 
-class Change(NamedTuple):
+class Difference(NamedTuple):
     """One difference between two recordings: `-` only in the first, `+` only in the second, `~` in both."""
 
     sign: str
@@ -65,55 +65,57 @@ class Change(NamedTuple):
     details: list[str]
 
 
-class _Said(NamedTuple):
+class _ComparedMessage(NamedTuple):
     key: tuple[str, str, str]
     line: int
     value: Any
 
 
-def diff(first: Iterable[Event], second: Iterable[Event], ignored: frozenset[str] = IGNORED) -> Iterator[Change]:
+def diff(
+    first: Iterable[RecordedEvent], second: Iterable[RecordedEvent], ignored: frozenset[str] = IGNORED_MEMBERS
+) -> Iterator[Difference]:
     """What differs between two recordings."""
-    ones, others = list(_said(first)), list(_said(second))
+    ones, others = list(_compared_messages(first)), list(_compared_messages(second))
     matcher = SequenceMatcher(None, [each.key for each in ones], [each.key for each in others], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
             for one, other in zip(ones[a:b], others[c:d], strict=True):
                 details = list(compare(one.value, other.value, ignored))
                 if details:
-                    yield Change("~", one.line, other.line, _name(one), details)
+                    yield Difference("~", one.line, other.line, _display_name(one), details)
             continue
-        yield from (Change("-", each.line, None, _name(each), []) for each in ones[a:b])
-        yield from (Change("+", None, each.line, _name(each), []) for each in others[c:d])
+        yield from (Difference("-", each.line, None, _display_name(each), []) for each in ones[a:b])
+        yield from (Difference("+", None, each.line, _display_name(each), []) for each in others[c:d])
 
 
-def _name(said: _Said) -> str:
-    return " ".join(part for part in said.key if part)
+def _display_name(message: _ComparedMessage) -> str:
+    return " ".join(part for part in message.key if part)
 
 
-def _said(events: Iterable[Event]) -> Iterator[_Said]:
+def _compared_messages(events: Iterable[RecordedEvent]) -> Iterator[_ComparedMessage]:
     """What was said, runs of chunks put together; ids of requests and stderr left out."""
-    held: _Said | None = None
+    held: _ComparedMessage | None = None
     for event in events:
         if event.kind in ("stderr", "blank"):
             continue
-        key = (event.way, event.kind, event.name)
+        key = (event.direction, event.kind, event.name)
         if event.update in _CHUNKS:
             if held is not None and held.key == key:
-                held = _Said(key, held.line, held.value + event.text)
+                held = _ComparedMessage(key, held.line, held.value + event.text)
                 continue
             if held is not None:
                 yield held
-            held = _Said(key, event.line, event.text)
+            held = _ComparedMessage(key, event.line, event.text)
             continue
         if held is not None:
             yield held
             held = None
-        yield _Said(key, event.line, _content(event))
+        yield _ComparedMessage(key, event.line, _content(event))
     if held is not None:
         yield held
 
 
-def _content(event: Event) -> Any:
+def _content(event: RecordedEvent) -> Any:
     try:
         message = msgspec.json.decode(event.recorded.data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -123,6 +125,6 @@ def _content(event: Event) -> Any:
     return message
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"
+    return text if len(text) <= _MAX_QUOTE else f"{text[: _MAX_QUOTE - 1]}…"

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dragoman.inspect.format import Recorded
+from dragoman.inspect.format import RecordedLine
 
 Kind = Literal["request", "notification", "answer", "failure", "noise", "stderr", "blank"]
 
@@ -27,38 +27,38 @@ class Flaw(NamedTuple):
         return f"{self.path} {self.message}" if self.path else self.message
 
 
-class ToolCall(msgspec.Struct, eq=False):
+class RecordedToolCall(msgspec.Struct, eq=False):
     """One tool call as the recording tells it."""
 
     id: str
     title: str = ""
     kind: str = ""
     status: str = ""
-    first: int = 0  # lines of the recording
-    last: int = 0
+    first_line: int = 0  # lines of the recording
+    last_line: int = 0
     start: int | None = None
     end: int | None = None
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it will change no more."""
         return self.status in ("completed", "failed", "denied", "cancelled")
 
 
-class Turn(msgspec.Struct, eq=False):
+class RecordedTurn(msgspec.Struct, eq=False):
     """From a prompt to its stop reason."""
 
     number: int
     session: str
     prompt: str = ""
-    first: int = 0
-    last: int = 0
+    first_line: int = 0
+    last_line: int = 0
     start: int | None = None
     end: int | None = None
-    stop: str = ""  # the stop reason, "error: ..." or nothing while it runs
-    calls: dict[str, ToolCall] = {}
+    stop_reason: str = ""  # the stop reason, "error: ..." or nothing while it runs
+    tool_calls: dict[str, RecordedToolCall] = {}
     updates: Counter[str] = msgspec.field(default_factory=Counter)
-    asked: Counter[str] = msgspec.field(default_factory=Counter)  # what the agent asked of the client
+    client_requests: Counter[str] = msgspec.field(default_factory=Counter)  # what the agent asked of the client
 
     @property
     def duration(self) -> int | None:
@@ -66,24 +66,24 @@ class Turn(msgspec.Struct, eq=False):
         return None if self.start is None or self.end is None else self.end - self.start
 
 
-class Event(msgspec.Struct, eq=False):
+class RecordedEvent(msgspec.Struct, eq=False):
     """One line of traffic, understood."""
 
-    recorded: Recorded
+    recorded: RecordedLine
     kind: Kind
     id: str = ""  # as JSON, so that 1 and "1" stay apart
     method: str = ""  # of the vocabulary; an answer has that of its request
-    spelled: str = ""  # the method as the peer spells it
+    wire_method: str = ""  # the method as the peer spells it
     update: str = ""
     session: str = ""
     text: str = ""  # what it says, in a few words; text of peers
-    asked: Recorded | None = None  # of an answer: the request
+    request: RecordedLine | None = None  # of an answer: the request
     latency: int | None = None
     outcome: str = ""  # of an answer: its stop reason or error
-    turn: Turn | None = None
-    call: ToolCall | None = None
-    trace: str = ""  # W3C traceparent
-    state: str = ""  # W3C tracestate
+    turn: RecordedTurn | None = None
+    tool_call: RecordedToolCall | None = None
+    traceparent: str = ""  # W3C traceparent
+    tracestate: str = ""  # W3C tracestate
     flaws: list[Flaw] = []
 
     @property
@@ -97,9 +97,9 @@ class Event(msgspec.Struct, eq=False):
         return self.recorded.t
 
     @property
-    def way(self) -> str:
+    def direction(self) -> str:
         """Who said it."""
-        return self.recorded.way
+        return self.recorded.direction
 
     @property
     def size(self) -> int:

@@ -13,33 +13,33 @@ from typing import Any
 from dragoman.wire.envelope import WireError
 
 # One line on any screen; the whole message is always one step away. Characters.
-LONGEST = 240
+MAX_LENGTH = 240
 
 _SPACES = re.compile(r"\s+")
-_PLAIN = (str, int, float, bool)
+_SCALARS = (str, int, float, bool)
 
 
-def gist(method: str, values: Any, is_result: bool = False) -> str:
+def message_line(method: str, values: Any, is_result: bool = False) -> str:
     """A call or a result in one line."""
     if not isinstance(values, dict):
-        return short(str(values)) if values not in (None, {}) else ""
-    say = (_RESULTS if is_result else _CALLS).get(method, _plainly)
-    return short(say(values))
+        return shorten(str(values)) if values not in (None, {}) else ""
+    say = (_RESULTS if is_result else _CALLS).get(method, _scalar_members)
+    return shorten(say(values))
 
 
-def gist_of_error(error: WireError) -> str:
+def error_line(error: WireError) -> str:
     """An error in one line."""
-    return short(f"{error.code} {error.message}")
+    return shorten(f"{error.code} {error.message}")
 
 
-def stop_of(method: str, result: Any) -> str:
+def stop_reason_of(method: str, result: Any) -> str:
     """The stop reason in a result, if it is one of a prompt."""
     if method != "session/prompt" or not isinstance(result, dict):
         return ""
     return str(result.get("stopReason", ""))
 
 
-def trace_of(params: Any) -> tuple[str, str]:
+def trace_context_of(params: Any) -> tuple[str, str]:
     """The W3C trace context in `_meta`: traceparent and tracestate."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
@@ -48,23 +48,23 @@ def trace_of(params: Any) -> tuple[str, str]:
     return parent if isinstance(parent, str) else "", state if isinstance(state, str) else ""
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """At most one screen line of it."""
     text = _SPACES.sub(" ", text)  # one at either end stays: chunks are put together later
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
 
 
-def text_of(content: Any) -> str:
+def content_text(content: Any) -> str:
     """The words of a content block, or what it is."""
     if isinstance(content, list):
-        return " ".join(text_of(each) for each in content)
+        return " ".join(content_text(each) for each in content)
     if not isinstance(content, dict):
         return content if isinstance(content, str) else ""
     kind = content.get("type")
     if kind == "text":
         return str(content.get("text", ""))
     if kind == "content":
-        return text_of(content.get("content"))
+        return content_text(content.get("content"))
     if kind == "diff":
         return f"[diff {content.get('path', '')}]"
     if kind == "terminal":
@@ -83,13 +83,13 @@ def _update(params: dict[str, Any]) -> str:
     update = params.get("update")
     if not isinstance(update, dict):
         return ""
-    return _UPDATES.get(str(update.get("sessionUpdate")), _plainly)(update)
+    return _UPDATES.get(str(update.get("sessionUpdate")), _scalar_members)(update)
 
 
-def _tool(update: dict[str, Any]) -> str:
+def _tool_call(update: dict[str, Any]) -> str:
     parts = [update.get("title") or update.get("toolCallId"), update.get("kind"), update.get("status")]
     text = " · ".join(str(part) for part in parts if part)
-    said = text_of(update.get("content") or [])
+    said = content_text(update.get("content") or [])
     return f"{text} · {said}" if said else text
 
 
@@ -111,12 +111,12 @@ def _initialize(params: dict[str, Any]) -> str:
 
 def _permission(params: dict[str, Any]) -> str:
     call = params.get("toolCall")
-    title = _tool(call) if isinstance(call, dict) else ""
+    title = _tool_call(call) if isinstance(call, dict) else ""
     names = [str(each.get("optionId")) for each in _objects(params.get("options"))]
     return f"{title} [{' | '.join(names)}]"
 
 
-def _permitted(result: dict[str, Any]) -> str:
+def _permission_outcome(result: dict[str, Any]) -> str:
     outcome = result.get("outcome")
     if not isinstance(outcome, dict):
         return ""
@@ -128,24 +128,24 @@ def _command(params: dict[str, Any]) -> str:
     return " ".join([str(params.get("command", "")), *(map(str, args) if isinstance(args, list) else ())])
 
 
-def _sized(result: dict[str, Any]) -> str:
+def _content_size(result: dict[str, Any]) -> str:
     content = result.get("content")
-    return f"{len(content)} characters" if isinstance(content, str) else _plainly(result)
+    return f"{len(content)} characters" if isinstance(content, str) else _scalar_members(result)
 
 
-def _plainly(values: dict[str, Any]) -> str:
+def _scalar_members(values: dict[str, Any]) -> str:
     """The first members that are plain, without the ids everything has."""
     skipped = ("sessionId", "sessionUpdate", "_meta")
-    plain = [f"{name}={value}" for name, value in values.items() if isinstance(value, _PLAIN) and name not in skipped]
+    plain = [f"{name}={value}" for name, value in values.items() if isinstance(value, _SCALARS) and name not in skipped]
     return " ".join(plain[:6])
 
 
-Say = Callable[[dict[str, Any]], str]
+Render = Callable[[dict[str, Any]], str]
 
-_CALLS: dict[str, Say] = {
+_CALLS: dict[str, Render] = {
     "initialize": _initialize,
     "session/new": lambda params: str(params.get("cwd", "")),
-    "session/prompt": lambda params: text_of(params.get("prompt") or []),
+    "session/prompt": lambda params: content_text(params.get("prompt") or []),
     "session/update": _update,
     "session/request_permission": _permission,
     "fs/read_text_file": lambda params: str(params.get("path", "")),
@@ -153,20 +153,20 @@ _CALLS: dict[str, Say] = {
     "terminal/create": _command,
 }
 
-_RESULTS: dict[str, Say] = {
+_RESULTS: dict[str, Render] = {
     "initialize": _initialize,
     "session/new": lambda result: str(result.get("sessionId", "")),
     "session/prompt": lambda result: str(result.get("stopReason", "")),
-    "session/request_permission": _permitted,
-    "fs/read_text_file": _sized,
+    "session/request_permission": _permission_outcome,
+    "fs/read_text_file": _content_size,
 }
 
-_UPDATES: dict[str, Say] = {
-    "agent_message_chunk": lambda update: text_of(update.get("content")),
-    "agent_thought_chunk": lambda update: text_of(update.get("content")),
-    "user_message_chunk": lambda update: text_of(update.get("content")),
-    "tool_call": _tool,
-    "tool_call_update": _tool,
+_UPDATES: dict[str, Render] = {
+    "agent_message_chunk": lambda update: content_text(update.get("content")),
+    "agent_thought_chunk": lambda update: content_text(update.get("content")),
+    "user_message_chunk": lambda update: content_text(update.get("content")),
+    "tool_call": _tool_call,
+    "tool_call_update": _tool_call,
     "plan": _plan,
     "available_commands_update": _commands,
     "current_mode_update": lambda update: str(update.get("currentModeId", "")),

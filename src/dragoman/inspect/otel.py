@@ -11,17 +11,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import DragomanError
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.event import Event
-from dragoman.inspect.format import TO_AGENT, Recorded
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.event import RecordedEvent
+from dragoman.inspect.format import TO_AGENT, RecordedLine
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
-NAME = "dragoman"
+TRACER_NAME = "dragoman"
 
 
-class NoTelemetry(DragomanError):
+class TelemetryUnavailable(DragomanError):
     """opentelemetry is not installed."""
 
 
@@ -32,82 +32,87 @@ class Spans:
         try:
             from opentelemetry import trace
         except ImportError:
-            raise NoTelemetry("spans need opentelemetry; install it with: pip install 'dragoman[otel]'") from None
-        self._tracer = trace.get_tracer(NAME, tracer_provider=provider)
-        self._observer = Observer(dialect)
-        self._lines = 0
-        self._open: dict[int, Span] = {}  # by the line of the request
-        self._turns: dict[int, Span] = {}  # by the number of the turn
+            raise TelemetryUnavailable(
+                "spans need opentelemetry; install it with: pip install 'dragoman[otel]'"
+            ) from None
+        self._tracer = trace.get_tracer(TRACER_NAME, tracer_provider=provider)
+        self._analyzer = Analyzer(dialect)
+        self._line_count = 0
+        self._open_spans: dict[int, Span] = {}  # by the line of the request
+        self._turn_spans: dict[int, Span] = {}  # by the number of the turn
 
-    def __call__(self, way: str, frame: bytes) -> None:
+    def __call__(self, direction: str, frame: bytes) -> None:
         """One frame passed."""
-        self._lines += 1
+        self._line_count += 1
         now = time.time_ns()
-        event = self._observer.observe(Recorded(self._lines, now // 1000, way, frame))
+        event = self._analyzer.analyze_line(RecordedLine(self._line_count, now // 1000, direction, frame))
         if event.kind == "request":
-            self._begin(event, now)
-        elif event.asked is not None:
-            self._end(event, now)
+            self._start_span(event, now)
+        elif event.request is not None:
+            self._end_span(event, now)
 
     def close(self) -> None:
         """Nothing more will pass: what was never answered ends now, as an error."""
-        for span in self._open.values():
-            self._fail(span, "never answered")
+        for span in self._open_spans.values():
+            self._set_error(span, "never answered")
             span.end()
-        self._open.clear()
-        self._turns.clear()
+        self._open_spans.clear()
+        self._turn_spans.clear()
 
-    def _begin(self, event: Event, now: int) -> None:
+    def _start_span(self, event: RecordedEvent, now: int) -> None:
         from opentelemetry.trace import SpanKind
 
-        is_turn = event.method == "session/prompt" and event.way == TO_AGENT
+        is_turn = event.method == "session/prompt" and event.direction == TO_AGENT
         attributes = {
             "rpc.system": "jsonrpc",
-            "rpc.method": event.spelled,
+            "rpc.method": event.wire_method,
             "rpc.jsonrpc.version": "2.0",
             "rpc.jsonrpc.request_id": event.id,
             "acp.method": event.method,
-            "acp.to": "agent" if event.way == TO_AGENT else "client",
+            "acp.to": "agent" if event.direction == TO_AGENT else "client",
             **({"acp.session.id": event.session} if event.session else {}),
-            **({"acp.tool_call.id": event.call.id} if event.call is not None else {}),
+            **({"acp.tool_call.id": event.tool_call.id} if event.tool_call is not None else {}),
         }
         span = self._tracer.start_span(
             "acp turn" if is_turn else event.method,
-            context=self._parent(event, is_turn),
-            kind=SpanKind.CLIENT if event.way == TO_AGENT else SpanKind.SERVER,
+            context=self._parent_context(event, is_turn),
+            kind=SpanKind.CLIENT if event.direction == TO_AGENT else SpanKind.SERVER,
             attributes=attributes,
             start_time=now,
         )
-        self._open[event.line] = span
+        self._open_spans[event.line] = span
         if is_turn and event.turn is not None:
-            self._turns[event.turn.number] = span
+            self._turn_spans[event.turn.number] = span
 
-    def _parent(self, event: Event, is_turn: bool) -> Any:
+    def _parent_context(self, event: RecordedEvent, is_turn: bool) -> Any:
         from opentelemetry import trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        if event.trace:
-            carrier = {"traceparent": event.trace, **({"tracestate": event.state} if event.state else {})}
+        if event.traceparent:
+            carrier = {
+                "traceparent": event.traceparent,
+                **({"tracestate": event.tracestate} if event.tracestate else {}),
+            }
             return TraceContextTextMapPropagator().extract(carrier)
-        turn = self._turns.get(event.turn.number) if event.turn is not None and not is_turn else None
+        turn = self._turn_spans.get(event.turn.number) if event.turn is not None and not is_turn else None
         return trace.set_span_in_context(turn) if turn is not None else None
 
-    def _end(self, event: Event, now: int) -> None:
-        assert event.asked is not None
-        span = self._open.pop(event.asked.line, None)
+    def _end_span(self, event: RecordedEvent, now: int) -> None:
+        assert event.request is not None
+        span = self._open_spans.pop(event.request.line, None)
         if span is None:
             return
         if event.kind == "failure":
-            self._fail(span, event.outcome)
+            self._set_error(span, event.outcome)
         elif event.outcome:
             span.set_attribute("acp.stop_reason", event.outcome)
         if event.method == "session/prompt" and event.turn is not None:
-            self._turns.pop(event.turn.number, None)
-            span.set_attribute("acp.turn.tool_calls", len(event.turn.calls))
+            self._turn_spans.pop(event.turn.number, None)
+            span.set_attribute("acp.turn.tool_calls", len(event.turn.tool_calls))
         span.end(end_time=now)
 
     @staticmethod
-    def _fail(span: Span, text: str) -> None:
+    def _set_error(span: Span, text: str) -> None:
         from opentelemetry.trace import Status, StatusCode
 
         span.set_status(Status(StatusCode.ERROR, text))

@@ -34,10 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Only a run that is to be recorded has anything done to its tests."""
     if folder := config.getoption("acp_record", None):
-        config.pluginmanager.register(Recordings(os.path.abspath(folder)), "dragoman-recorder")
+        config.pluginmanager.register(RecordingPlugin(os.path.abspath(folder)), "dragoman-recorder")
 
 
-class Recordings:
+class RecordingPlugin:
     """Records what each test says, a file a test."""
 
     def __init__(self, folder: str) -> None:
@@ -59,7 +59,7 @@ class Recordings:
                 path, ["pytest", node.nodeid], lambda text: node.add_report_section("teardown", "acp", text)
             )
         recorder = node.stash[_RECORDER]
-        return Tap(lambda way, frame: recorder.take(way, frame + b"\n"), side=Side(side))
+        return Tap(lambda way, frame: recorder.record(way, frame + b"\n"), side=Side(side))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -80,32 +80,32 @@ class RecordedPeer:
         self._loop = loop
         self._agent = agent
 
-    def meets_agent(
-        self, agent: Any = None, *, strict: bool = False, ignoring: Collection[str] = (), **options: Any
+    def play_to_agent(
+        self, agent: Any = None, *, strict: bool = False, ignore: Collection[str] = (), **options: Any
     ) -> list[bytes]:
         """Play the recorded client to an agent, by default the agent under test; gives what the agent said."""
         target = self._agent() if agent is None else agent
-        work = self.recording.meets(target, strict=strict, ignoring=ignoring, patience=self._loop.timeout, **options)
+        work = self.recording.play_to_agent(target, strict=strict, ignore=ignore, timeout=self._loop.timeout, **options)
         return self._loop.run(work, 2 * self._loop.timeout)
 
-    def meets_client(
+    def play_to_client(
         self,
         client: str | Sequence[str] | Callable[[Transport], Awaitable[Any]],
         *,
         strict: bool = False,
-        ignoring: Collection[str] = (),
+        ignore: Collection[str] = (),
     ) -> Any:
         """Play the recorded agent to a client: a command with `{agent}` in it, or an async function of a transport."""
-        return self._loop.run(self._meets_client(client, strict, ignoring), 2 * self._loop.timeout)
+        return self._loop.run(self._play_to_client(client, strict, ignore), 2 * self._loop.timeout)
 
-    async def _meets_client(self, client: Any, strict: bool, ignoring: Collection[str]) -> Any:
+    async def _play_to_client(self, client: Any, strict: bool, ignore: Collection[str]) -> Any:
         if isinstance(client, str | Sequence):
             from dragoman.testing.stand_ins import run_command
 
             return await run_command(
-                client, self.recording.command(strict=strict, ignoring=ignoring), patience=self._loop.timeout
+                client, self.recording.command(strict=strict, ignore=ignore), patience=self._loop.timeout
             )
-        async with self.recording.as_agent(strict=strict, ignoring=ignoring) as transport:
+        async with self.recording.as_agent(strict=strict, ignore=ignore) as transport:
             return await client(transport)
 
 

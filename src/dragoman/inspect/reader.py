@@ -15,51 +15,51 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.errors import DragomanError
-from dragoman.inspect.direction import Guess
-from dragoman.inspect.format import END, FORMAT, GAP, NOTE, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Header, Recorded
+from dragoman.inspect.direction import DirectionGuesser
+from dragoman.inspect.format import END, FORMAT, GAP, NOTE, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Header, RecordedLine
 
 # Other recorders' words for who spoke.
-WAYS = {
+DIRECTION_NAMES = {
     "c2a": TO_AGENT, "client": TO_AGENT, "client_to_agent": TO_AGENT, "in": TO_AGENT, "stdin": TO_AGENT,
     "a2c": TO_CLIENT, "agent": TO_CLIENT, "agent_to_client": TO_CLIENT, "out": TO_CLIENT, "stdout": TO_CLIENT,
     "err": STDERR, "stderr": STDERR, "note": NOTE, "gap": GAP, "end": END,
 }  # fmt: skip
 
 # A file whose first lines are all noise is something else than a recording. Lines.
-ALL_NOISE = 1000
+MAX_NOISE_LINES = 1000
 
 # So many troubles are told one by one; more of them say nothing new.
-TOLD = 20
+MAX_LISTED_PROBLEMS = 20
 
-_SECOND = 1_000_000
+_MICROSECONDS_PER_SECOND = 1_000_000
 
 # How our own recorder calls directions; only its times are known to count microseconds where no header says so.
-_OURS = TRAFFIC | {GAP, END}
+_OWN_DIRECTIONS = TRAFFIC | {GAP, END}
 
 _ADVICE = "give a file that `dragoman inspect run` wrote, or one with a message a line"
 
 
-class NotRecorded(DragomanError):
+class NotARecording(DragomanError):
     """The file is no recording, or cannot be read at all."""
 
 
-class Trouble(NamedTuple):
+class ReadProblem(NamedTuple):
     """What could not be read, and in which line."""
 
     line: int
-    why: str
+    reason: str
 
 
-class Ending(msgspec.Struct):
+class RecordingEnd(msgspec.Struct):
     """What the last line says: how the agent ended."""
 
-    why: str = ""
+    reason: str = ""
     status: int | None = None
     frames: int = 0
     t: int | None = None
 
 
-class _Line(msgspec.Struct):
+class _RawLine(msgspec.Struct):
     t: float | int | None = None
     dir: str = ""
     direction: str = ""
@@ -83,38 +83,38 @@ class _Line(msgspec.Struct):
     frames: int = 0
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_RawLine).decode
 _decode_header = msgspec.json.Decoder(Header).decode
 
 
-class Reader:
+class RecordingReader:
     """Reads one recording, line by line; remembers its header and everything that could not be read."""
 
     def __init__(self) -> None:
         self.header = Header(format=0)  # of the recording that is being read
         self.headers: list[Header] = []  # more than one, where several recordings were put into one file
-        self.endings: dict[int, Ending] = {}  # how each of them ended
-        self.troubles: list[Trouble] = []
-        self.troubled = 0  # all of them, also those that are not listed
-        self.lost = 0  # bytes that passed unrecorded
-        self.lines = 0
-        self.is_understood = False  # whether anything was read that makes it a recording
-        self._unit: int | None = None  # microseconds in one of the file's times; 0 when nothing tells
-        self._guess = Guess()
+        self.endings: dict[int, RecordingEnd] = {}  # how each of them ended
+        self.problems: list[ReadProblem] = []
+        self.problem_count = 0  # all of them, also those that are not listed
+        self.lost_bytes = 0  # bytes that passed unrecorded
+        self.line_count = 0
+        self.is_recording = False  # whether anything was read that makes it a recording
+        self._time_unit: int | None = None  # microseconds in one of the file's times; 0 when nothing tells
+        self._direction_guesser = DirectionGuesser()
 
-    def read(self, lines: Iterable[bytes]) -> Iterator[Recorded]:
+    def read(self, lines: Iterable[bytes]) -> Iterator[RecordedLine]:
         """What was recorded; `lines` come with their line ends, for a last one without shows that it was cut."""
         for line in lines:
-            found = self.take(line)
+            found = self.read_line(line)
             if found is not None:
                 yield found
         self.finish()
 
     def finish(self) -> None:
         """All lines were read; raises where nothing among them was of a recording."""
-        if not self.is_understood:
-            raise NotRecorded(
-                f"there is nothing of a recording in it; {_ADVICE}" if self.lines else f"empty; {_ADVICE}"
+        if not self.is_recording:
+            raise NotARecording(
+                f"there is nothing of a recording in it; {_ADVICE}" if self.line_count else f"empty; {_ADVICE}"
             )
 
     @property
@@ -123,127 +123,131 @@ class Reader:
         return max(0, len(self.headers) - 1)
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> RecordingEnd | None:
         """How the one that is being read ended; None when it has no end."""
         return self.endings.get(self.part)
 
     @property
-    def is_unended(self) -> bool:
+    def is_incomplete(self) -> bool:
         """Whether one of our own recordings has no end: it was cut, or it is still being written."""
-        return self.ending is None and self._unit == 1
+        return self.ending is None and self._time_unit == 1
 
-    def time(self, t: float | None, way: str = TO_AGENT) -> int | None:
+    def to_microseconds(self, t: float | None, direction: str = TO_AGENT) -> int | None:
         """Microseconds since the start, of a time as a line has it; None when nobody knows what it counts."""
         if t is None:
             return None
-        if self._unit is None and t:
-            self._unit = self._clock(t, way)
-        return None if self._unit == 0 else round(t * (self._unit or 1))  # the unit of nothing but 0 is all the same
+        if self._time_unit is None and t:
+            self._time_unit = self._guess_time_unit(t, direction)
+        return (
+            None if self._time_unit == 0 else round(t * (self._time_unit or 1))
+        )  # the unit of nothing but 0 is all the same
 
-    def _clock(self, t: float, way: str) -> int:
+    def _guess_time_unit(self, t: float, direction: str) -> int:
         """What times count where no header says it: others write seconds with a fraction, we whole microseconds."""
         if not isinstance(t, int):
-            return _SECOND
+            return _MICROSECONDS_PER_SECOND
         why = "the header is missing: the beginning was cut off, or cannot be read"
-        if way not in _OURS:
-            self.trouble(1, f"{why}; nothing tells what the times count, so none are shown")
+        if direction not in _OWN_DIRECTIONS:
+            self.add_problem(1, f"{why}; nothing tells what the times count, so none are shown")
             return 0
-        self.trouble(1, f"{why}; the times are taken for microseconds, and when it began is not known")
+        self.add_problem(1, f"{why}; the times are taken for microseconds, and when it began is not known")
         return 1
 
-    def take(self, line: bytes) -> Recorded | None:
+    def read_line(self, line: bytes) -> RecordedLine | None:
         """One line of the file; None when it is no traffic."""
-        self.lines += 1
-        number = self.lines
+        self.line_count += 1
+        number = self.line_count
         content = line.strip()
         if not content:
             return None
         try:
             said = _decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._unreadable(number, line, error)
+            self._note_malformed_line(number, line, error)
             return None
         if said.dragoman == "recording" and not said.dir:
-            self._open(number, content, said)
+            self._start_recording(number, content, said)
             return None
-        found = self._recorded(number, content, said)
+        found = self._parse_traffic(number, content, said)
         if found is not None:
-            self.is_understood = True
-        elif number >= ALL_NOISE and not self.is_understood:
-            raise NotRecorded(f"the first {number} lines have nothing of a recording; {_ADVICE}")
+            self.is_recording = True
+        elif number >= MAX_NOISE_LINES and not self.is_recording:
+            raise NotARecording(f"the first {number} lines have nothing of a recording; {_ADVICE}")
         return found
 
-    def trouble(self, line: int, why: str) -> None:
+    def add_problem(self, line: int, reason: str) -> None:
         """Remember what could not be read."""
-        self.troubled += 1
-        if len(self.troubles) < TOLD:
-            self.troubles.append(Trouble(line, why))
+        self.problem_count += 1
+        if len(self.problems) < MAX_LISTED_PROBLEMS:
+            self.problems.append(ReadProblem(line, reason))
 
-    def _open(self, number: int, content: bytes, said: _Line) -> None:
-        if self.is_unended:
-            self.trouble(number, "another recording begins here, and the one before it has no end")
-        if self.is_understood and not self.headers:
+    def _start_recording(self, number: int, content: bytes, raw_line: _RawLine) -> None:
+        if self.is_incomplete:
+            self.add_problem(number, "another recording begins here, and the one before it has no end")
+        if self.is_recording and not self.headers:
             self.headers.append(self.header)  # of the one before, whose header is missing
-        self._unit = 1
-        self.is_understood = True
-        if said.format > FORMAT:
-            self.trouble(
+        self._time_unit = 1
+        self.is_recording = True
+        if raw_line.format > FORMAT:
+            self.add_problem(
                 number,
-                f"format {said.format} is newer than this program knows ({FORMAT}); what it knows is read, "
+                f"format {raw_line.format} is newer than this program knows ({FORMAT}); what it knows is read, "
                 "a newer dragoman reads the rest",
             )
         try:
             self.header = _decode_header(content)
         except msgspec.MsgspecError:
-            self.header = Header(format=said.format, command=said.command)
+            self.header = Header(format=raw_line.format, command=raw_line.command)
         self.headers.append(self.header)
 
-    def _recorded(self, number: int, content: bytes, said: _Line) -> Recorded | None:
-        word = said.dir or said.direction
-        way = WAYS.get(word)
+    def _parse_traffic(self, number: int, content: bytes, raw_line: _RawLine) -> RecordedLine | None:
+        word = raw_line.dir or raw_line.direction
+        way = DIRECTION_NAMES.get(word)
         if not word:
-            if said.method is not None or said.result or said.error or said.jsonrpc is not None:
-                return Recorded(number, None, self._guess.way(content), content, part=self.part)
-            self.trouble(number, "neither a message nor a line of a recording; skipped")
+            if raw_line.method is not None or raw_line.result or raw_line.error or raw_line.jsonrpc is not None:
+                return RecordedLine(
+                    number, None, self._direction_guesser.guess_direction(content), content, part=self.part
+                )
+            self.add_problem(number, "neither a message nor a line of a recording; skipped")
             return None
         if way is None:
-            self.trouble(number, f"the direction {word[:40]!r} is not known here; skipped")
+            self.add_problem(number, f"the direction {word[:40]!r} is not known here; skipped")
             return None
-        t = self.time(said.t, word)
+        t = self.to_microseconds(raw_line.t, word)
         if way in (NOTE, GAP, END):
-            self._aside(way, said, t)
+            self._note_control_line(way, raw_line, t)
             return None
-        data = self._data(number, said)
+        data = self._traffic_data(number, raw_line)
         if data is None:
             return None
-        return Recorded(number, t, way, data, said.eol.encode("utf-8", "replace"), said.cut, self.part)
+        return RecordedLine(number, t, way, data, raw_line.eol.encode("utf-8", "replace"), raw_line.cut, self.part)
 
-    def _data(self, number: int, said: _Line) -> bytes | None:
-        if said.msg:
-            return bytes(said.msg)
-        if said.raw is not None:
-            return said.raw.encode("utf-8", "replace")
-        if said.b64 is not None:
+    def _traffic_data(self, number: int, raw_line: _RawLine) -> bytes | None:
+        if raw_line.msg:
+            return bytes(raw_line.msg)
+        if raw_line.raw is not None:
+            return raw_line.raw.encode("utf-8", "replace")
+        if raw_line.b64 is not None:
             try:
-                return b64decode(said.b64, validate=True)
+                return b64decode(raw_line.b64, validate=True)
             except ValueError:
-                self.trouble(number, "b64 is not base64; skipped")
+                self.add_problem(number, "b64 is not base64; skipped")
                 return None
-        self.trouble(number, "the line has no msg, raw or b64 that this program knows; skipped")
+        self.add_problem(number, "the line has no msg, raw or b64 that this program knows; skipped")
         return None
 
-    def _aside(self, way: str, said: _Line, t: int | None) -> None:
-        if way == GAP:
-            self.lost += said.lost
-        elif way == END:
-            self.endings[self.part] = Ending(said.why, said.status, said.frames, t)
-        elif said.cmd and not self.header.command:
-            self.header.command, self.header.cwd = said.cmd, said.cwd
+    def _note_control_line(self, direction: str, raw_line: _RawLine, t: int | None) -> None:
+        if direction == GAP:
+            self.lost_bytes += raw_line.lost
+        elif direction == END:
+            self.endings[self.part] = RecordingEnd(raw_line.why, raw_line.status, raw_line.frames, t)
+        elif raw_line.cmd and not self.header.command:
+            self.header.command, self.header.cwd = raw_line.cmd, raw_line.cwd
 
-    def _unreadable(self, number: int, line: bytes, error: Exception) -> None:
+    def _note_malformed_line(self, number: int, line: bytes, error: Exception) -> None:
         if not line.endswith(b"\n"):
-            self.trouble(number, "the recording is cut in the middle of this line; all before it was read")
+            self.add_problem(number, "the recording is cut in the middle of this line; all before it was read")
         else:
-            self.trouble(number, f"no JSON of a recording ({error}); skipped")
-        if number >= ALL_NOISE and not self.is_understood:
-            raise NotRecorded(f"the first {number} lines are no JSON; this is no recording")
+            self.add_problem(number, f"no JSON of a recording ({error}); skipped")
+        if number >= MAX_NOISE_LINES and not self.is_recording:
+            raise NotARecording(f"the first {number} lines are no JSON; this is no recording")

@@ -15,17 +15,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.errors import ConnectionFailed
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, Recorded
-from dragoman.inspect.open_recording import lines_of, opened
-from dragoman.inspect.reader import NotRecorded, Reader
-from dragoman.inspect.replay_player import play
-from dragoman.inspect.replay_script import Script
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
+from dragoman.inspect.open_recording import open_recording, read_lines
+from dragoman.inspect.reader import NotARecording, RecordingReader
+from dragoman.inspect.replay_player import play_script
+from dragoman.inspect.replay_script import ReplayScript
 from dragoman.testing.scripted_peer import PATIENCE
 from dragoman.testing.stand_ins import Target, scripted_client
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
-Wrap = Callable[[Transport], Transport]
+WrapTransport = Callable[[Transport], Transport]
 
 
 class Recording:
@@ -33,33 +33,35 @@ class Recording:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        reader = Reader()
-        with opened(self.path) as file:
-            self.frames: list[Recorded] = [each for each in reader.read(lines_of(file, reader)) if each.way in _TRAFFIC]
+        reader = RecordingReader()
+        with open_recording(self.path) as file:
+            self.frames: list[RecordedLine] = [
+                each for each in reader.read(read_lines(file, reader)) if each.direction in _MESSAGE_DIRECTIONS
+            ]
         if not self.frames:
-            raise NotRecorded(f"{self.path} has no message; record one with `dragoman inspect run --out FILE -- CMD`")
-        self.troubles = [f"line {line}: {why}" for line, why in reader.troubles]
-        if reader.is_unended:
-            self.troubles.append("it has no end: it was cut, or is still being written")
+            raise NotARecording(f"{self.path} has no message; record one with `dragoman inspect run --out FILE -- CMD`")
+        self.problems = [f"line {line}: {why}" for line, why in reader.problems]
+        if reader.is_incomplete:
+            self.problems.append("it has no end: it was cut, or is still being written")
 
-    def command(self, *, strict: bool = False, ignoring: Collection[str] = ()) -> list[str]:
+    def command(self, *, strict: bool = False, ignore: Collection[str] = ()) -> list[str]:
         """The command of an agent that plays this recording, for a client that starts its agent itself."""
         words = [sys.executable, "-m", "dragoman", "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
-        ignored = [word for path in ignoring for word in ("--ignore", path)]
+        ignored = [word for path in ignore for word in ("--ignore", path)]
         return [*words, "--strict", *ignored] if strict else words
 
     @asynccontextmanager
     async def as_agent(
-        self, *, strict: bool = False, ignoring: Collection[str] = (), through: Wrap | None = None
+        self, *, strict: bool = False, ignore: Collection[str] = (), wrap: WrapTransport | None = None
     ) -> AsyncIterator[Transport]:
         """The recorded agent, for a client in this process: connect to the transport this gives.
 
         Strict wants order and content as recorded, but for the members named in `ignoring`; on the way out an
         AssertionError says where the client departed from it.
         """
-        ours, theirs = pair()
-        far = through(theirs) if through else theirs
-        playing = asyncio.ensure_future(self._play(TO_CLIENT, far, strict, ignoring, leads=False))
+        ours, theirs = memory_pair()
+        far = wrap(theirs) if wrap else theirs
+        playing = asyncio.ensure_future(self._play(TO_CLIENT, far, strict, ignore, initiates=False))
         try:
             yield ours
             await ours.close("the client is done")
@@ -69,15 +71,15 @@ class Recording:
             playing.cancel()
             await asyncio.gather(playing, return_exceptions=True)
             await far.close()
-        self._blame("client", wrong)
+        self._raise_for_problems("client", wrong)
 
-    async def meets(
+    async def play_to_agent(
         self,
         agent: Target,
         *,
         strict: bool = False,
-        ignoring: Collection[str] = (),
-        patience: float = PATIENCE,
+        ignore: Collection[str] = (),
+        timeout: float = PATIENCE,
         **options: Any,
     ) -> list[bytes]:
         """The recorded client meets an agent under test: an Agent, a command, its words or a transport.
@@ -86,42 +88,44 @@ class Recording:
         strict, also what it did otherwise, but for the members named in `ignoring`.
         """
         said: list[bytes] = []
-        async with scripted_client(agent, patience=patience, **options) as client:
-            overheard = _Overheard(client.transport, said)
-            self._blame("agent", await self._play(TO_AGENT, overheard, strict, ignoring, leads=True, patience=patience))
+        async with scripted_client(agent, patience=timeout, **options) as client:
+            overheard = _KeepingTransport(client.transport, said)
+            self._raise_for_problems(
+                "agent", await self._play(TO_AGENT, overheard, strict, ignore, initiates=True, timeout=timeout)
+            )
         return said
 
     async def _play(
         self,
-        we: str,
+        our_direction: str,
         transport: Transport,
         strict: bool,
-        ignoring: Collection[str],
+        ignore: Collection[str],
         *,
-        leads: bool,
-        patience: float | None = None,
+        initiates: bool,
+        timeout: float | None = None,
     ) -> list[str]:
-        script = Script(self.frames, we, strict, frozenset(ignoring))
+        script = ReplayScript(self.frames, our_direction, strict, frozenset(ignore))
         try:
-            return await play(script, transport, leads=leads, original=False, patience=patience)
+            return await play_script(script, transport, initiates=initiates, original_timing=False, timeout=timeout)
         except ConnectionFailed as error:
             return [str(error)]
 
-    def _blame(self, who: str, wrong: list[str]) -> None:
-        if wrong:
-            raise AssertionError(f"the {who} departed from the recording {self.path}: " + "\n  ".join(wrong))
+    def _raise_for_problems(self, who: str, problems: list[str]) -> None:
+        if problems:
+            raise AssertionError(f"the {who} departed from the recording {self.path}: " + "\n  ".join(problems))
 
 
-_TRAFFIC = frozenset({TO_AGENT, TO_CLIENT})
+_MESSAGE_DIRECTIONS = frozenset({TO_AGENT, TO_CLIENT})
 
 
-class _Overheard:
+class _KeepingTransport:
     """A transport of which every frame that comes is kept."""
 
-    def __init__(self, transport: Transport, heard: list[bytes]) -> None:
+    def __init__(self, transport: Transport, received: list[bytes]) -> None:
         self.peer = transport.peer
         self._transport = transport
-        self._heard = heard
+        self._received = received
         self.listen = transport.listen
         self.send = transport.send
         self.congested = transport.congested
@@ -131,5 +135,5 @@ class _Overheard:
     async def receive(self) -> list[Any]:
         """The next frames, kept."""
         frames = await self._transport.receive()
-        self._heard.extend(frame for frame in frames if isinstance(frame, bytes))
+        self._received.extend(frame for frame in frames if isinstance(frame, bytes))
         return frames

@@ -14,79 +14,79 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from dragoman.inspect.format import TRAFFIC, Header, Lines, end_line, frame_line, gap_line, header_line
-from dragoman.inspect.output_files import fresh
+from dragoman.inspect.format import TRAFFIC, Header, TrafficSplitter, end_line, frame_line, gap_line, header_line
+from dragoman.inspect.output_files import create_recording_file
 
 # How often what passed is written down. Nobody is woken for a message; `tail -f` still looks live. Seconds.
-EVERY = 0.05
+FLUSH_INTERVAL = 0.05
 
 # So much may wait for a slow disk before traffic passes unrecorded: seconds of the fastest stream. Bytes.
-HELD = 128 * 1024 * 1024
+MAX_QUEUED_BYTES = 128 * 1024 * 1024
 
 # One write call for about so many bytes.
-BATCH = 256 * 1024
+WRITE_SIZE = 256 * 1024
 
 # How long the end waits for a disk that takes nothing of the rest. Seconds; whoever ended the agent waits for it.
-PATIENCE = 5.0
+CLOSE_TIMEOUT = 5.0
 
 
 class Recorder:
     """One recording being written: to `path`, or where something is there already, to the next free name beside it."""
 
-    def __init__(self, path: str, command: Sequence[str], say: Callable[[str], None]) -> None:
-        self._fd, self.path = fresh(path)
+    def __init__(self, path: str, command: Sequence[str], report: Callable[[str], None]) -> None:
+        self._fd, self.path = create_recording_file(path)
         self.frames = 0
-        self._say = say
+        self._report = report
         self._queue: deque[tuple[int, str, bytes]] = deque()
-        self._came = 0  # bytes that were offered and taken; only the traffic's thread counts here
-        self._went = 0  # bytes that were written; only the writer's thread counts here
-        self._lost = 0
-        self._is_over = False
+        self._queued_bytes = 0  # bytes that were offered and taken; only the traffic's thread counts here
+        self._written_bytes = 0  # bytes that were written; only the writer's thread counts here
+        self._lost_bytes = 0
+        self._is_closed = False
         self._wake = threading.Event()
-        self._lines = {way: Lines() for way in TRAFFIC}
+        self._splitters = {way: TrafficSplitter() for way in TRAFFIC}
         now = time.time_ns() // 1000
         self._start = time.monotonic_ns() // 1000
-        self._header = header_line(_header(command, now))
-        self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
+        self._header = header_line(_build_header(command, now))
+        self._thread = threading.Thread(target=self._run_writer, name="recorder", daemon=True)
         self._thread.start()
 
-    def take(self, way: str, data: bytes) -> None:
+    def record(self, direction: str, data: bytes) -> None:
         """These bytes passed just now. Never blocks, never raises."""
-        if self._is_over:
+        if self._is_closed:
             return
-        if self._came - self._went > HELD:
-            self._lost += len(data)
+        if self._queued_bytes - self._written_bytes > MAX_QUEUED_BYTES:
+            self._lost_bytes += len(data)
             return
-        self._came += len(data)
-        self._queue.append((time.monotonic_ns() // 1000 - self._start, way, data))
+        self._queued_bytes += len(data)
+        self._queue.append((time.monotonic_ns() // 1000 - self._start, direction, data))
 
-    def close(self, why: str, status: int | None = None) -> None:
+    def close(self, reason: str, status: int | None = None) -> None:
         """Write what is left, as long as that goes on, and how it ended."""
-        if not self._is_over:
+        if not self._is_closed:
             self._queue.append(
-                (time.monotonic_ns() // 1000 - self._start, why, b"" if status is None else b"%d" % status)
+                (time.monotonic_ns() // 1000 - self._start, reason, b"" if status is None else b"%d" % status)
             )
-        self._is_over = True
+        self._is_closed = True
         self._wake.set()
         went = -1
-        while self._thread.is_alive() and went != self._went:
-            went = self._went
-            self._thread.join(PATIENCE)
+        while self._thread.is_alive() and went != self._written_bytes:
+            went = self._written_bytes
+            self._thread.join(CLOSE_TIMEOUT)
         if self._thread.is_alive():
-            self._say(f"the recording {self.path} is not complete: its disk took too long")
+            self._report(f"the recording {self.path} is not complete: its disk took too long")
 
     # --- in the writer's thread -----------------------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _run_writer(self) -> None:
         try:
             self._write(self._header)
-            while not self._wake.wait(EVERY):
+            while not self._wake.wait(FLUSH_INTERVAL):
                 self._flush()
             self._flush()
         except OSError as error:
-            self._is_over = True
+            self._is_closed = True
             self._queue.clear()
-            self._say(
+            self._report(
                 f"the recording {self.path} ended after {self.frames} frames: {error.strerror}; the traffic goes on"
             )
         finally:
@@ -96,32 +96,32 @@ class Recorder:
         queue, batch, size = self._queue, [], 0
         while queue:
             t, way, data = queue.popleft()
-            lines = self._of(t, way, data)
-            self._went += len(data)
+            lines = self._recording_lines(t, way, data)
+            self._written_bytes += len(data)
             batch += lines
             size += sum(map(len, lines))
-            if size > BATCH:
+            if size > WRITE_SIZE:
                 self._write(b"".join(batch))
                 batch, size = [], 0
-        if self._lost:
-            lost, self._lost = self._lost, 0
+        if self._lost_bytes:
+            lost, self._lost_bytes = self._lost_bytes, 0
             batch.append(gap_line(time.monotonic_ns() // 1000 - self._start, lost))
-            self._say(f"the disk of {self.path} cannot keep up: {lost} bytes passed unrecorded")
+            self._report(f"the disk of {self.path} cannot keep up: {lost} bytes passed unrecorded")
         if batch:
             self._write(b"".join(batch))
 
-    def _of(self, t: int, way: str, data: bytes) -> list[bytes]:
-        cutter = self._lines.get(way)
+    def _recording_lines(self, t: int, direction: str, data: bytes) -> list[bytes]:
+        cutter = self._splitters.get(direction)
         if cutter is None:
-            return self._last(t, way, data)
-        lines = [frame_line(t, way, *line) for line in cutter.feed(data)]
+            return self._end_lines(t, direction, data)
+        lines = [frame_line(t, direction, *line) for line in cutter.feed(data)]
         self.frames += len(lines)
         return lines
 
-    def _last(self, t: int, why: str, status: bytes) -> list[bytes]:
-        lines = [frame_line(t, way, *line) for way, cutter in self._lines.items() for line in cutter.finish()]
+    def _end_lines(self, t: int, reason: str, status: bytes) -> list[bytes]:
+        lines = [frame_line(t, way, *line) for way, cutter in self._splitters.items() for line in cutter.finish()]
         self.frames += len(lines)
-        return [*lines, end_line(t, why, int(status) if status else None, self.frames)]
+        return [*lines, end_line(t, reason, int(status) if status else None, self.frames)]
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -129,7 +129,7 @@ class Recorder:
             view = view[os.write(self._fd, view) :]
 
 
-def _header(command: Sequence[str], now: int) -> Header:
+def _build_header(command: Sequence[str], now: int) -> Header:
     from dragoman import __version__
 
     start = datetime.fromtimestamp(now / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -12,117 +12,119 @@ from typing import Any
 
 import msgspec
 
-from dragoman.inspect.format import Header, Recorded
-from dragoman.policy.redaction import MARK, Redaction, is_secret_name
+from dragoman.inspect.format import Header, RecordedLine
+from dragoman.policy.redaction import REDACTED, Redactor, is_secret_name
 
-_GIVEN = frozenset({"env", "headers"})
-_SIGN_IN = frozenset({"authenticate", "providers/set"})
-_NO_SECRET = frozenset({"methodId", "method", "id", "type", "name", "protocol", "baseUrl", "_meta"})
+_SECRET_MAPS = frozenset({"env", "headers"})
+_CREDENTIAL_METHODS = frozenset({"authenticate", "providers/set"})
+_PUBLIC_MEMBERS = frozenset({"methodId", "method", "id", "type", "name", "protocol", "baseUrl", "_meta"})
 
 # What became of so many short texts is remembered, for looking is most of the work. Characters; texts.
-_SHORT = 64
-_REMEMBERED = 10_000
+_MAX_CACHED_LENGTH = 64
+_MAX_CACHED = 10_000
 
 
-class Cleaner:
+class RecordingRedactor:
     """Learns secrets, then takes them out."""
 
     def __init__(self, values: list[str] | None = None) -> None:
-        self._known: set[str] = set(values or ())
-        self._redaction: Redaction | None = None
-        self._words: dict[str, str] = {}  # short texts, and what became of them
-        self._names: dict[str, bool] = {}  # whether members of that name are secrets
+        self._secrets: set[str] = set(values or ())
+        self._redaction: Redactor | None = None
+        self._text_cache: dict[str, str] = {}  # short texts, and what became of them
+        self._name_cache: dict[str, bool] = {}  # whether members of that name are secrets
 
-    def learn(self, recorded: Recorded) -> None:
+    def learn_secrets(self, recorded: RecordedLine) -> None:
         """Look for secrets that a message gives away by where they stand."""
         data = recorded.data
         if not any(sign in data for sign in (b'"env"', b'"headers"', b"authenticate", b"providers/set")):
             return
-        message = _values(data)
+        message = _decode_json(data)
         if isinstance(message, dict):
-            self._known.update(_given(message))
-            if message.get("method") in _SIGN_IN:
-                self._known.update(_credentials(message.get("params")))
+            self._secrets.update(_map_values(message))
+            if message.get("method") in _CREDENTIAL_METHODS:
+                self._secrets.update(_credentials(message.get("params")))
 
-    def redact(self, recorded: Recorded) -> Recorded:
+    def redact(self, recorded: RecordedLine) -> RecordedLine:
         """The same line without secrets."""
-        message = _values(recorded.data)
+        message = _decode_json(recorded.data)
         if isinstance(message, dict | list):
-            clean = self._hidden(message)
-            if isinstance(clean, dict) and clean.get("method") in _SIGN_IN:
-                clean["params"] = _blank(clean.get("params"))
+            clean = self._redact_value(message)
+            if isinstance(clean, dict) and clean.get("method") in _CREDENTIAL_METHODS:
+                clean["params"] = _mask_credentials(clean.get("params"))
             data = recorded.data if clean == message else bytes(msgspec.json.encode(clean))
         else:
             text = recorded.data.decode("utf-8", "replace")
-            cleaned = self._rules.text(text)
+            cleaned = self._redaction_rules.redact_text(text)
             data = recorded.data if cleaned == text else cleaned.encode()
         return recorded if data is recorded.data else msgspec.structs.replace(recorded, data=data)
 
-    def header(self, header: Header) -> Header:
+    def redact_header(self, header: Header) -> Header:
         """The header without secrets in the command; it says that it was redacted."""
-        return msgspec.structs.replace(header, command=self._rules.command(header.command), redacted=True)
+        return msgspec.structs.replace(
+            header, command=self._redaction_rules.redact_command(header.command), redacted=True
+        )
 
     @property
-    def _rules(self) -> Redaction:
+    def _redaction_rules(self) -> Redactor:
         if self._redaction is None:
-            self._redaction = Redaction(self._known | {value.partition(" ")[2] for value in self._known})
+            self._redaction = Redactor(self._secrets | {value.partition(" ")[2] for value in self._secrets})
         return self._redaction
 
-    def _hidden(self, value: Any, name: str = "") -> Any:
-        if name in _GIVEN:
-            return _emptied(value)
+    def _redact_value(self, value: Any, name: str = "") -> Any:
+        if name in _SECRET_MAPS:
+            return _mask_pairs(value)
         if isinstance(value, dict):
-            return {self._text(key): self._member(key, item) for key, item in value.items()}
+            return {self._redact_text(key): self._redact_member(key, item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._hidden(item) for item in value]
-        return self._text(value) if isinstance(value, str) else value
+            return [self._redact_value(item) for item in value]
+        return self._redact_text(value) if isinstance(value, str) else value
 
-    def _member(self, name: str, item: Any) -> Any:
+    def _redact_member(self, name: str, item: Any) -> Any:
         if isinstance(item, dict | list):
-            return self._hidden(item, name)
+            return self._redact_value(item, name)
         if not isinstance(item, str):
             return item
-        return MARK if item and self._is_secret(name) else self._text(item)
+        return REDACTED if item and self._is_secret_member(name) else self._redact_text(item)
 
-    def _text(self, text: str) -> str:
+    def _redact_text(self, text: str) -> str:
         """A text without secrets; of a recording's names and short words most come again and again."""
-        if len(text) > _SHORT:
-            return self._rules.text(text)
-        if text not in self._words:
-            if len(self._words) >= _REMEMBERED:
-                self._words.clear()
-            self._words[text] = self._rules.text(text)
-        return self._words[text]
+        if len(text) > _MAX_CACHED_LENGTH:
+            return self._redaction_rules.redact_text(text)
+        if text not in self._text_cache:
+            if len(self._text_cache) >= _MAX_CACHED:
+                self._text_cache.clear()
+            self._text_cache[text] = self._redaction_rules.redact_text(text)
+        return self._text_cache[text]
 
-    def _is_secret(self, name: str) -> bool:
-        if name not in self._names:
-            if len(self._names) >= _REMEMBERED:
-                self._names.clear()
-            self._names[name] = is_secret_name(name)
-        return self._names[name]
+    def _is_secret_member(self, name: str) -> bool:
+        if name not in self._name_cache:
+            if len(self._name_cache) >= _MAX_CACHED:
+                self._name_cache.clear()
+            self._name_cache[name] = is_secret_name(name)
+        return self._name_cache[name]
 
 
-def _values(data: bytes) -> Any:
+def _decode_json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _given(value: Any) -> Iterator[str]:
+def _map_values(value: Any) -> Iterator[str]:
     """Values of env and headers, wherever they stand, as a list of pairs or as a map."""
     if isinstance(value, list):
         for item in value:
-            yield from _given(item)
+            yield from _map_values(item)
     elif isinstance(value, dict):
         for name, item in value.items():
-            if name in _GIVEN:
-                yield from _texts(item)
+            if name in _SECRET_MAPS:
+                yield from _pair_values(item)
             else:
-                yield from _given(item)
+                yield from _map_values(item)
 
 
-def _texts(pairs: Any) -> Iterator[str]:
+def _pair_values(pairs: Any) -> Iterator[str]:
     if isinstance(pairs, dict):
         yield from (item for item in pairs.values() if isinstance(item, str))
     elif isinstance(pairs, list):
@@ -131,13 +133,13 @@ def _texts(pairs: Any) -> Iterator[str]:
                 yield pair["value"]
 
 
-def _emptied(pairs: Any) -> Any:
+def _mask_pairs(pairs: Any) -> Any:
     """The names without the values."""
     if isinstance(pairs, dict):
-        return dict.fromkeys(pairs, MARK)
+        return dict.fromkeys(pairs, REDACTED)
     if isinstance(pairs, list):
-        return [{**pair, "value": MARK} if isinstance(pair, dict) and "value" in pair else pair for pair in pairs]
-    return MARK if isinstance(pairs, str) else pairs
+        return [{**pair, "value": REDACTED} if isinstance(pair, dict) and "value" in pair else pair for pair in pairs]
+    return REDACTED if isinstance(pairs, str) else pairs
 
 
 def _credentials(params: Any) -> Iterator[str]:
@@ -148,14 +150,14 @@ def _credentials(params: Any) -> Iterator[str]:
             yield from _credentials(item)
     elif isinstance(params, dict):
         for name, item in params.items():
-            if name not in _NO_SECRET:
+            if name not in _PUBLIC_MEMBERS:
                 yield from _credentials(item)
 
 
-def _blank(params: Any) -> Any:
+def _mask_credentials(params: Any) -> Any:
     """What is given to sign in with, without its texts."""
     if isinstance(params, dict):
-        return {name: item if name in _NO_SECRET else _blank(item) for name, item in params.items()}
+        return {name: item if name in _PUBLIC_MEMBERS else _mask_credentials(item) for name, item in params.items()}
     if isinstance(params, list):
-        return [_blank(item) for item in params]
-    return MARK if isinstance(params, str) else params
+        return [_mask_credentials(item) for item in params]
+    return REDACTED if isinstance(params, str) else params

@@ -9,25 +9,30 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import ConnectionFailed
-from dragoman.inspect.replay_script import Line, Script
+from dragoman.inspect.replay_script import ReplayScript, TimedFrame
 from dragoman.transport.base import Transport
 from dragoman.wire.frames import Oversize
 
 # A peer that says nothing for so long, while the script waits for it, will not say it any more. Seconds.
-PATIENCE = 30.0
+REPLY_TIMEOUT = 30.0
 
 
-async def play(
-    script: Script, transport: Transport, *, leads: bool, original: bool, patience: float | None = PATIENCE
+async def play_script(
+    script: ReplayScript,
+    transport: Transport,
+    *,
+    initiates: bool,
+    original_timing: bool,
+    timeout: float | None = REPLY_TIMEOUT,
 ) -> list[str]:
     """Play to the end of the script (when we lead) or until the peer leaves; gives what went wrong."""
     waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
-    def say(lines: list[Line]) -> None:
+    def say(lines: list[TimedFrame]) -> None:
         now = loop.time()
         for line in lines:
-            waiting.put_nowait((now + line.after / 1e6 if original else now, line.data))
+            waiting.put_nowait((now + line.delay / 1e6 if original_timing else now, line.data))
 
     async def speak() -> None:
         while True:
@@ -43,21 +48,21 @@ async def play(
     wrong: list[str] = []
     try:
         say(script.begin())
-        while not wrong and not (leads and not script.missing()):
+        while not wrong and not (initiates and not script.missing_messages()):
             try:
-                async with asyncio.timeout(patience if leads else None):
+                async with asyncio.timeout(timeout if initiates else None):
                     frames = await transport.receive()
             except TimeoutError:
-                wrong.append(f"waited {patience:g} s in vain for {script.missing()[0]}")
+                wrong.append(f"waited {timeout:g} s in vain for {script.missing_messages()[0]}")
                 break
             except ConnectionFailed as error:
-                wrong += _left(script, error, leads)
+                wrong += _disconnect_problems(script, error, initiates)
                 break
             for frame in frames:
-                reaction = script.hear(frame.head if isinstance(frame, Oversize) else frame)
-                say(reaction.lines)
-                if reaction.wrong:
-                    wrong.append(reaction.wrong)
+                reaction = script.receive(frame.head if isinstance(frame, Oversize) else frame)
+                say(reaction.frames)
+                if reaction.problem:
+                    wrong.append(reaction.problem)
                     break
         finished = asyncio.ensure_future(waiting.join())
         await asyncio.wait([finished, speaker], return_when=asyncio.FIRST_COMPLETED)
@@ -68,9 +73,9 @@ async def play(
     return wrong
 
 
-def _left(script: Script, error: ConnectionFailed, leads: bool) -> list[str]:
-    missing = script.missing()
-    if missing and (script.strict or leads):
+def _disconnect_problems(script: ReplayScript, error: ConnectionFailed, initiates: bool) -> list[str]:
+    missing = script.missing_messages()
+    if missing and (script.strict or initiates):
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         return [f"the peer left before it said {missing[0]}{more}: {error}"]
     return []

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.inspect.diff import IDS, IGNORED, compare
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, Recorded
+from dragoman.inspect.diff import ID_MEMBERS, IGNORED_MEMBERS, compare
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
 
-_BACK = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
+_OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 
 METHOD_NOT_FOUND, INVALID_REQUEST = -32601, -32600
 
 
-class Step(msgspec.Struct, eq=False):
+class ReplayStep(msgspec.Struct, eq=False):
     """One recorded line, as a part of the play."""
 
     line: int
@@ -38,7 +38,7 @@ class Step(msgspec.Struct, eq=False):
     @property
     def id(self) -> str:
         """The id as JSON; nothing for a notification."""
-        return _id(self.message)
+        return _render_id(self.message)
 
     @property
     def is_answer(self) -> bool:
@@ -50,192 +50,198 @@ class Step(msgspec.Struct, eq=False):
         return f"{what} (line {self.line} of the recording)"
 
 
-class Cue(msgspec.Struct, eq=False):
+class ExpectedMessage(msgspec.Struct, eq=False):
     """Something the peer said, and what followed from us before it spoke again."""
 
-    heard: Step | None
-    lines: list[Step]
-    is_over: bool = False
+    expected: ReplayStep | None
+    replies: list[ReplayStep]
+    is_done: bool = False
 
 
-class Line(NamedTuple):
+class TimedFrame(NamedTuple):
     """Something to say now, or so many microseconds after what was heard."""
 
-    after: int
+    delay: int
     data: bytes
 
 
-class Reaction(NamedTuple):
+class ReplayReply(NamedTuple):
     """What to say, what was wrong, and whether that ends the play."""
 
-    lines: list[Line]
-    wrong: str = ""
+    frames: list[TimedFrame]
+    problem: str = ""
 
 
-class Script:
+class ReplayScript:
     """One recording, played as one of its peers."""
 
     def __init__(
-        self, frames: Iterable[Recorded], we: str, strict: bool, ignored: frozenset[str] = frozenset()
+        self, frames: Iterable[RecordedLine], our_direction: str, strict: bool, ignored: frozenset[str] = frozenset()
     ) -> None:
         self.strict = strict
-        self._ignored = IGNORED | ignored
-        self._cues = [Cue(None, [])]
-        self._answers: dict[str, Step] = {}  # ours, by method, for requests that come once more
-        self._ids: dict[str, Any] = {}  # ids of the peer's requests: recorded (as JSON) to real
-        self._names: dict[str, str] = {}  # sessions and the like: recorded to real
-        self._held: dict[str, list[Line]] = {}  # our answers to requests that have not come yet
+        self._ignored = IGNORED_MEMBERS | ignored
+        self._expected = [ExpectedMessage(None, [])]
+        self._answers: dict[str, ReplayStep] = {}  # ours, by method, for requests that come once more
+        self._request_ids: dict[str, Any] = {}  # ids of the peer's requests: recorded (as JSON) to real
+        self._real_ids: dict[str, str] = {}  # sessions and the like: recorded to real
+        self._pending_answers: dict[str, list[TimedFrame]] = {}  # our answers to requests that have not come yet
         asked: dict[tuple[str, str], str] = {}
         for frame in frames:
-            if frame.way not in _BACK or not frame.data.strip() or frame.cut:
+            if frame.direction not in _OPPOSITE or not frame.data.strip() or frame.cut:
                 continue
-            step = Step(frame.line, frame.t or 0, frame.data, _object(frame.data))
-            if frame.way == we:
-                self._cues[-1].lines.append(step)
-                if step.is_answer and (method := asked.get((_BACK[we], step.id))):
+            step = ReplayStep(frame.line, frame.t or 0, frame.data, _parse_object(frame.data))
+            if frame.direction == our_direction:
+                self._expected[-1].replies.append(step)
+                if step.is_answer and (method := asked.get((_OPPOSITE[our_direction], step.id))):
                     self._answers.setdefault(method, step)
             else:
-                self._cues.append(Cue(step, []))
+                self._expected.append(ExpectedMessage(step, []))
             if step.method and step.id:
-                asked[frame.way, step.id] = step.method
+                asked[frame.direction, step.id] = step.method
 
-    def begin(self) -> list[Line]:
+    def begin(self) -> list[TimedFrame]:
         """What we say before the peer says anything."""
-        self._cues[0].is_over = True
-        return self._said(self._cues[0], 0)
+        self._expected[0].is_done = True
+        return self._reply_frames(self._expected[0], 0)
 
-    def hear(self, data: bytes) -> Reaction:
+    def receive(self, data: bytes) -> ReplayReply:
         """The peer said this."""
-        message = _object(data)
-        heard = Step(0, 0, data, message)
-        cue, differences = self._find(heard)
+        message = _parse_object(data)
+        heard = ReplayStep(0, 0, data, message)
+        cue, differences = self._find_expected(heard)
         if cue is None:
-            return self._unexpected(heard)
-        assert cue.heard is not None
+            return self._reply_to_unexpected(heard)
+        assert cue.expected is not None
         if self.strict and differences:
-            at = f"{cue.heard} was expected; "
-            return Reaction(self._refusal(heard, INVALID_REQUEST, at + differences[0]), at + "\n  ".join(differences))
-        cue.is_over = True
+            at = f"{cue.expected} was expected; "
+            return ReplayReply(
+                self._error_reply(heard, INVALID_REQUEST, at + differences[0]), at + "\n  ".join(differences)
+            )
+        cue.is_done = True
         if heard.method and heard.id:
-            self._ids[cue.heard.id] = message["id"]
-        _learn(cue.heard.message, message, self._names)
-        lines = self._held.pop(cue.heard.id, []) if heard.method else []
-        return Reaction(lines + self._said(cue, cue.heard.t))
+            self._request_ids[cue.expected.id] = message["id"]
+        _learn_ids(cue.expected.message, message, self._real_ids)
+        lines = self._pending_answers.pop(cue.expected.id, []) if heard.method else []
+        return ReplayReply(lines + self._reply_frames(cue, cue.expected.t))
 
-    def missing(self) -> list[str]:
+    def missing_messages(self) -> list[str]:
         """What the peer has not said."""
-        return [str(cue.heard) for cue in self._cues if not cue.is_over and cue.heard is not None]
+        return [str(cue.expected) for cue in self._expected if not cue.is_done and cue.expected is not None]
 
     # --- finding the place ----------------------------------------------------------------------------------
 
-    def _find(self, heard: Step) -> tuple[Cue | None, list[str]]:
-        waiting = [cue for cue in self._cues if not cue.is_over and cue.heard is not None]
+    def _find_expected(self, received: ReplayStep) -> tuple[ExpectedMessage | None, list[str]]:
+        waiting = [cue for cue in self._expected if not cue.is_done and cue.expected is not None]
         if self.strict:
             if not waiting:
                 return None, []
-            return waiting[0], self._differences(waiting[0].heard, heard)
-        alike = [cue for cue in waiting if _alike(cue.heard, heard)]
-        best: tuple[Cue | None, list[str]] = (None, [])
+            return waiting[0], self._differences(waiting[0].expected, received)
+        alike = [cue for cue in waiting if _is_same_message(cue.expected, received)]
+        best: tuple[ExpectedMessage | None, list[str]] = (None, [])
         for cue in alike:
-            differences = self._differences(cue.heard, heard)
+            differences = self._differences(cue.expected, received)
             if best[0] is None or len(differences) < len(best[1]):
                 best = (cue, differences)
             if not differences:
                 break
         return best
 
-    def _differences(self, expected: Step | None, heard: Step) -> list[str]:
-        if expected is None or expected.message is None or heard.message is None:
-            same = expected is not None and expected.data == heard.data
-            return [] if same else [f"{heard.data[:80]!r} came"]
-        if not _alike(expected, heard):
-            came = heard.method or f"an answer to {heard.id}"
+    def _differences(self, expected: ReplayStep | None, received: ReplayStep) -> list[str]:
+        if expected is None or expected.message is None or received.message is None:
+            same = expected is not None and expected.data == received.data
+            return [] if same else [f"{received.data[:80]!r} came"]
+        if not _is_same_message(expected, received):
+            came = received.method or f"an answer to {received.id}"
             return [f"{came} came"]
-        return list(compare(_without_id(expected.message), _without_id(heard.message), self._ignored))
+        return list(compare(_without_id(expected.message), _without_id(received.message), self._ignored))
 
-    def _unexpected(self, heard: Step) -> Reaction:
-        came = heard.method or (f"an answer to {heard.id}" if heard.is_answer else f"{heard.data[:80]!r}")
+    def _reply_to_unexpected(self, received: ReplayStep) -> ReplayReply:
+        came = received.method or (f"an answer to {received.id}" if received.is_answer else f"{received.data[:80]!r}")
         if self.strict:
             text = f"{came} came; the recording has nothing more from this peer"
-            return Reaction(self._refusal(heard, INVALID_REQUEST, text), text)
-        if not heard.method or not heard.id:
-            return Reaction([])
-        again = self._answers.get(heard.method)
+            return ReplayReply(self._error_reply(received, INVALID_REQUEST, text), text)
+        if not received.method or not received.id:
+            return ReplayReply([])
+        again = self._answers.get(received.method)
         if again is None:
-            return Reaction(self._refusal(heard, METHOD_NOT_FOUND, f"the recording has no answer to {heard.method}"))
-        return Reaction([Line(0, _encode({**self._renamed(again.message), "id": heard.message["id"]}))])
+            return ReplayReply(
+                self._error_reply(received, METHOD_NOT_FOUND, f"the recording has no answer to {received.method}")
+            )
+        return ReplayReply(
+            [TimedFrame(0, _encode({**self._with_real_ids(again.message), "id": received.message["id"]}))]
+        )
 
-    def _refusal(self, heard: Step, code: int, text: str) -> list[Line]:
-        if not heard.method or not heard.id:
+    def _error_reply(self, received: ReplayStep, code: int, text: str) -> list[TimedFrame]:
+        if not received.method or not received.id:
             return []
         error = {"code": code, "message": text}
-        return [Line(0, _encode({"jsonrpc": "2.0", "id": heard.message["id"], "error": error}))]
+        return [TimedFrame(0, _encode({"jsonrpc": "2.0", "id": received.message["id"], "error": error}))]
 
     # --- speaking -------------------------------------------------------------------------------------------
 
-    def _said(self, cue: Cue, since: int) -> list[Line]:
+    def _reply_frames(self, cue: ExpectedMessage, since: int) -> list[TimedFrame]:
         lines = []
-        for step in cue.lines:
+        for step in cue.replies:
             after = max(0, step.t - since)
-            if step.is_answer and step.id not in self._ids:
+            if step.is_answer and step.id not in self._request_ids:
                 if step.id != "null":
-                    self._held.setdefault(step.id, []).append(Line(0, step.data))
+                    self._pending_answers.setdefault(step.id, []).append(TimedFrame(0, step.data))
                 continue
-            lines.append(Line(after, self._spoken(step)))
+            lines.append(TimedFrame(after, self._render_step(step)))
         return lines
 
-    def _spoken(self, step: Step) -> bytes:
+    def _render_step(self, step: ReplayStep) -> bytes:
         if step.message is None:
             return step.data
-        message = self._renamed(step.message)
+        message = self._with_real_ids(step.message)
         if step.is_answer:
-            message = {**message, "id": self._ids[step.id]}
+            message = {**message, "id": self._request_ids[step.id]}
         elif step.method == "$/cancel_request" and isinstance(message.get("params"), dict):
             params = message["params"]
-            real = self._ids.get(_id({"id": params.get("requestId")}), params.get("requestId"))
+            real = self._request_ids.get(_render_id({"id": params.get("requestId")}), params.get("requestId"))
             message = {**message, "params": {**params, "requestId": real}}
         return step.data if message == step.message else _encode(message)
 
-    def _renamed(self, value: Any) -> Any:
+    def _with_real_ids(self, value: Any) -> Any:
         """The message with the names that the peer gave to sessions, terminals and the like."""
-        return _replaced(value, self._names) if self._names else value
+        return _replace_ids(value, self._real_ids) if self._real_ids else value
 
 
-def _alike(expected: Step | None, heard: Step) -> bool:
-    if expected is None or expected.message is None or heard.message is None:
-        return expected is not None and expected.data == heard.data
-    if heard.is_answer or expected.is_answer:
-        return heard.is_answer and expected.is_answer and expected.id == heard.id
-    return expected.method == heard.method and bool(expected.id) == bool(heard.id)
+def _is_same_message(expected: ReplayStep | None, received: ReplayStep) -> bool:
+    if expected is None or expected.message is None or received.message is None:
+        return expected is not None and expected.data == received.data
+    if received.is_answer or expected.is_answer:
+        return received.is_answer and expected.is_answer and expected.id == received.id
+    return expected.method == received.method and bool(expected.id) == bool(received.id)
 
 
 def _without_id(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name != "id"}
 
 
-def _learn(recorded: Any, real: Any, names: dict[str, str]) -> None:
+def _learn_ids(recorded: Any, real: Any, real_ids: dict[str, str]) -> None:
     if isinstance(recorded, dict) and isinstance(real, dict):
         for name, value in recorded.items():
             other = real.get(name)
-            if name in IDS and isinstance(value, str) and isinstance(other, str):
+            if name in ID_MEMBERS and isinstance(value, str) and isinstance(other, str):
                 if value != other:
-                    names[value] = other
+                    real_ids[value] = other
             else:
-                _learn(value, other, names)
+                _learn_ids(value, other, real_ids)
     elif isinstance(recorded, list) and isinstance(real, list):
         for one, other in zip(recorded, real, strict=False):
-            _learn(one, other, names)
+            _learn_ids(one, other, real_ids)
 
 
-def _replaced(value: Any, names: dict[str, str], name: str = "") -> Any:
+def _replace_ids(value: Any, real_ids: dict[str, str], name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _replaced(item, names, key) for key, item in value.items()}
+        return {key: _replace_ids(item, real_ids, key) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replaced(item, names) for item in value]
-    return names.get(value, value) if name in IDS and isinstance(value, str) else value
+        return [_replace_ids(item, real_ids) for item in value]
+    return real_ids.get(value, value) if name in ID_MEMBERS and isinstance(value, str) else value
 
 
-def _object(data: bytes) -> Any:
+def _parse_object(data: bytes) -> Any:
     try:
         message = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -243,7 +249,7 @@ def _object(data: bytes) -> Any:
     return message if isinstance(message, dict) else None
 
 
-def _id(message: Any) -> str:
+def _render_id(message: Any) -> str:
     return _encode(message["id"]).decode() if isinstance(message, dict) and "id" in message else ""
 
 

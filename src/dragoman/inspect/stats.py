@@ -16,25 +16,25 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import ProtocolError
-from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Recorded
-from dragoman.inspect.reader import WAYS, Reader
-from dragoman.wire.envelope import parse
+from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, RecordedLine
+from dragoman.inspect.reader import DIRECTION_NAMES, RecordingReader
+from dragoman.wire.envelope import parse_envelope
 
 # Counted exactly below this, with nine significant bits above: enough for any percentile, and bounded.
-_EXACT = 4096
-_BITS = 9
+_MAX_EXACT = 4096
+_SIGNIFICANT_BITS = 9
 
-_BACK = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
+_OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 _PROMPT = "session/prompt"
 
 # How our headers begin.
-_HEADER = b'{"dragoman":"recording"'
+_HEADER_PREFIX = b'{"dragoman":"recording"'
 
 # Beside a message stand `"msg":`, the brace and the newline; the message is the last member of its line.
-_AROUND = 8
+_MESSAGE_OVERHEAD = 8
 
 
-class Spread:
+class Distribution:
     """How values are spread, in bounded memory."""
 
     __slots__ = ("counts", "largest", "total")
@@ -49,8 +49,8 @@ class Spread:
         self.total += value * times
         if value > self.largest:
             self.largest = value
-        if value >= _EXACT:
-            shift = value.bit_length() - _BITS
+        if value >= _MAX_EXACT:
+            shift = value.bit_length() - _SIGNIFICANT_BITS
             value = value >> shift << shift
         self.counts[value] = self.counts.get(value, 0) + times
 
@@ -59,11 +59,11 @@ class Spread:
         for value, times in Counter(values).items():
             self.add(value, times)
 
-    def at(self, share: float) -> int | None:
+    def quantile(self, fraction: float) -> int | None:
         """The value below which this share of them lies; None when there are none."""
         if not self.counts:
             return None
-        wanted = share * sum(self.counts.values())
+        wanted = fraction * sum(self.counts.values())
         seen = 0
         for value in sorted(self.counts):
             seen += self.counts[value]
@@ -72,7 +72,7 @@ class Spread:
         return self.largest
 
 
-class MethodFigures:
+class MethodStats:
     """All messages of one method in one direction."""
 
     __slots__ = ("count", "failed", "latency", "requests", "sizes")
@@ -81,8 +81,8 @@ class MethodFigures:
         self.count = 0
         self.requests = 0
         self.failed = 0
-        self.sizes = Spread()
-        self.latency = Spread()
+        self.sizes = Distribution()
+        self.latency = Distribution()
 
 
 class _Update(msgspec.Struct, gc=False):
@@ -103,211 +103,211 @@ class _Message(msgspec.Struct, gc=False):
     error: Any = UNSET
 
 
-class _Line(msgspec.Struct, gc=False):
+class _PlainLine(msgspec.Struct, gc=False):
     dir: str
     msg: _Message
     t: float | int | None = None
 
 
-_line = msgspec.json.Decoder(_Line)
-_decode, _decode_lines = _line.decode, _line.decode_lines
+_line_decoder = msgspec.json.Decoder(_PlainLine)
+_decode, _decode_lines = _line_decoder.decode, _line_decoder.decode_lines
 _decode_message = msgspec.json.Decoder(_Message).decode
-_STOP = re.compile(rb'"stop_?[rR]eason"\s*:\s*"([a-z_]{1,40})"')
-_NOT_PLAIN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_STOP_REASON = re.compile(rb'"stop_?[rR]eason"\s*:\s*"([a-z_]{1,40})"')
+_DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class Figures:
+class RecordingStats:
     """What a recording amounts to."""
 
     def __init__(self) -> None:
-        self.reader = Reader()
+        self.reader = RecordingReader()
         self.frames: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
-        self.methods: dict[tuple[str, str], MethodFigures] = {}
-        self.turns = Spread()  # durations; a turn without times counts in `stops` alone
-        self.stops: Counter[str] = Counter()
+        self.methods: dict[tuple[str, str], MethodStats] = {}
+        self.turns = Distribution()  # durations; a turn without times counts in `stops` alone
+        self.stop_reasons: Counter[str] = Counter()
         self.noise = 0
-        self.strays = 0
-        self.first: int | None = None
-        self.last: int | None = None
-        self._length: int | None = None  # of the recordings before the one that is being counted
-        self._start: int | None = None
-        self._left: Counter[str] = Counter()  # what nobody answered in those
-        self._spoken: dict[tuple[str, str | None, str], list[int]] = {}
-        self._gathered: list[tuple[str, MethodFigures, list[int]]] = []
-        self._open: dict[tuple[str, Any], tuple[int | None, str, MethodFigures]] = {}
+        self.stray_answers = 0
+        self.first_time: int | None = None
+        self.last_time: int | None = None
+        self._earlier_duration: int | None = None  # of the recordings before the one that is being counted
+        self._part_start: int | None = None
+        self._earlier_unanswered: Counter[str] = Counter()  # what nobody answered in those
+        self._update_sizes: dict[tuple[str, str | None, str], list[int]] = {}
+        self._pending_sizes: list[tuple[str, MethodStats, list[int]]] = []
+        self._pending: dict[tuple[str, Any], tuple[int | None, str, MethodStats]] = {}
 
     @property
     def unanswered(self) -> Counter[str]:
         """Requests that nobody answered, by method."""
-        return self._left + Counter(method for _, method, _ in self._open.values())
+        return self._earlier_unanswered + Counter(method for _, method, _ in self._pending.values())
 
     @property
-    def length(self) -> int | None:
+    def duration(self) -> int | None:
         """Microseconds from the first line to the last; of several recordings, all of them together."""
-        if self._start is None or self.last is None:
-            return self._length
-        return (self._length or 0) + self.last - self._start
+        if self._part_start is None or self.last_time is None:
+            return self._earlier_duration
+        return (self._earlier_duration or 0) + self.last_time - self._part_start
 
     def count(self, blocks: Iterable[list[bytes]]) -> None:
         """Count all lines; raises NotRecorded where nothing is of a recording."""
         for lines in blocks:
             start = 0
-            for place in [place for place, line in enumerate(lines) if line.startswith(_HEADER)]:
-                self._block(lines[start:place])
-                self._begin()
+            for place in [place for place, line in enumerate(lines) if line.startswith(_HEADER_PREFIX)]:
+                self._count_block(lines[start:place])
+                self._start_part()
                 start = place
-            self._block(lines[start:])
-        self._understand()
+            self._count_block(lines[start:])
+        self._note_recording()
         self.reader.finish()
 
-    def _understand(self) -> None:
+    def _note_recording(self) -> None:
         """The reader has not seen the plain lines, which make a file a recording."""
-        self.reader.is_understood = self.reader.is_understood or bool(self.frames or self._gathered)
+        self.reader.is_recording = self.reader.is_recording or bool(self.frames or self._pending_sizes)
 
-    def _begin(self) -> None:
+    def _start_part(self) -> None:
         """A recording begins; what was open in one before it stays so."""
-        self._length, self._start, self.last = self.length, None, None
-        self._left = self.unanswered
-        self._open.clear()
+        self._earlier_duration, self._part_start, self.last_time = self.duration, None, None
+        self._earlier_unanswered = self.unanswered
+        self._pending.clear()
 
-    def _block(self, lines: list[bytes]) -> None:
+    def _count_block(self, lines: list[bytes]) -> None:
         """One block: decoded at once when all of its lines are plain, else each for itself."""
         if not lines:
             return
         try:
-            decoded: list[_Line | None] = list(_decode_lines(b"".join(lines)))
-        except _NOT_PLAIN:
+            decoded: list[_PlainLine | None] = list(_decode_lines(b"".join(lines)))
+        except _DECODE_ERRORS:
             decoded = []
         is_plain = len(decoded) == len(lines) and {said.dir for said in decoded if said} <= TRAFFIC
         if not is_plain or not lines[-1].endswith(b"\n"):
-            decoded = [_tried(line) for line in lines]
-        spoken = self._spoken
-        base = self.reader.lines
+            decoded = [_decode_plain_line(line) for line in lines]
+        spoken = self._update_sizes
+        base = self.reader.line_count
         for number, (said, line) in enumerate(zip(decoded, lines, strict=True)):
             if said is None:
-                self.reader.lines = base + number
-                self._slowly(line)
+                self.reader.line_count = base + number
+                self._count_other_line(line)
                 continue
             message = said.msg
             if message.id is UNSET and (params := message.params) is not None and (update := params.update) is not None:
                 key = (said.dir, message.method, update.kind or update.crow or update.type)
-                sizes = spoken.get(key) or self._new(key)
-                sizes.append(len(line) - line.find(b'"msg":') - _AROUND)
+                sizes = spoken.get(key) or self._add_update_sizes(key)
+                sizes.append(len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD)
             else:
-                self._singly(said, line)
-        self.reader.lines = base + len(lines)
-        self._fold(decoded)
+                self._count_line(said, line)
+        self.reader.line_count = base + len(lines)
+        self._fold_updates(decoded)
 
-    def _new(self, key: tuple[str, str | None, str]) -> list[int]:
+    def _add_update_sizes(self, key: tuple[str, str | None, str]) -> list[int]:
         """Where the sizes of a kind of news are gathered, until the block is over."""
-        way = WAYS.get(key[0], "")
-        figures = self.methods.setdefault((way, f"{key[1]} {key[2]}"), MethodFigures())
-        sizes = self._spoken[key] = []
-        self._gathered.append((way, figures, sizes))
+        way = DIRECTION_NAMES.get(key[0], "")
+        figures = self.methods.setdefault((way, f"{key[1]} {key[2]}"), MethodStats())
+        sizes = self._update_sizes[key] = []
+        self._pending_sizes.append((way, figures, sizes))
         return sizes
 
-    def _fold(self, decoded: list[_Line | None]) -> None:
-        for way, figures, sizes in self._gathered:
+    def _fold_updates(self, decoded: list[_PlainLine | None]) -> None:
+        for way, figures, sizes in self._pending_sizes:
             figures.count += len(sizes)
             figures.sizes.add_all(sizes)
             self.frames[way] += len(sizes)
             self.bytes[way] += sum(sizes)
-        self._gathered.clear()
-        self._spoken.clear()
+        self._pending_sizes.clear()
+        self._update_sizes.clear()
         for some in (decoded, reversed(decoded)):
             first = next((said for said in some if said is not None and said.t is not None), None)
-            self._at(None if first is None else self.reader.time(first.t, first.dir))
+            self._note_time(None if first is None else self.reader.to_microseconds(first.t, first.dir))
 
-    def _at(self, t: int | None) -> None:
+    def _note_time(self, t: int | None) -> None:
         if t is not None:
-            self.first = t if self.first is None else self.first
-            self._start = t if self._start is None else min(self._start, t)
-            self.last = t if self.last is None else max(self.last, t)
+            self.first_time = t if self.first_time is None else self.first_time
+            self._part_start = t if self._part_start is None else min(self._part_start, t)
+            self.last_time = t if self.last_time is None else max(self.last_time, t)
 
-    def _singly(self, said: _Line, line: bytes) -> None:
+    def _count_line(self, decoded: _PlainLine, line: bytes) -> None:
         """A request, an answer, or news that are no update."""
-        t = self.reader.time(said.t, said.dir)
-        size = len(line) - line.find(b'"msg":') - _AROUND
-        self._message(WAYS[said.dir], said.msg, t, size, line)
+        t = self.reader.to_microseconds(decoded.t, decoded.dir)
+        size = len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD
+        self._count_message(DIRECTION_NAMES[decoded.dir], decoded.msg, t, size, line)
 
-    def _message(self, way: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
-        self.frames[way] += 1
-        self.bytes[way] += size
+    def _count_message(self, direction: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
+        self.frames[direction] += 1
+        self.bytes[direction] += size
         name = message.method
         if name is None:
-            self._reply(way, message, t, size, line)
+            self._count_answer(direction, message, t, size, line)
             return
-        figures = self._of(way, name)
+        figures = self._stats_of(direction, name)
         figures.count += 1
         figures.sizes.add(size)
         if message.id is not UNSET:
             figures.requests += 1
-            self._open[way, message.id] = (t, name, figures)
+            self._pending[direction, message.id] = (t, name, figures)
 
-    def _of(self, way: str, name: str) -> MethodFigures:
-        figures = self.methods.get((way, name))
+    def _stats_of(self, direction: str, name: str) -> MethodStats:
+        figures = self.methods.get((direction, name))
         if figures is None:
-            figures = self.methods[way, name] = MethodFigures()
+            figures = self.methods[direction, name] = MethodStats()
         return figures
 
-    def _reply(self, way: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
-        asked = self._open.pop((_BACK.get(way, way), message.id), None)
+    def _count_answer(self, direction: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
+        asked = self._pending.pop((_OPPOSITE.get(direction, direction), message.id), None)
         if asked is None:
-            self.strays += 1
+            self.stray_answers += 1
             return
         start, name, figures = asked
         if message.error is not UNSET:
             figures.failed += 1
         if t is not None and start is not None:
             figures.latency.add(max(0, t - start))
-        answers = self._of(way, f"{name} (answer)")
+        answers = self._stats_of(direction, f"{name} (answer)")
         answers.count += 1
         answers.sizes.add(size)
         if name == _PROMPT:
-            self._turn(message, t, start, line)
+            self._count_turn(message, t, start, line)
 
-    def _turn(self, message: _Message, t: int | None, start: int | None, line: bytes) -> None:
-        found = _STOP.search(line)
-        self.stops["error" if message.error is not UNSET else found[1].decode() if found else ""] += 1
+    def _count_turn(self, message: _Message, t: int | None, start: int | None, line: bytes) -> None:
+        found = _STOP_REASON.search(line)
+        self.stop_reasons["error" if message.error is not UNSET else found[1].decode() if found else ""] += 1
         if t is not None and start is not None:
             self.turns.add(max(0, t - start))
 
-    def _slowly(self, line: bytes) -> None:
+    def _count_other_line(self, line: bytes) -> None:
         """A line that is no plain message of a recording: noise, a header, another form."""
-        self._understand()
-        found = self.reader.take(line)
+        self._note_recording()
+        found = self.reader.read_line(line)
         if found is None:
             return
-        self._at(found.t)
+        self._note_time(found.t)
         size = found.cut or len(found.data)
-        message = None if found.way == STDERR else _plainly(found)
+        message = None if found.direction == STDERR else _read_message(found)
         if message is not None:
-            self._message(found.way, message, found.t, size, line)
+            self._count_message(found.direction, message, found.t, size, line)
             return
-        self.frames[found.way] += 1
-        self.bytes[found.way] += size
-        if found.way != STDERR and found.data.strip():
+        self.frames[found.direction] += 1
+        self.bytes[found.direction] += size
+        if found.direction != STDERR and found.data.strip():
             self.noise += 1
 
 
-def _tried(line: bytes) -> _Line | None:
+def _decode_plain_line(line: bytes) -> _PlainLine | None:
     """A line as a plain message, or None for the slow way."""
     try:
         said = _decode(line)
-    except _NOT_PLAIN:
+    except _DECODE_ERRORS:
         return None
-    return said if WAYS.get(said.dir) in TRAFFIC and line.endswith(b"\n") else None
+    return said if DIRECTION_NAMES.get(said.dir) in TRAFFIC and line.endswith(b"\n") else None
 
 
-def _plainly(found: Recorded) -> _Message | None:
+def _read_message(recorded: RecordedLine) -> _Message | None:
     """The outside of a message, read leniently; None when it is none."""
     try:
-        return _decode_message(found.data)
-    except _NOT_PLAIN:
+        return _decode_message(recorded.data)
+    except _DECODE_ERRORS:
         pass
     try:
-        envelope = parse(found.data)
+        envelope = parse_envelope(recorded.data)
     except ProtocolError:
         return None
     method = None if envelope.method is UNSET else envelope.method

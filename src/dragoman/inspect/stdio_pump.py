@@ -16,31 +16,31 @@ from types import FrameType
 from typing import NamedTuple
 
 from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT
-from dragoman.transport.base import LAST_WORDS, READ_SIZE
+from dragoman.transport.base import HALF_CLOSED_GRACE, READ_SIZE
 from dragoman.transport.process import pidfiles
-from dragoman.transport.process.launch import Launched, launch
-from dragoman.transport.process.process_tree import Patience, Tree
-from dragoman.transport.process.watchdog import WARDEN
-from dragoman.transport.stdio import private
+from dragoman.transport.process.launch import LaunchedProcess, launch
+from dragoman.transport.process.process_tree import ProcessTree, StopTimeouts
+from dragoman.transport.process.watchdog import WATCHDOG
+from dragoman.transport.stdio import private_descriptor
 
-Tap = Callable[[str, bytes], None]
+TrafficListener = Callable[[str, bytes], None]
 
 # What a terminal or a client sends us is meant for the agent. TSTP and the like stop us as anybody.
-FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+FORWARDED_SIGNALS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 # How often we look where nothing wakes us. Milliseconds.
-LOOK = 50
+POLL_MILLISECONDS = 50
 
-_ENDED = getattr(os, "WEXITED", 0) | getattr(os, "WNOWAIT", 0) | getattr(os, "WNOHANG", 0)
+_WAIT_FLAGS = getattr(os, "WEXITED", 0) | getattr(os, "WNOWAIT", 0) | getattr(os, "WNOHANG", 0)
 
 
-class Ended(NamedTuple):
+class PumpResult(NamedTuple):
     """How the agent ended: its exit status, or minus the signal."""
 
     status: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The same, for people."""
         if self.status >= 0:
             return f"the agent exited with status {self.status}"
@@ -50,40 +50,40 @@ class Ended(NamedTuple):
             return f"the agent was ended by signal {-self.status}"
 
 
-def pump(command: Sequence[str], tap: Tap) -> Ended:
+def pump_stdio(command: Sequence[str], listener: TrafficListener) -> PumpResult:
     """Run the agent between our standard streams until it ends; raises StartFailed."""
-    pidfiles.reap()
+    pidfiles.reap_orphans()
     token = os.urandom(8).hex()
-    WARDEN.guard(token, 0)
+    WATCHDOG.guard(token, 0)
     try:
         launched = launch(command, token)
     except BaseException:
-        WARDEN.forget(token)
+        WATCHDOG.unguard(token)
         raise
-    WARDEN.guard(token, launched.pid)
-    pidfiles.write(token, launched.pid, launched.start, list(command))
-    tree = Tree(launched.pid, launched.start, token)
+    WATCHDOG.guard(token, launched.pid)
+    pidfiles.write(token, launched.pid, launched.start_time, list(command))
+    tree = ProcessTree(launched.pid, launched.start_time, token)
     is_over = False
     try:
-        _Pump(launched, tap).run()
+        _Pump(launched, listener).run()
         is_over = True
     finally:
-        gone = _end(tree, at_once=not is_over)
+        gone = _end_tree(tree, immediately=not is_over)
         status = os.waitstatus_to_exitcode(os.waitpid(launched.pid, 0)[1])
-        launched.reaped()
-        WARDEN.forget(token)
+        launched.mark_reaped()
+        WATCHDOG.unguard(token)
         if gone:
             pidfiles.remove(token)
-    return Ended(status)
+    return PumpResult(status)
 
 
-def die_alike(ended: Ended) -> int:
+def exit_like_agent(result: PumpResult) -> int:
     """The exit code that says the same; a signal that ended the agent ends us too, so that the client sees it."""
-    if ended.status >= 0:
-        return ended.status
+    if result.status >= 0:
+        return result.status
     import resource
 
-    number = -ended.status
+    number = -result.status
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the agent may have left a core; ours would say nothing
     try:
         signal.signal(number, signal.SIG_DFL)
@@ -96,13 +96,13 @@ def die_alike(ended: Ended) -> int:
 class _Pipe:
     """One direction: where bytes come from, where they go, and those on the way."""
 
-    __slots__ = ("sink", "source", "waiting", "way")
+    __slots__ = ("direction", "pending", "sink", "source")
 
-    def __init__(self, way: str, source: int, sink: int) -> None:
-        self.way = way
+    def __init__(self, direction: str, source: int, sink: int) -> None:
+        self.direction = direction
         self.source = source
         self.sink = sink
-        self.waiting = memoryview(b"")
+        self.pending = memoryview(b"")
 
     def close(self) -> None:
         """No more bytes this way."""
@@ -110,28 +110,28 @@ class _Pipe:
             if fd >= 0:
                 os.close(fd)
         self.source = self.sink = -1
-        self.waiting = memoryview(b"")
+        self.pending = memoryview(b"")
 
 
 class _Pump:
-    def __init__(self, launched: Launched, tap: Tap) -> None:
+    def __init__(self, launched: LaunchedProcess, listener: TrafficListener) -> None:
         self._pid = launched.pid
-        self._tap = tap
-        own = [private(fd, flags) for fd, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))]
+        self._listener = listener
+        own = [private_descriptor(fd, flags) for fd, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))]
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):  # an open copy of stdout would hide the end of the agent's output from the client
             os.dup2(null, fd)
         os.close(null)
-        self._inward = _Pipe(TO_AGENT, own[0], launched.stdin)
-        self._outward = _Pipe(TO_CLIENT, launched.stdout, own[1])
-        self._errors = _Pipe(STDERR, launched.stderr, own[2])
-        self._pipes = (self._inward, self._outward, self._errors)
+        self._to_agent = _Pipe(TO_AGENT, own[0], launched.stdin)
+        self._to_client = _Pipe(TO_CLIENT, launched.stdout, own[1])
+        self._stderr = _Pipe(STDERR, launched.stderr, own[2])
+        self._pipes = (self._to_agent, self._to_client, self._stderr)
         self._blocking = [(fd, os.get_blocking(fd)) for fd in own]
         for pipe in self._pipes:
             os.set_blocking(pipe.source, False)
             os.set_blocking(pipe.sink, False)
         self._poll = select.poll()
-        self._asked: dict[int, int] = {}
+        self._registered: dict[int, int] = {}
         self._has_ended = False
         self._deadline: float | None = None
         self._pidfd = os.pidfd_open(launched.pid) if hasattr(os, "pidfd_open") else -1
@@ -142,13 +142,13 @@ class _Pump:
         """Until the agent ended and what it said has passed, or until it is alone with nobody to talk to."""
         before = self._forward_signals()
         try:
-            self._watch()
+            self._update_poll()
             while not self._has_ended:
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     return
-                self._step(None if self._pidfd >= 0 and self._deadline is None else LOOK)
+                self._poll_once(None if self._pidfd >= 0 and self._deadline is None else POLL_MILLISECONDS)
                 if self._pidfd < 0:
-                    self._has_ended = os.waitid(os.P_PID, self._pid, _ENDED) is not None
+                    self._has_ended = os.waitid(os.P_PID, self._pid, _WAIT_FLAGS) is not None
             self._drain()
         finally:
             for number, handler in before.items():
@@ -165,7 +165,7 @@ class _Pump:
 
     # --- passing bytes --------------------------------------------------------------------------------------
 
-    def _step(self, milliseconds: int | None) -> bool:
+    def _poll_once(self, milliseconds: int | None) -> bool:
         ready = self._poll.poll(milliseconds)
         for fd, _ in ready:
             if fd == self._pidfd:
@@ -173,16 +173,16 @@ class _Pump:
                 self._poll.unregister(fd)
                 continue
             for pipe in self._pipes:
-                if fd == pipe.sink and pipe.waiting:
-                    self._push(pipe)
-                elif fd == pipe.source and not pipe.waiting:
-                    self._pull(pipe)
+                if fd == pipe.sink and pipe.pending:
+                    self._flush_pipe(pipe)
+                elif fd == pipe.source and not pipe.pending:
+                    self._read_pipe(pipe)
                 elif fd == pipe.sink:  # watched only when the client has closed its other end too: it is gone
-                    self._hang_up(pipe)
-                    self._deadline = time.monotonic() + Patience().eof
+                    self._close_pipe(pipe)
+                    self._deadline = time.monotonic() + StopTimeouts().eof
         return bool(ready)
 
-    def _pull(self, pipe: _Pipe) -> None:
+    def _read_pipe(self, pipe: _Pipe) -> None:
         try:
             data = os.read(pipe.source, READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -190,67 +190,67 @@ class _Pump:
         except OSError:  # a terminal that hung up
             data = b""
         if not data:
-            self._hang_up(pipe)
+            self._close_pipe(pipe)
             return
         try:
             sent = os.write(pipe.sink, data)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            self._tap(pipe.way, data)
-            self._hang_up(pipe)
+            self._listener(pipe.direction, data)
+            self._close_pipe(pipe)
             return
-        self._tap(pipe.way, data)
+        self._listener(pipe.direction, data)
         if sent < len(data):
-            pipe.waiting = memoryview(data)[sent:]
-            self._watch()
+            pipe.pending = memoryview(data)[sent:]
+            self._update_poll()
 
-    def _push(self, pipe: _Pipe) -> None:
+    def _flush_pipe(self, pipe: _Pipe) -> None:
         try:
-            pipe.waiting = pipe.waiting[os.write(pipe.sink, pipe.waiting) :]
+            pipe.pending = pipe.pending[os.write(pipe.sink, pipe.pending) :]
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self._hang_up(pipe)
+            self._close_pipe(pipe)
             return
-        if not pipe.waiting:
-            self._watch()
+        if not pipe.pending:
+            self._update_poll()
 
-    def _hang_up(self, pipe: _Pipe) -> None:
+    def _close_pipe(self, pipe: _Pipe) -> None:
         """The end of one direction, from either side, is passed on to the other side by closing both ends."""
         for fd in (pipe.source, pipe.sink):
-            if self._asked.pop(fd, None) is not None:
+            if self._registered.pop(fd, None) is not None:
                 self._poll.unregister(fd)
         pipe.close()
-        self._watch()
+        self._update_poll()
 
     # --- what poll looks at ---------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
+    def _update_poll(self) -> None:
         """A pipe with bytes on the way is watched where they go, an empty one where they come from."""
         wanted: dict[int, int] = {}
         for pipe in self._pipes:
-            if pipe.sink >= 0 and pipe.waiting:
+            if pipe.sink >= 0 and pipe.pending:
                 wanted[pipe.sink] = select.POLLOUT
             elif pipe.source >= 0:
                 wanted[pipe.source] = select.POLLIN
-        if self._inward.source < 0 and self._outward.sink >= 0 and not self._outward.waiting:
-            wanted[self._outward.sink] = 0  # only whether somebody is still there
-        for fd in self._asked.keys() - wanted.keys():
+        if self._to_agent.source < 0 and self._to_client.sink >= 0 and not self._to_client.pending:
+            wanted[self._to_client.sink] = 0  # only whether somebody is still there
+        for fd in self._registered.keys() - wanted.keys():
             self._poll.unregister(fd)
         for fd, events in wanted.items():
-            if self._asked.get(fd) != events:
+            if self._registered.get(fd) != events:
                 self._poll.register(fd, events)
-        self._asked = wanted
+        self._registered = wanted
 
     # --- beginning and end ----------------------------------------------------------------------------------
 
     def _drain(self) -> None:
         """The agent has ended; pass on what it left in its pipes, but do not wait for those who inherited them."""
-        deadline = time.monotonic() + LAST_WORDS
-        while self._outward.sink >= 0 or self._errors.sink >= 0:
+        deadline = time.monotonic() + HALF_CLOSED_GRACE
+        while self._to_client.sink >= 0 or self._stderr.sink >= 0:
             left = deadline - time.monotonic()
-            if left <= 0 or not self._step(round(left * 1000)):
+            if left <= 0 or not self._poll_once(round(left * 1000)):
                 break
 
     def _forward_signals(self) -> dict[int, signal._HANDLER]:
@@ -260,16 +260,16 @@ class _Pump:
             except ProcessLookupError:
                 pass
 
-        numbers = [getattr(signal, name) for name in FORWARDED if hasattr(signal, name)]
+        numbers = [getattr(signal, name) for name in FORWARDED_SIGNALS if hasattr(signal, name)]
         return {number: signal.signal(number, forward) for number in numbers}
 
 
-def _end(tree: Tree, at_once: bool) -> bool:
+def _end_tree(tree: ProcessTree, immediately: bool) -> bool:
     """End what the agent left behind; True when nothing is left."""
-    if at_once:
-        return not tree.end_now()
-    if not tree.survey():
+    if immediately:
+        return not tree.kill()
+    if not tree.living_members():
         return True
     import asyncio
 
-    return asyncio.run(tree.end(Patience()))
+    return asyncio.run(tree.terminate(StopTimeouts()))

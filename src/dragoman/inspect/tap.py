@@ -12,60 +12,60 @@ from contextlib import contextmanager
 from dragoman.inspect.format import TO_AGENT, TO_CLIENT
 from dragoman.inspect.recorder import Recorder
 from dragoman.schema.side import Side
-from dragoman.transport.base import Take, Transport
+from dragoman.transport.base import FrameConsumer, Transport
 from dragoman.wire.frames import Frame, Oversize
 
-Listener = Callable[[str, bytes], None]
+TrafficListener = Callable[[str, bytes], None]
 
 
 class Tap:
     """Wraps the transports of one side; call it with a transport to get the tapped one."""
 
-    def __init__(self, *listeners: Listener, side: Side = Side.CLIENT) -> None:
+    def __init__(self, *listeners: TrafficListener, side: Side = Side.CLIENT) -> None:
         self._listeners = listeners
         self._out, self._in = (TO_AGENT, TO_CLIENT) if side is Side.CLIENT else (TO_CLIENT, TO_AGENT)
 
     def __call__(self, transport: Transport) -> Transport:
         """The same transport, overheard."""
-        return _Tapped(transport, self)
+        return _TappedTransport(transport, self)
 
-    def sent(self, data: bytes) -> None:
+    def notify_sent(self, data: bytes) -> None:
         """We said this."""
         for listener in self._listeners:
             listener(self._out, data)
 
-    def came(self, frames: Sequence[Frame]) -> None:
+    def notify_received(self, frames: Sequence[Frame]) -> None:
         """The peer said these; of one too large to hold there is only the beginning."""
         for frame in frames:
             for listener in self._listeners:
                 listener(self._in, frame.head if isinstance(frame, Oversize) else frame)
 
 
-class _Tapped:
+class _TappedTransport:
     """A transport that tells a tap what passes."""
 
     def __init__(self, transport: Transport, tap: Tap) -> None:
         self.peer = transport.peer
         self._transport = transport
         self._tap = tap
-        self._told = 0  # frames that were offered, and so told, but wait to be received
+        self._reported_count = 0  # frames that were offered, and so told, but wait to be received
 
     async def receive(self) -> list[Frame]:
         """The next frames, told before they are given."""
         frames = await self._transport.receive()
-        fresh = frames[self._told :]
-        self._told = max(0, self._told - len(frames))
-        self._tap.came(fresh)
+        fresh = frames[self._reported_count :]
+        self._reported_count = max(0, self._reported_count - len(frames))
+        self._tap.notify_received(fresh)
         return frames
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Offer frames as the transport does, told first: what answers them must come after them."""
 
         def told(frames: list[Frame]) -> bool:
-            self._tap.came(frames)
+            self._tap.notify_received(frames)
             taken = take(frames)
             if not taken:
-                self._told += len(frames)
+                self._reported_count += len(frames)
             return taken
 
         self._transport.listen(told)
@@ -73,7 +73,7 @@ class _Tapped:
     def send(self, data: bytes, session: str | None = None) -> None:
         """Send one frame."""
         self._transport.send(data, session)
-        self._tap.sent(data)
+        self._tap.notify_sent(data)
 
     def congested(self) -> bool:
         """Whether the sender should wait."""
@@ -89,17 +89,19 @@ class _Tapped:
 
 
 @contextmanager
-def trace_to(path: str, command: Sequence[str], say: Callable[[str], None], *more: Listener) -> Iterator[Tap]:
+def trace_to(
+    path: str, command: Sequence[str], report: Callable[[str], None], *listeners: TrafficListener
+) -> Iterator[Tap]:
     """Record every connection of a client into one file, and tell whoever else listens.
 
     A file that is there stays as it is: the recording then goes to the next free name beside it, which is said.
     """
-    recorder = Recorder(path, command, say)
+    recorder = Recorder(path, command, report)
     if recorder.path != path:
-        say(f"{path} is there already; recording to {recorder.path}")
+        report(f"{path} is there already; recording to {recorder.path}")
     why = "the client ended"
     try:
-        yield Tap(lambda way, frame: recorder.take(way, frame + b"\n"), *more)
+        yield Tap(lambda way, frame: recorder.record(way, frame + b"\n"), *listeners)
     except BaseException as error:
         why = f"the client ended: {type(error).__name__}"
         raise

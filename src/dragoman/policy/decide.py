@@ -13,10 +13,10 @@ import msgspec
 
 from dragoman.policy import grants as granted
 from dragoman.policy import rules
-from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
+from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
 from dragoman.policy.grants import Grant
-from dragoman.policy.modes import AGENT_MODES, MODES, Mode, mode
-from dragoman.policy.question import ON_FILES, WRITING, Question, is_under, names_below
+from dragoman.policy.modes import AGENT_MODES, MODES, PolicyMode, find_mode
+from dragoman.policy.question import FILE_OPERATIONS, WRITE_OPERATIONS, Question, is_under, names_below
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
 
 
-class Weighed(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """A decision with all that was looked at."""
 
     decision: Decision
@@ -41,27 +41,27 @@ def decide(
     policy: Policy, question: Question, grants: Iterable[Grant] = (), *, now: float = 0.0, run: str = ""
 ) -> Decision:
     """Allow, ask or deny."""
-    current = mode(question.mode)
-    ours = _ours(policy, question)
+    current = find_mode(question.mode)
+    ours = _own_files_decision(policy, question)
     if ours is not None:
         return ours
-    ruled = rules.decide(policy.files, question)
+    ruled = rules.decide_by_rules(policy.files, question)
     if ruled is not None and ruled.verdict is DENY:
         return ruled
-    cell = _cell(policy, current, question)
+    cell = _mode_decision(policy, current, question)
     if current.is_firm and cell.verdict is DENY:
         return cell
-    floor = _floor(question)
+    floor = _agent_mode_decision(question)
     if floor is not None and floor.verdict is DENY:
         return floor
-    known = granted.recall(grants, question, now, run)
+    known = granted.decide_by_grants(grants, question, now, run)
     if known is not None:
         return known
     found = ruled if ruled is not None else cell
     # What the user wrote into a rule is an answer to an agent that only wants to ask.
     if floor is not None and ruled is None and floor.verdict > found.verdict:
         found = floor
-    return _settled(current, found) if found.verdict is ASK else found
+    return _resolve_ask(current, found) if found.verdict is ASK else found
 
 
 def decide_all(
@@ -75,51 +75,51 @@ def decide_all(
 
 def explain(
     policy: Policy, question: Question, grants: Sequence[Grant] = (), *, now: float = 0.0, run: str = ""
-) -> Weighed:
+) -> Explanation:
     """The decision, with what each file, the mode and the grants say by themselves."""
-    spoken = [_ours(policy, question)]
+    spoken = [_own_files_decision(policy, question)]
     spoken += [file.decide(question) for file in policy.files]
-    spoken += [_cell(policy, mode(question.mode), question), _floor(question)]
-    spoken.append(granted.recall(grants, question, now, run))
-    return Weighed(
+    spoken += [_mode_decision(policy, find_mode(question.mode), question), _agent_mode_decision(question)]
+    spoken.append(granted.decide_by_grants(grants, question, now, run))
+    return Explanation(
         decision=decide(policy, question, grants, now=now, run=run),
         considered=tuple(decision for decision in spoken if decision is not None),
     )
 
 
-def _ours(policy: Policy, question: Question) -> Decision | None:
+def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
     """Policy, config, grants and audit are never written for an agent, whatever anybody says."""
-    if question.operation not in WRITING:
+    if question.operation not in WRITE_OPERATIONS:
         return None
     names = {place for place in policy.protected if "/" not in place}
-    for path in (question.resource, question.named):
+    for path in (question.resource, question.requested_path):
         if path and (is_under(path, policy.protected) or not names.isdisjoint(names_below(path, question.roots))):
             return Decision(
-                DENY, Source.BOUNDARY, f"{path} belongs to Dragoman itself and is never written for an agent"
+                DENY, DecisionSource.BOUNDARY, f"{path} belongs to Dragoman itself and is never written for an agent"
             )
     return None
 
 
-def _cell(policy: Policy, current: Mode, question: Question) -> Decision:
-    verdict = current.cells.get(question.operation, current.cells["other"])
-    what = question.operation if question.operation in current.cells else "other"
+def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> Decision:
+    verdict = current.verdicts.get(question.operation, current.verdicts["other"])
+    what = question.operation if question.operation in current.verdicts else "other"
     is_inside = question.is_inside(policy.roots)
-    if verdict is ALLOW and question.operation in ON_FILES and not is_inside and current.asked is not ALLOW:
+    if verdict is ALLOW and question.operation in FILE_OPERATIONS and not is_inside and current.when_asked is not ALLOW:
         where = question.resource or "a file that is not named"
-        return Decision(current.asked, Source.BOUNDARY, f"{where} is outside the session's folders")
-    return Decision(verdict, Source.MODE, f"mode {current.name}: {verdict.word} {what}")
+        return Decision(current.when_asked, DecisionSource.BOUNDARY, f"{where} is outside the session's folders")
+    return Decision(verdict, DecisionSource.MODE, f"mode {current.name}: {verdict.label} {what}")
 
 
-def _floor(question: Question) -> Decision | None:
+def _agent_mode_decision(question: Question) -> Decision | None:
     """What the agent's own mode adds."""
     strictness = AGENT_MODES.get(question.agent_mode)
-    if strictness is None or MODES[question.agent_mode].cells.get(question.operation, DENY) is not DENY:
+    if strictness is None or MODES[question.agent_mode].verdicts.get(question.operation, DENY) is not DENY:
         return None
-    return Decision(strictness, Source.AGENT_MODE, f"the agent itself is in its mode {question.agent_mode}")
+    return Decision(strictness, DecisionSource.AGENT_MODE, f"the agent itself is in its mode {question.agent_mode}")
 
 
-def _settled(current: Mode, found: Decision) -> Decision:
-    if current.asked is ASK:
+def _resolve_ask(current: PolicyMode, found: Decision) -> Decision:
+    if current.when_asked is ASK:
         return found
-    what = "nothing is asked" if current.asked is ALLOW else "nobody is asked, so it is denied"
-    return Decision(current.asked, Source.MODE, f"{found.reason}; mode {current.name}: {what}")
+    what = "nothing is asked" if current.when_asked is ALLOW else "nobody is asked, so it is denied"
+    return Decision(current.when_asked, DecisionSource.MODE, f"{found.reason}; mode {current.name}: {what}")

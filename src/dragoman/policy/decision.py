@@ -20,17 +20,17 @@ class Verdict(IntEnum):
     DENY = 2
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """As it is written in files and shown to people."""
         return self.name.lower()
 
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
-WORDS: dict[str, Verdict] = {verdict.word: verdict for verdict in Verdict}
+VERDICTS_BY_LABEL: dict[str, Verdict] = {verdict.label: verdict for verdict in Verdict}
 
 
-class Source:
+class DecisionSource:
     """What decided."""
 
     RULE = "rule"

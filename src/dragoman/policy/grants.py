@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dragoman.policy.decision import ALLOW, DENY, Decision, Source, Verdict
+from dragoman.policy.decision import ALLOW, DENY, Decision, DecisionSource, Verdict
 from dragoman.policy.question import Operation, Question
 from dragoman.policy.shell_commands import runs_from_here
 
@@ -28,7 +28,7 @@ class Scope:
 SCOPES: tuple[str, ...] = (Scope.ONCE, Scope.SESSION, Scope.WORKSPACE, Scope.ALWAYS)
 
 # A grant for a session dies with whoever keeps the session; a crash leaves it behind, and this ends it. Seconds.
-SESSION_LIFE = 7 * 24 * 3600.0
+SESSION_GRANT_LIFETIME = 7 * 24 * 3600.0
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,14 +56,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (
             self.operation == question.operation
             and self.agent == question.agent
-            and self._same_thing(question)
-            and not self.is_over(now)
+            and self._is_same_target(question)
+            and not self.is_expired(now)
             and self.env == question.env
             and self._same_folder(question)
-            and _reaches(self, question, run)
+            and _is_in_scope(self, question, run)
         )
 
-    def _same_thing(self, question: Question) -> bool:
+    def _is_same_target(self, question: Question) -> bool:
         if self.operation == Operation.MCP_TOOL and self.server:
             return (self.server, self.tool) == (question.server, question.tool)
         if self.resource or question.resource:
@@ -74,12 +74,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         is_command = self.operation == Operation.TERMINAL_EXECUTE
         return not is_command or question.folder == (self.cwd or question.workspace)
 
-    def is_over(self, now: float) -> bool:
+    def is_expired(self, now: float) -> bool:
         """Whether it has expired."""
         return self.expires is not None and now >= self.expires
 
 
-def _reaches(grant: Grant, question: Question, run: str) -> bool:
+def _is_in_scope(grant: Grant, question: Question, run: str) -> bool:
     match grant.scope:
         case Scope.ALWAYS:
             return True
@@ -91,7 +91,7 @@ def _reaches(grant: Grant, question: Question, run: str) -> bool:
             return False
 
 
-def granted(
+def build_grant(
     question: Question,
     verdict: Verdict,
     scope: str,
@@ -99,7 +99,7 @@ def granted(
     id: str,
     now: float,
     run: str = "",
-    life: float | None = None,
+    lifetime: float | None = None,
 ) -> Grant | None:
     """The grant that remembers an answer; None where there is nothing to hold on to, or nothing to remember."""
     nothing_said = not (question.resource or question.tool or question.server or question.title)
@@ -110,11 +110,11 @@ def granted(
     if scope == Scope.WORKSPACE and not question.workspace:
         scope = Scope.SESSION
     is_of_session = scope in (Scope.SESSION, Scope.ONCE)
-    if life is None and is_of_session:
-        life = SESSION_LIFE
+    if lifetime is None and is_of_session:
+        lifetime = SESSION_GRANT_LIFETIME
     return Grant(
         id=id,
-        verdict=verdict.word,
+        verdict=verdict.label,
         scope=scope,
         operation=question.operation,
         created=now,
@@ -128,7 +128,7 @@ def granted(
         session=question.session if is_of_session else "",
         run=run if is_of_session else "",
         workspace=question.workspace,
-        expires=None if life is None else now + life,
+        expires=None if lifetime is None else now + lifetime,
     )
 
 
@@ -144,15 +144,15 @@ def _bound(question: Question, scope: str) -> str:
     return "" if is_own and not is_anywhere else question.folder
 
 
-def recall(grants: Iterable[Grant], question: Question, now: float, run: str = "") -> Decision | None:
+def decide_by_grants(grants: Iterable[Grant], question: Question, now: float, run: str = "") -> Decision | None:
     """What the grants say to a question; a refusal is stronger than leave."""
     found: Grant | None = None
     for grant in grants:
         if grant.covers(question, now, run):
             found = grant
-            if grant.verdict == DENY.word:
+            if grant.verdict == DENY.label:
                 break
     if found is None:
         return None
-    verdict = ALLOW if found.verdict == ALLOW.word else DENY
-    return Decision(verdict, Source.GRANT, f"grant {found.id} ({found.scope}) says {found.verdict}", found.id)
+    verdict = ALLOW if found.verdict == ALLOW.label else DENY
+    return Decision(verdict, DecisionSource.GRANT, f"grant {found.id} ({found.scope}) says {found.verdict}", found.id)

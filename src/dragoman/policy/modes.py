@@ -12,17 +12,17 @@ from dragoman.policy.decision import ALLOW, ASK, DENY, Verdict
 from dragoman.policy.question import OPERATIONS
 
 
-class Mode(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyMode(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     name: str
-    cells: dict[str, Verdict]
-    asked: Verdict = ASK  # what becomes of a question that would be asked
+    verdicts: dict[str, Verdict]
+    when_asked: Verdict = ASK  # what becomes of a question that would be asked
     is_firm: bool = False  # its DENY stands against rules and grants that allow
 
 
 # fmt: off
-_CELLS: dict[str, tuple[Verdict, ...]] = {
+_MODE_TABLE: dict[str, tuple[Verdict, ...]] = {
     # mode               read   write  delete exec   net    tool   start  switch other
     "default":           (ALLOW, ASK,   ASK,   ASK,   ASK,   ASK,   ASK,   ASK,   ASK),
     "acceptEdits":       (ALLOW, ALLOW, ASK,   ASK,   ASK,   ASK,   ASK,   ASK,   ASK),
@@ -36,19 +36,19 @@ _CELLS: dict[str, tuple[Verdict, ...]] = {
 # fmt: on
 
 # What becomes of a question that would be asked; in the other modes it is asked.
-_ASKED: dict[str, Verdict] = {"bypassPermissions": ALLOW, "dontAsk": DENY}
+_WHEN_ASKED: dict[str, Verdict] = {"bypassPermissions": ALLOW, "dontAsk": DENY}
 
 # Modes whose DENY is a promise to the user: nothing is executed, nothing is changed.
-_FIRM = frozenset({"plan", "architect", "ask"})
+_FIRM_MODES = frozenset({"plan", "architect", "ask"})
 
-MODES: dict[str, Mode] = {
-    name: Mode(
+MODES: dict[str, PolicyMode] = {
+    name: PolicyMode(
         name=name,
-        cells=dict(zip(OPERATIONS, cells, strict=True)),
-        asked=_ASKED.get(name, ASK),
-        is_firm=name in _FIRM,
+        verdicts=dict(zip(OPERATIONS, cells, strict=True)),
+        when_asked=_WHEN_ASKED.get(name, ASK),
+        is_firm=name in _FIRM_MODES,
     )
-    for name, cells in _CELLS.items()
+    for name, cells in _MODE_TABLE.items()
 }
 
 # What the DENY cells of a mode become when it is the agent's own mode that has this name. It can only make things
@@ -56,7 +56,7 @@ MODES: dict[str, Mode] = {
 AGENT_MODES: dict[str, Verdict] = {"plan": DENY, "architect": DENY, "ask": ASK}
 
 
-def mode(name: str) -> Mode:
+def find_mode(name: str) -> PolicyMode:
     """The mode of this name; ValueError names those there are."""
     found = MODES.get(name)
     if found is None:

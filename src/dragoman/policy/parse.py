@@ -17,13 +17,13 @@ from typing import Any
 
 from dragoman.errors import ConfigFault
 from dragoman.policy import path_patterns
-from dragoman.policy.decision import WORDS
+from dragoman.policy.decision import VERDICTS_BY_LABEL
 from dragoman.policy.globs import wildcards
 from dragoman.policy.modes import MODES
 from dragoman.policy.question import OPERATIONS, Operation
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.policy.shell_commands import CommandPattern
-from dragoman.policy.toml_lines import Path, line_of, lines_of, spelled
+from dragoman.policy.toml_lines import TomlPath, format_path, line_number, line_numbers
 from dragoman.policy.url_patterns import UrlPattern
 
 # The form of the file; a newer one is refused, not guessed at.
@@ -41,11 +41,11 @@ PROJECT_WILDCARDS = 32
 # As much of a pattern as a fault repeats, in characters.
 _SHOWN = 40
 
-_TOP = ("version", "mode", "roots", "rule")
+_TOP_KEYS = ("version", "mode", "roots", "rule")
 _KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 
 # Conditions that only some operations can meet. Without them a rule could never match, which nobody means.
-_ONLY: dict[str, frozenset[str]] = {
+_OPERATIONS_BY_CONDITION: dict[str, frozenset[str]] = {
     "path": frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE}),
     "command": frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START}),
     "cwd": frozenset({Operation.TERMINAL_EXECUTE}),
@@ -56,7 +56,7 @@ _ONLY: dict[str, frozenset[str]] = {
 }
 
 
-class Parsed:
+class ParsedPolicy:
     """What a file says."""
 
     def __init__(self, rules: tuple[Rule, ...], mode: str | None, roots: tuple[str, ...] = ()) -> None:
@@ -65,7 +65,7 @@ class Parsed:
         self.roots = roots
 
 
-def parse(text: str, name: str, *, is_project: bool = False) -> Parsed:
+def parse_policy(text: str, name: str, *, is_project: bool = False) -> ParsedPolicy:
     """Read a policy file; raises ConfigFault with all that is wrong."""
     import tomllib
 
@@ -74,21 +74,21 @@ def parse(text: str, name: str, *, is_project: bool = False) -> Parsed:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigFault([f"{name}: {_unfolded(str(error), text)}"]) from None
+        raise ConfigFault([f"{name}: {_format_toml_error(str(error), text)}"]) from None
     except ValueError as error:  # a number of more digits than Python reads
         raise ConfigFault([f"{name}: a value cannot be read: {error}"]) from None
     except RecursionError:
         raise ConfigFault([f"{name}: lists or tables stand in each other too deep to be read"]) from None
-    reader = _Reader(name, lines_of(text), is_project)
-    parsed = reader.document(document)
+    reader = _PolicyReader(name, line_numbers(text), is_project)
+    parsed = reader.read_document(document)
     if reader.faults:
         raise ConfigFault(reader.faults)
     return parsed
 
 
-def rule_file(text: str, name: str, *, base: str = "", home: str = "", is_trusted: bool = True) -> RuleFile:
+def parse_rule_file(text: str, name: str, *, base: str = "", home: str = "", is_trusted: bool = True) -> RuleFile:
     """A policy file as it takes part in decisions."""
-    rules = parse(text, name, is_project=bool(base)).rules
+    rules = parse_policy(text, name, is_project=bool(base)).rules
     return RuleFile(name=name, rules=rules, base=base, home=home, is_trusted=is_trusted)
 
 
@@ -102,7 +102,7 @@ def _too_large(text: str) -> str | None:
     return None
 
 
-def _unfolded(message: str, text: str) -> str:
+def _format_toml_error(message: str, text: str) -> str:
     """The words of the standard reader, with the line in front, as our own faults have it."""
     what, _, place = message.rpartition(" (at ")
     line = place.removeprefix("line ").partition(",")[0]
@@ -111,167 +111,169 @@ def _unfolded(message: str, text: str) -> str:
     return f"line {line}: {what[:1].lower()}{what[1:]}"
 
 
-class _Reader:
-    def __init__(self, name: str, lines: dict[Path, int], is_project: bool) -> None:
+class _PolicyReader:
+    def __init__(self, name: str, lines: dict[TomlPath, int], is_project: bool) -> None:
         self.faults: list[str] = []
         self._name = name
         self._lines = lines
         self._is_project = is_project
         self._patterns = 0
 
-    def document(self, document: dict[str, Any]) -> Parsed:
-        for key in document.keys() - set(_TOP):
-            self._fault((key,), f"there is no such setting; there are {', '.join(_TOP)}")
+    def read_document(self, document: dict[str, Any]) -> ParsedPolicy:
+        for key in document.keys() - set(_TOP_KEYS):
+            self._add_fault((key,), f"there is no such setting; there are {', '.join(_TOP_KEYS)}")
         if document.get("version", VERSION) != VERSION:
-            self._fault(("version",), f"this Dragoman reads version {VERSION}")
+            self._add_fault(("version",), f"this Dragoman reads version {VERSION}")
         mode = document.get("mode")
         if mode is not None and self._is_project:
-            self._fault(("mode",), "a project cannot choose the mode; only the user's own file can")
+            self._add_fault(("mode",), "a project cannot choose the mode; only the user's own file can")
         elif mode is not None and (not isinstance(mode, str) or mode not in MODES):
-            self._fault(("mode",), f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+            self._add_fault(("mode",), f"there is no mode {mode!r}; there are {', '.join(MODES)}")
         written = document.get("rule", [])
         if not isinstance(written, list) or not all(isinstance(rule, dict) for rule in written):
-            self._fault(("rule",), "rules are written as [[rule]]")
+            self._add_fault(("rule",), "rules are written as [[rule]]")
             written = []
         if self._is_project and len(written) > PROJECT_RULES:
-            self._fault(("rule",), f"there are {len(written)} rules; a project's file may have {PROJECT_RULES}")
+            self._add_fault(("rule",), f"there are {len(written)} rules; a project's file may have {PROJECT_RULES}")
             written = []
-        rules = [self._rule(rule, ("rule", index)) for index, rule in enumerate(written)]
+        rules = [self._read_rule(rule, ("rule", index)) for index, rule in enumerate(written)]
         found = tuple(rule for rule in rules if rule is not None)
         if self._is_project and self._patterns > PROJECT_PATTERNS:
-            self._fault(("rule",), f"there are {self._patterns} patterns; a project's file may have {PROJECT_PATTERNS}")
-        return Parsed(found, mode if isinstance(mode, str) else None, self._roots(document))
+            self._add_fault(
+                ("rule",), f"there are {self._patterns} patterns; a project's file may have {PROJECT_PATTERNS}"
+            )
+        return ParsedPolicy(found, mode if isinstance(mode, str) else None, self._read_roots(document))
 
-    def _roots(self, document: dict[str, Any]) -> tuple[str, ...]:
+    def _read_roots(self, document: dict[str, Any]) -> tuple[str, ...]:
         if "roots" not in document:
             return ()
         if self._is_project:
-            self._fault(("roots",), "a project cannot lend other folders; only the user's own file can")
+            self._add_fault(("roots",), "a project cannot lend other folders; only the user's own file can")
             return ()
-        found = self.paths(document["roots"], ("roots",))
+        found = self.read_paths(document["roots"], ("roots",))
         for root in found:
             if not root.startswith(("/", "~/")):
-                self._fault(("roots",), f"{root!r}: say the whole path, from / or from ~/")
+                self._add_fault(("roots",), f"{root!r}: say the whole path, from / or from ~/")
             elif set(root) & set("*?["):
-                self._fault(("roots",), f"{root!r}: a folder, not a pattern")
+                self._add_fault(("roots",), f"{root!r}: a folder, not a pattern")
         return found
 
-    def _rule(self, rule: dict[str, Any], path: Path) -> Rule | None:
+    def _read_rule(self, rule: dict[str, Any], path: TomlPath) -> Rule | None:
         before = len(self.faults)
-        members: dict[str, Any] = {"line": line_of(self._lines, path)}
+        members: dict[str, Any] = {"line": line_number(self._lines, path)}
         for key, value in rule.items():
-            if key in _MEMBERS:
-                name, read = _MEMBERS[key]
+            if key in _RULE_KEYS:
+                name, read = _RULE_KEYS[key]
                 members[name] = read(self, value, (*path, key))
             elif key != "decision":
-                known = ", ".join(["decision", *_MEMBERS])
-                self._fault((*path, key), f"a rule has no such member; it has {known}")
-        verdict = WORDS.get(rule["decision"]) if isinstance(rule.get("decision"), str) else None
+                known = ", ".join(["decision", *_RULE_KEYS])
+                self._add_fault((*path, key), f"a rule has no such member; it has {known}")
+        verdict = VERDICTS_BY_LABEL.get(rule["decision"]) if isinstance(rule.get("decision"), str) else None
         if verdict is None:
             at = (*path, "decision") if "decision" in rule else path
-            self._fault(at, f"decision must be one of {', '.join(WORDS)}")
-        self._check_sense(rule, members, path)
+            self._add_fault(at, f"decision must be one of {', '.join(VERDICTS_BY_LABEL)}")
+        self._check_satisfiable(rule, members, path)
         if verdict is None or len(self.faults) > before:
             return None
         return Rule(verdict=verdict, **members)
 
-    def _check_sense(self, rule: dict[str, Any], members: dict[str, Any], path: Path) -> None:
+    def _check_satisfiable(self, rule: dict[str, Any], members: dict[str, Any], path: TomlPath) -> None:
         possible = members.get("operations") or frozenset(OPERATIONS)
-        for key, operations in _ONLY.items():
+        for key, operations in _OPERATIONS_BY_CONDITION.items():
             if key in rule and not possible & operations:
-                said = " and ".join(key for key in ("operation", *_ONLY) if key in rule)
-                self._fault((*path, key), f"the rule can never match: {said} do not go together")
+                said = " and ".join(key for key in ("operation", *_OPERATIONS_BY_CONDITION) if key in rule)
+                self._add_fault((*path, key), f"the rule can never match: {said} do not go together")
                 return
             possible = possible & operations if key in rule else possible
         if "command" in rule and "url" in rule:
-            self._fault((*path, "url"), "a server has a command or an address; write a rule for each")
+            self._add_fault((*path, "url"), "a server has a command or an address; write a rule for each")
 
     # --- members ----------------------------------------------------------------------------------------------
 
-    def texts(self, value: Any, path: Path) -> tuple[str, ...]:
+    def read_texts(self, value: Any, path: TomlPath) -> tuple[str, ...]:
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(text, str) and text for text in listed):
-            self._fault(path, "must be a text or a list of texts, none of them empty")
+            self._add_fault(path, "must be a text or a list of texts, none of them empty")
             return ()
         self._check_size(listed, path)
         return tuple(listed)
 
-    def _check_size(self, patterns: list[str], path: Path) -> None:
+    def _check_size(self, patterns: list[str], path: TomlPath) -> None:
         """Count patterns, and tell those that a project's file may not have."""
         self._patterns += len(patterns)
         for pattern in patterns if self._is_project else ():
             shown = repr(pattern if len(pattern) <= _SHOWN else pattern[:_SHOWN] + "…")
             if len(pattern) > PROJECT_PATTERN:
                 what = f"the pattern has {len(pattern)} characters; in a project's file it may have {PROJECT_PATTERN}"
-                self._fault(path, f"{shown}: {what}")
+                self._add_fault(path, f"{shown}: {what}")
             elif (count := wildcards(pattern)) > PROJECT_WILDCARDS:
                 what = f"the pattern has {count} signs like *, ? and [; in a project's file it may have"
-                self._fault(path, f"{shown}: {what} {PROJECT_WILDCARDS}")
+                self._add_fault(path, f"{shown}: {what} {PROJECT_WILDCARDS}")
 
-    def text(self, value: Any, path: Path) -> str:
+    def read_text(self, value: Any, path: TomlPath) -> str:
         if not isinstance(value, str):
-            self._fault(path, "must be a text")
+            self._add_fault(path, "must be a text")
             return ""
         return value
 
-    def words(self, value: Any, path: Path, known: tuple[str, ...]) -> frozenset[str]:
-        found = self.texts(value, path)
+    def read_choices(self, value: Any, path: TomlPath, known: tuple[str, ...]) -> frozenset[str]:
+        found = self.read_texts(value, path)
         for word in found:
             if word not in known:
-                self._fault(path, f"there is no {path[-1]} {word!r}; there are {', '.join(known)}")
+                self._add_fault(path, f"there is no {path[-1]} {word!r}; there are {', '.join(known)}")
         return frozenset(found)
 
-    def paths(self, value: Any, path: Path) -> tuple[str, ...]:
-        found = self.texts(value, path)
+    def read_paths(self, value: Any, path: TomlPath) -> tuple[str, ...]:
+        found = self.read_texts(value, path)
         for pattern in found:
-            fault = path_patterns.fault_of(pattern)
+            fault = path_patterns.pattern_fault(pattern)
             if fault is not None:
-                self._fault(path, f"{pattern!r}: {fault}")
+                self._add_fault(path, f"{pattern!r}: {fault}")
         return found
 
-    def urls(self, value: Any, path: Path) -> tuple[UrlPattern, ...]:
+    def urls(self, value: Any, path: TomlPath) -> tuple[UrlPattern, ...]:
         found = []
-        for pattern in self.texts(value, path):
+        for pattern in self.read_texts(value, path):
             try:
                 found.append(UrlPattern.read(pattern))
             except ValueError as error:
-                self._fault(path, f"{pattern!r}: {error}")
+                self._add_fault(path, f"{pattern!r}: {error}")
         return tuple(found)
 
-    def commands(self, value: Any, path: Path) -> tuple[CommandPattern, ...]:
+    def read_commands(self, value: Any, path: TomlPath) -> tuple[CommandPattern, ...]:
         # ["git", "status"] is one command by its words; a list that has lists in it is several patterns.
         is_several = isinstance(value, list) and any(isinstance(each, list) for each in value)
         listed = value if is_several else [value]
         found = []
         for each in listed:
             if not isinstance(each, str | list):
-                self._fault(path, 'must be a text such as "git log *", or a list of words such as ["git", "log"]')
+                self._add_fault(path, 'must be a text such as "git log *", or a list of words such as ["git", "log"]')
                 continue
             try:
-                found.append(CommandPattern.read(each))
+                found.append(CommandPattern.parse(each))
             except ValueError as error:
-                self._fault(path, str(error))
+                self._add_fault(path, str(error))
             else:
                 self._check_size([each if isinstance(each, str) else " ".join(each)], path)
         return tuple(found)
 
-    def _fault(self, path: Path, what: str) -> None:
-        self.faults.append(f"{self._name}: line {line_of(self._lines, path)}: {spelled(path)}: {what}")
+    def _add_fault(self, path: TomlPath, what: str) -> None:
+        self.faults.append(f"{self._name}: line {line_number(self._lines, path)}: {format_path(path)}: {what}")
 
 
 # Member of a rule in the file -> member of Rule, and how it is read.
-_MEMBERS: dict[str, tuple[str, Callable[[_Reader, Any, Path], Any]]] = {
-    "operation": ("operations", lambda reader, value, path: reader.words(value, path, OPERATIONS)),
-    "path": ("paths", _Reader.paths),
-    "command": ("commands", _Reader.commands),
-    "cwd": ("cwds", _Reader.paths),
-    "url": ("urls", _Reader.urls),
-    "env": ("env", _Reader.texts),
-    "host": ("hosts", lambda reader, value, path: tuple(text.lower() for text in reader.texts(value, path))),
-    "kind": ("kinds", lambda reader, value, path: reader.words(value, path, _KINDS)),
-    "tool": ("tools", _Reader.texts),
-    "server": ("servers", _Reader.texts),
-    "agent": ("agents", _Reader.texts),
-    "mode": ("modes", lambda reader, value, path: reader.words(value, path, tuple(MODES))),
-    "reason": ("reason", _Reader.text),
+_RULE_KEYS: dict[str, tuple[str, Callable[[_PolicyReader, Any, TomlPath], Any]]] = {
+    "operation": ("operations", lambda reader, value, path: reader.read_choices(value, path, OPERATIONS)),
+    "path": ("paths", _PolicyReader.read_paths),
+    "command": ("commands", _PolicyReader.read_commands),
+    "cwd": ("cwds", _PolicyReader.read_paths),
+    "url": ("urls", _PolicyReader.urls),
+    "env": ("env", _PolicyReader.read_texts),
+    "host": ("hosts", lambda reader, value, path: tuple(text.lower() for text in reader.read_texts(value, path))),
+    "kind": ("kinds", lambda reader, value, path: reader.read_choices(value, path, _KINDS)),
+    "tool": ("tools", _PolicyReader.read_texts),
+    "server": ("servers", _PolicyReader.read_texts),
+    "agent": ("agents", _PolicyReader.read_texts),
+    "mode": ("modes", lambda reader, value, path: reader.read_choices(value, path, tuple(MODES))),
+    "reason": ("reason", _PolicyReader.read_text),
 }

@@ -21,7 +21,7 @@ _ACROSS_FEW = "(?:.*?/)??"
 _ACROSS_ALL = "(?:.*/)?"
 
 
-def fault_of(pattern: str) -> str | None:
+def pattern_fault(pattern: str) -> str | None:
     """What is wrong with a pattern, in words; None if nothing is."""
     if not pattern:
         return "the pattern is empty; ** stands for everything"
@@ -37,17 +37,19 @@ def fault_of(pattern: str) -> str | None:
 def matches(pattern: str, path: str, bases: tuple[str, ...], home: str) -> bool:
     """Whether an absolute path is meant by a pattern; a relative one is tried below each of the bases."""
     if pattern.startswith("/"):
-        return compiled(pattern).fullmatch(path) is not None
+        return compile_pattern(pattern).fullmatch(path) is not None
     if pattern == "~" or pattern.startswith("~/"):
-        below = _below(path, home) if home else None
-        return below is not None and (pattern == "~" or compiled(pattern[2:]).fullmatch(below) is not None)
+        below = _relative_to(path, home) if home else None
+        return below is not None and (pattern == "~" or compile_pattern(pattern[2:]).fullmatch(below) is not None)
     if pattern == ".":
         return path in bases
-    matcher = compiled(pattern.removeprefix("./"))
-    return any((below := _below(path, base)) is not None and matcher.fullmatch(below) is not None for base in bases)
+    matcher = compile_pattern(pattern.removeprefix("./"))
+    return any(
+        (below := _relative_to(path, base)) is not None and matcher.fullmatch(below) is not None for base in bases
+    )
 
 
-def _below(path: str, base: str) -> str | None:
+def _relative_to(path: str, base: str) -> str | None:
     """The path as seen from a folder; None if it is not in there."""
     if path == base:
         return ""
@@ -56,7 +58,7 @@ def _below(path: str, base: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """The matcher of a pattern; its time grows with the pattern times the path, and never faster."""
     return re.compile(_expression(pattern.split("/")), re.S)
 

@@ -13,7 +13,7 @@ from dragoman.policy.decision import ALLOW, DENY, Verdict
 from dragoman.policy.grants import SCOPES, Scope
 
 
-class Option(Protocol):
+class OfferedOption(Protocol):
     """What an agent offers: an id of its own and a kind that we know, or not."""
 
     @property
@@ -23,7 +23,7 @@ class Option(Protocol):
 
 
 # Verdict and scope -> kinds of options that say it, best first. Leave is never made larger than it was given.
-KINDS: dict[tuple[Verdict, str], tuple[str, ...]] = {
+OPTION_KINDS: dict[tuple[Verdict, str], tuple[str, ...]] = {
     (ALLOW, Scope.ONCE): ("allow_once",),
     (ALLOW, Scope.SESSION): ("allow_once",),
     (ALLOW, Scope.WORKSPACE): ("allow_once",),
@@ -35,7 +35,7 @@ KINDS: dict[tuple[Verdict, str], tuple[str, ...]] = {
 }
 
 # What choosing an option of the agent's means to us. "Always" of an agent is about this project (peers.md 40).
-MEANINGS: dict[str, tuple[Verdict, str]] = {
+KIND_MEANINGS: dict[str, tuple[Verdict, str]] = {
     "allow_once": (ALLOW, Scope.ONCE),
     "allow_always": (ALLOW, Scope.WORKSPACE),
     "reject_once": (DENY, Scope.ONCE),
@@ -43,16 +43,16 @@ MEANINGS: dict[str, tuple[Verdict, str]] = {
 }
 
 
-_BEGIN: dict[str, Verdict] = {"allow": ALLOW, "reject": DENY, "deny": DENY}
+_VERDICT_PREFIXES: dict[str, Verdict] = {"allow": ALLOW, "reject": DENY, "deny": DENY}
 
 
-def choose(options: Sequence[Option], verdict: Verdict, scope: str = Scope.ONCE) -> str | None:
+def choose_option(options: Sequence[OfferedOption], verdict: Verdict, scope: str = Scope.ONCE) -> str | None:
     """The id of the option that says this; None when none does, which is answered "cancelled"."""
     if verdict is ALLOW and scope != Scope.ONCE:
         for option in options:  # the draft's own words for how far leave reaches
             if option.option_id == scope and option.kind.startswith("allow"):
                 return option.option_id
-    for kind in KINDS.get((verdict, scope), ()):
+    for kind in OPTION_KINDS.get((verdict, scope), ()):
         for option in options:
             # An option that is called like a larger scope is not "once", whatever its kind.
             if option.kind == kind and (option.option_id == scope or option.option_id not in SCOPES[1:]):
@@ -60,11 +60,11 @@ def choose(options: Sequence[Option], verdict: Verdict, scope: str = Scope.ONCE)
     return None
 
 
-def meaning(option: Option) -> tuple[Verdict, str] | None:
+def option_meaning(option: OfferedOption) -> tuple[Verdict, str] | None:
     """The verdict and scope that choosing an option means; None for an option of no known kind."""
-    found = MEANINGS.get(option.kind)
+    found = KIND_MEANINGS.get(option.kind)
     if found is None:  # one more kind of leave or refusal (peers.md 27) is no more than once
-        verdict = next((each for word, each in _BEGIN.items() if option.kind.startswith(word)), None)
+        verdict = next((each for word, each in _VERDICT_PREFIXES.items() if option.kind.startswith(word)), None)
         return None if verdict is None else (verdict, Scope.ONCE)
     if found[0] is ALLOW and option.option_id in SCOPES:
         return ALLOW, option.option_id

@@ -28,8 +28,8 @@ class Operation:
 OPERATIONS: tuple[str, ...] = tuple(value for name, value in vars(Operation).items() if name.isupper())
 
 # Operations whose resource is a path.
-ON_FILES = frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE})
-WRITING = frozenset({Operation.FILE_WRITE, Operation.FILE_DELETE})
+FILE_OPERATIONS = frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE})
+WRITE_OPERATIONS = frozenset({Operation.FILE_WRITE, Operation.FILE_DELETE})
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     operation: str
     resource: str = ""  # the resolved path, the command line, the URL; "" when the agent does not say
-    named: str = ""  # the path as the agent spelled it, made absolute, where that is not the resolved one
+    requested_path: str = ""  # the path as the agent spelled it, made absolute, where that is not the resolved one
     agent: str = ""
     kind: str = ""  # of the tool call
     tool: str = ""  # the name of the tool
@@ -61,10 +61,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """Where a command starts: in the session's folder, where the agent does not say."""
         return self.cwd or self.workspace
 
-    def is_inside(self, more: tuple[str, ...] = ()) -> bool:
+    def is_inside(self, extra_roots: tuple[str, ...] = ()) -> bool:
         """Whether a path lies in one of the session's folders or of these, by its resolved and by its given name."""
-        folders = (*self.roots, *more)
-        return bool(self.resource) and all(is_under(path, folders) for path in (self.resource, self.named) if path)
+        folders = (*self.roots, *extra_roots)
+        return bool(self.resource) and all(
+            is_under(path, folders) for path in (self.resource, self.requested_path) if path
+        )
 
 
 def names_below(path: str, roots: tuple[str, ...]) -> list[str]:

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-MARK = "[redacted]"
+REDACTED = "[redacted]"
 
 # Shorter values are words and numbers; taking those out would make the rest unreadable and hide nothing.
-SHORTEST = 8
+MIN_SECRET_LENGTH = 8
 
-_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|COOKIE|PRIVATE|DSN", re.I)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|COOKIE|PRIVATE|DSN", re.I)
 # Names that look like secrets and are places or switches.
 _NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "KEYBOARD", "KEYMAP", "XKB_DEFAULT_KEYMAP"})
 
 # A word of a command line that gives something a value; a whole script (`sh -c "A=b agent"`) is none.
-_ASSIGNED = re.compile(r"-{0,2}[\w-]+=\S*")
+_ASSIGNMENT = re.compile(r"-{0,2}[\w-]+=\S*")
 
 # Shapes of keys in circulation; where there is a group, only that is taken out.
 _SHAPES = (
@@ -45,97 +45,101 @@ _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES), re.S)
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable, header or member of this name holds something that nobody else should see."""
-    return name.upper() not in _NOT_SECRET and _NAME.search(name) is not None
+    return name.upper() not in _NOT_SECRET and _SECRET_NAME.search(name) is not None
 
 
-def from_environment(environ: Mapping[str, str]) -> list[str]:
+def environment_secrets(environ: Mapping[str, str]) -> list[str]:
     """The secret values of an environment, by the names of its variables."""
     return [value for name, value in environ.items() if is_secret_name(name)]
 
 
-def from_servers(servers: Iterable[Any]) -> list[str]:
+def mcp_server_secrets(servers: Iterable[Any]) -> list[str]:
     """All values that MCP servers are given in env and headers, and what stands after Bearer in them."""
-    return with_bare(pair.value for server in servers for pair in [*(server.env or ()), *(server.headers or ())])
+    return with_bearer_values(
+        pair.value for server in servers for pair in [*(server.env or ()), *(server.headers or ())]
+    )
 
 
-def with_bare(values: Iterable[str]) -> list[str]:
+def with_bearer_values(values: Iterable[str]) -> list[str]:
     """Values as headers have them, and what stands after Bearer and the like in them."""
     given = list(values)
     return given + [value.partition(" ")[2] for value in given if " " in value]
 
 
-def in_command(words: Iterable[str]) -> list[str]:
+def command_secrets(argv: Iterable[str]) -> list[str]:
     """The secrets that a command line gives away by name: NAME=value, --name=value and --name value."""
-    return [secret for _, secret in _parted(words) if secret]
+    return [secret for _, secret in _split_arguments(argv) if secret]
 
 
-def _parted(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _split_arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each word of a command line in two: what may be shown, and the secret behind it, mostly none."""
     is_named = False
-    for word in words:
+    for word in argv:
         name, sign, value = word.partition("=")
         bare = name.lstrip("-")
         if is_named and not word.startswith("-"):
             yield "", word
-        elif _ASSIGNED.fullmatch(word) and is_secret_name(bare):
+        elif _ASSIGNMENT.fullmatch(word) and is_secret_name(bare):
             yield name + sign, value
         else:
             yield word, ""
         is_named = not sign and name.startswith("--") and not bare.startswith("no-") and is_secret_name(bare)
 
 
-class Redaction:
+class Redactor:
     """Takes known values and known shapes out of text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
-        self._known: re.Pattern[str] | None = None
-        self.add(values)
+        self._known_pattern: re.Pattern[str] | None = None
+        self.add_values(values)
 
-    def add(self, values: Iterable[str]) -> None:
+    def add_values(self, values: Iterable[str]) -> None:
         """Know more values from now on."""
         for value in values:
-            if len(value.strip()) >= SHORTEST:
-                self._values.update(_spellings(value.strip()))
+            if len(value.strip()) >= MIN_SECRET_LENGTH:
+                self._values.update(_encodings(value.strip()))
         if self._values:
             longest_first = sorted(self._values, key=len, reverse=True)
-            self._known = re.compile("|".join(map(re.escape, longest_first)))
+            self._known_pattern = re.compile("|".join(map(re.escape, longest_first)))
 
-    def known(self, text: str) -> str:
+    def redact_known(self, text: str) -> str:
         """The text without the values that are known; what only looks like a key is left, as code often does."""
-        return text if self._known is None else self._known.sub(MARK, text)
+        return text if self._known_pattern is None else self._known_pattern.sub(REDACTED, text)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """The text without secrets."""
-        return _SHAPE.sub(_marked, self.known(text))
+        return _SHAPE.sub(_redact_match, self.redact_known(text))
 
-    def command(self, words: Iterable[str]) -> list[str]:
+    def redact_command(self, argv: Iterable[str]) -> list[str]:
         """A command line without secrets; what it gives away by name is taken out of it however short it is."""
-        return [f"{shown}{MARK}" if secret else self.text(shown) for shown, secret in _parted(words)]
+        return [f"{shown}{REDACTED}" if secret else self.redact_text(shown) for shown, secret in _split_arguments(argv)]
 
-    def json(self, value: Any) -> Any:
+    def redact_json(self, value: Any) -> Any:
         """JSON without secrets, in texts, in keys, and under names that tell of one."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(name)): self._member(str(name), member) for name, member in value.items()}
+            return {
+                self.redact_text(str(name)): self._redact_member(str(name), member) for name, member in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self.json(item) for item in value]
+            return [self.redact_json(item) for item in value]
         return value
 
-    def _member(self, name: str, value: Any) -> Any:
-        return MARK if isinstance(value, str) and value and is_secret_name(name) else self.json(value)
+    def _redact_member(self, name: str, value: Any) -> Any:
+        return REDACTED if isinstance(value, str) and value and is_secret_name(name) else self.redact_json(value)
 
 
-def _marked(found: re.Match[str]) -> str:
+def _redact_match(found: re.Match[str]) -> str:
     for group in range(1, (found.lastindex or 0) + 1):
         if found[group] is not None:
             start, end = found.start(group) - found.start(), found.end(group) - found.start()
-            return found[0] if found[group] == MARK else f"{found[0][:start]}{MARK}{found[0][end:]}"
-    return MARK
+            return found[0] if found[group] == REDACTED else f"{found[0][:start]}{REDACTED}{found[0][end:]}"
+    return REDACTED
 
 
-def _spellings(value: str) -> Iterable[str]:
+def _encodings(value: str) -> Iterable[str]:
     """A value as it may stand in other texts; base64 of a longer text that begins with it shares all but the end."""
     yield value
     yield quote(value, safe="")

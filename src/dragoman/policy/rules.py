@@ -13,10 +13,10 @@ from enum import IntEnum
 import msgspec
 
 from dragoman.policy import path_patterns
-from dragoman.policy.decision import ALLOW, ASK, Decision, Source, Verdict, strictest
+from dragoman.policy.decision import ALLOW, ASK, Decision, DecisionSource, Verdict, strictest
 from dragoman.policy.globs import word
-from dragoman.policy.question import ON_FILES, Operation, Question
-from dragoman.policy.shell_commands import CommandPattern, taken_apart
+from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
+from dragoman.policy.shell_commands import CommandPattern, parse_command_line
 from dragoman.policy.url_patterns import UrlPattern, address
 
 
@@ -24,7 +24,7 @@ class Match(IntEnum):
     """Whether a rule speaks of a question; of several conditions the least counts."""
 
     NO = 0
-    PERHAPS = 1
+    MAYBE = 1
     YES = 2
 
 
@@ -59,20 +59,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             (self.operations and question.operation not in self.operations)
             or (self.kinds and question.kind not in self.kinds)
             or (self.modes and question.mode not in self.modes)
-            or (self.tools and not _any(self.tools, question.tool))
-            or (self.servers and not _any(self.servers, question.server))
-            or (self.agents and not _any(self.agents, question.agent))
+            or (self.tools and not _matches_any(self.tools, question.tool))
+            or (self.servers and not _matches_any(self.servers, question.server))
+            or (self.agents and not _matches_any(self.agents, question.agent))
         ):
             return Match.NO
         # A rule has one of these at most: no operation can meet two of them.
         if self.paths:
-            found = self._path(question, bases, home)
+            found = self._match_path(question, bases, home)
         elif self.commands:
-            found = self._command(question)
+            found = self._match_command(question)
         elif self.urls:
             found = self._url(question)
         elif self.hosts:
-            found = self._host(question)
+            found = self._match_host(question)
         else:
             found = Match.YES
         if self.cwds and found:
@@ -81,16 +81,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             found = min(found, self._variables(question))
         return found
 
-    def _path(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
-        if question.operation not in ON_FILES:
+    def _match_path(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
+        if question.operation not in FILE_OPERATIONS:
             return Match.NO
         if not question.resource:
-            return Match.PERHAPS
-        if len(question.resource) > path_patterns.LONGEST or len(question.named) > path_patterns.LONGEST:
+            return Match.MAYBE
+        if len(question.resource) > path_patterns.LONGEST or len(question.requested_path) > path_patterns.LONGEST:
             # No file has such a name; to compare it would only take time.
             return Match.NO if self.verdict is ALLOW else Match.YES
         # Leave is given for what a path leads to. What is forbidden is so by either name.
-        names = (question.resource, question.named) if self.verdict is not ALLOW else (question.resource,)
+        names = (question.resource, question.requested_path) if self.verdict is not ALLOW else (question.resource,)
         is_meant = any(
             path_patterns.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name
         )
@@ -101,7 +101,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if question.operation != Operation.TERMINAL_EXECUTE:
             return Match.NO
         if not question.cwd:
-            return Match.PERHAPS
+            return Match.MAYBE
         is_meant = any(path_patterns.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
         return Match.YES if is_meant else Match.NO
 
@@ -110,13 +110,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if self.env and question.operation not in (Operation.TERMINAL_EXECUTE, Operation.MCP_START):
             return Match.NO
         if self.verdict is not ALLOW:
-            is_meant = not self.env or any(_any(self.env, name) for name in question.env)
+            is_meant = not self.env or any(_matches_any(self.env, name) for name in question.env)
         else:
             names_it = self.commands or self.urls or self.env
-            is_meant = not names_it or all(_any(self.env, name) for name in question.env)
+            is_meant = not names_it or all(_matches_any(self.env, name) for name in question.env)
         return Match.YES if is_meant else Match.NO
 
-    def _command(self, question: Question) -> Match:
+    def _match_command(self, question: Question) -> Match:
         if question.operation == Operation.MCP_START:
             # Who speaks of commands alone does not mean servers. Leave for a command is none for an address beside it.
             is_of_servers = self.servers or Operation.MCP_START in self.operations
@@ -126,46 +126,46 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         elif question.operation != Operation.TERMINAL_EXECUTE:
             return Match.NO
         if not question.resource:
-            return Match.PERHAPS
-        line = taken_apart(question.resource)
+            return Match.MAYBE
+        line = parse_command_line(question.resource)
         if self.verdict is ALLOW:
             if line.is_opaque:
                 return Match.NO
-            is_meant = all(self._allows(words, line.is_wild) for words in line.commands)
+            is_meant = all(self._allows_command(words, line.is_wild) for words in line.commands)
             return Match.YES if is_meant else Match.NO
-        if any(pattern.concerns(words) for pattern in self.commands for words in line.commands):
+        if any(pattern.may_match(words) for pattern in self.commands for words in line.commands):
             return Match.YES
-        return Match.PERHAPS if line.is_opaque else Match.NO
+        return Match.MAYBE if line.is_opaque else Match.NO
 
-    def _allows(self, words: tuple[str, ...], is_wild: bool) -> bool:
-        return any(pattern.allows(words, is_wild=is_wild) for pattern in self.commands)
+    def _allows_command(self, argv: tuple[str, ...], is_wild: bool) -> bool:
+        return any(pattern.matches(argv, is_wild=is_wild) for pattern in self.commands)
 
     def _url(self, question: Question) -> Match:
         if question.operation != Operation.MCP_START:
             return Match.NO
         if not question.resource:
-            return Match.PERHAPS
+            return Match.MAYBE
         if not question.url or (self.verdict is ALLOW and question.resource != question.url):
             return Match.NO
         wanted = address(question.url)
         if wanted is None:
-            return Match.PERHAPS
+            return Match.MAYBE
         return Match.YES if any(pattern.matches(wanted) for pattern in self.urls) else Match.NO
 
-    def _host(self, question: Question) -> Match:
+    def _match_host(self, question: Question) -> Match:
         if question.operation != Operation.NETWORK_ACCESS:
             return Match.NO
-        host = host_of(question.resource)
+        host = url_host(question.resource)
         if host is None:
-            return Match.PERHAPS
-        return Match.YES if _any(self.hosts, host) else Match.NO
+            return Match.MAYBE
+        return Match.YES if _matches_any(self.hosts, host) else Match.NO
 
 
-def _any(patterns: tuple[str, ...], value: str) -> bool:
+def _matches_any(patterns: tuple[str, ...], value: str) -> bool:
     return any(word(pattern)(value) for pattern in patterns)
 
 
-def host_of(url: str) -> str | None:
+def url_host(url: str) -> str | None:
     """The host that a URL leads to; None where that is not plain."""
     found = address(url)
     return found.host if found is not None else None
@@ -185,12 +185,12 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
         bases = (self.base,) if self.base else question.roots
         for number, rule in enumerate(self.rules, 1):
             found = rule.match(question, bases, self.home)
-            if found is Match.NO or (found is Match.PERHAPS and rule.verdict is ALLOW):
+            if found is Match.NO or (found is Match.MAYBE and rule.verdict is ALLOW):
                 continue
             if rule.verdict is ALLOW and not self.is_trusted:
                 return None
             verdict = rule.verdict if found is Match.YES else ASK
-            return Decision(verdict, Source.RULE, self._reason(rule, number, found))
+            return Decision(verdict, DecisionSource.RULE, self._reason(rule, number, found))
         return None
 
     def warnings(self) -> list[str]:
@@ -208,6 +208,6 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}{doubt}" + (f": {rule.reason}" if rule.reason else "")
 
 
-def decide(files: Iterable[RuleFile], question: Question) -> Decision | None:
+def decide_by_rules(files: Iterable[RuleFile], question: Question) -> Decision | None:
     """What the files say together: the strictest."""
     return strictest(decision for file in files if (decision := file.decide(question)) is not None)

@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 from dragoman.policy.globs import word as glob
 
-Words = tuple[str, ...]
+Argv = tuple[str, ...]
 
 # Shells that only read the line they are given.
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
-_READING = frozenset({"-c", "-lc"})
+_SHELL_FLAGS = frozenset({"-c", "-lc"})
 # More shells in shells than this are not honest work.
-_DEPTH = 4
+_MAX_DEPTH = 4
 # The longest line that is read, in characters: the most that a system takes as one word of a command (Linux 128 KiB).
 LONGEST = 128 * 1024
 
-_JOINTS = frozenset(";&|")
-_INVOLVED = frozenset("`$<>(){}#\n\r\0")
+_SEPARATORS = frozenset(";&|")
+_UNPARSED = frozenset("`$<>(){}#\n\r\0")
 _WILD = frozenset("*?[~")
 # What a backslash escapes between double quotes.
 _ESCAPED = frozenset('$`"\\')
-_SEAMS = re.compile(r"[;&|`$<>(){}\n\r\0'\"]+")
+_OPAQUE_SEPARATORS = re.compile(r"[;&|`$<>(){}\n\r\0'\"]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _BLANK = re.compile(r"\s")
 _KEYWORDS = frozenset(
@@ -38,7 +38,7 @@ _KEYWORDS = frozenset(
 )
 
 # Programs that run a command which stands among their arguments; a rule that forbids looks there.
-_CARRIERS = frozenset(
+_WRAPPERS = frozenset(
     {
         "builtin", "busybox", "chroot", "command", "doas", "env", "eval", "exec", "nice", "nohup", "setsid", "stdbuf",
         "sudo", "time", "timeout", "watch", "xargs",
@@ -54,7 +54,7 @@ _LOCALE = (
     "ALL", "ADDRESS", "COLLATE", "CTYPE", "IDENTIFICATION", "MEASUREMENT", "MESSAGES", "MONETARY", "NAME", "NUMERIC",
     "PAPER", "TELEPHONE", "TIME",
 )  # fmt: skip
-HARMLESS: dict[str, re.Pattern[str]] = {
+HARMLESS_VARIABLES: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(("GH_PAGER", "GIT_PAGER", "MANPAGER", "PAGER"), _PAGER),
     **dict.fromkeys(("COLUMNS", "LINES"), _NUMBER),
     **dict.fromkeys(("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TERM"), _PLAIN),
@@ -69,14 +69,14 @@ def steering(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    values = HARMLESS.get(name)
+    values = HARMLESS_VARIABLES.get(name)
     return values is not None and values.fullmatch(value) is not None
 
 
-class Line(NamedTuple):
+class CommandLine(NamedTuple):
     """A command line: the commands in it, and how much of it was understood."""
 
-    commands: tuple[Words, ...]
+    commands: tuple[Argv, ...]
     is_opaque: bool = False
     is_wild: bool = False  # a shell would expand names in it, so its words are not yet known
 
@@ -86,27 +86,27 @@ class _Opaque(Exception):
 
 
 @lru_cache(maxsize=1024)
-def taken_apart(line: str) -> Line:
+def parse_command_line(line: str) -> CommandLine:
     """The commands that a line runs; one that is too long is opaque."""
-    return _apart(line, 0) if len(line) <= LONGEST else Line((), is_opaque=True)
+    return _parse_nested(line, 0) if len(line) <= LONGEST else CommandLine((), is_opaque=True)
 
 
 def runs_from_here(line: str) -> bool:
     """Whether a line runs a program that it names by its place in the current folder, as ./run.sh does."""
-    commands = taken_apart(line).commands
+    commands = parse_command_line(line).commands
     return not commands or any(map(_names_a_place_here, commands))
 
 
-def _names_a_place_here(words: Words) -> bool:
+def _names_a_place_here(words: Argv) -> bool:
     program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
     return ("/" in program and program[0] not in "/~") or any(word.startswith(("./", "../")) for word in words)
 
 
-def canonical(line: str) -> str:
+def canonical_command(line: str) -> str:
     """One spelling for lines that run the same command: without a shell that only reads it, words quoted alike."""
-    for _ in range(_DEPTH if len(line) <= LONGEST else 0):
+    for _ in range(_MAX_DEPTH if len(line) <= LONGEST else 0):
         try:
-            commands, is_wild = _read(line.strip())
+            commands, is_wild = _tokenize(line.strip())
         except _Opaque:
             break
         if len(commands) != 1 or is_wild:
@@ -117,36 +117,36 @@ def canonical(line: str) -> str:
     return line.strip()
 
 
-def _apart(line: str, depth: int) -> Line:
+def _parse_nested(line: str, depth: int) -> CommandLine:
     try:
-        commands, is_wild = _read(line.strip())
+        commands, is_wild = _tokenize(line.strip())
     except _Opaque:
-        return Line(_glimpsed(line), is_opaque=True)
-    found: list[Words] = []
+        return CommandLine(_visible_commands(line), is_opaque=True)
+    found: list[Argv] = []
     is_opaque = not commands
     for words in commands:
         if not _is_shell(words):
             is_opaque = is_opaque or words[0] in _KEYWORDS
             found.append(words)
-        elif depth >= _DEPTH:
+        elif depth >= _MAX_DEPTH:
             is_opaque = True
         else:
-            inner = _apart(words[2], depth + 1)
+            inner = _parse_nested(words[2], depth + 1)
             found += inner.commands
             is_opaque, is_wild = is_opaque or inner.is_opaque, is_wild or inner.is_wild
-    return Line(tuple(found), is_opaque, is_wild)
+    return CommandLine(tuple(found), is_opaque, is_wild)
 
 
-def _is_shell(words: Words) -> bool:
-    return len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in _READING
+def _is_shell(argv: Argv) -> bool:
+    return len(argv) == 3 and argv[0].rpartition("/")[2] in _SHELLS and argv[1] in _SHELL_FLAGS
 
 
-def _glimpsed(line: str) -> tuple[Words, ...]:
+def _visible_commands(line: str) -> tuple[Argv, ...]:
     """As many commands as can be seen in an opaque line: only good for forbidding."""
-    return tuple(tuple(words) for part in _SEAMS.split(line) if (words := part.split()))
+    return tuple(tuple(words) for part in _OPAQUE_SEPARATORS.split(line) if (words := part.split()))
 
 
-def _read(line: str) -> tuple[list[Words], bool]:
+def _tokenize(line: str) -> tuple[list[Argv], bool]:
     """Words and joints as a shell reads them; a quoted joint is part of a word."""
     commands: list[list[str]] = [[]]
     word: str | None = None
@@ -155,17 +155,17 @@ def _read(line: str) -> tuple[list[Words], bool]:
     while index < len(line):
         character = line[index]
         index += 1
-        if character in _INVOLVED:
+        if character in _UNPARSED:
             raise _Opaque
-        if character in " \t" or character in _JOINTS:
+        if character in " \t" or character in _SEPARATORS:
             if word is not None:
                 commands[-1].append(word)
                 word = None
-            if character in _JOINTS:
+            if character in _SEPARATORS:
                 commands.append([])
             continue
         if character in "'\"":
-            inner, index = _quoted(line, index, character)
+            inner, index = _read_quoted(line, index, character)
             word = (word or "") + inner
             continue
         if character == "\\":
@@ -181,7 +181,7 @@ def _read(line: str) -> tuple[list[Words], bool]:
     return [tuple(words) for words in commands if words], is_wild
 
 
-def _quoted(line: str, start: int, quote: str) -> tuple[str, int]:
+def _read_quoted(line: str, start: int, quote: str) -> tuple[str, int]:
     """The text between quotes, and where the line goes on."""
     text = ""
     index = start
@@ -205,34 +205,34 @@ class CommandPattern:
 
     __slots__ = ("_globs", "_is_open", "_is_prefix", "_words")
 
-    def __init__(self, words: Words, *, is_prefix: bool) -> None:
+    def __init__(self, words: Argv, *, is_prefix: bool) -> None:
         self._words = words
         self._is_prefix = is_prefix
         self._is_open = words[-1] == "*"  # a last star stands for any further words
         self._globs = () if is_prefix else tuple(map(glob, words[:-1] if self._is_open else words))
 
     @classmethod
-    def read(cls, written: str | list[str]) -> CommandPattern:
+    def parse(cls, source: str | list[str]) -> CommandPattern:
         """A pattern as it is written in a file; ValueError says what is wrong."""
-        if isinstance(written, list):
-            if not written or not all(isinstance(word, str) and word for word in written):
+        if isinstance(source, list):
+            if not source or not all(isinstance(word, str) and word for word in source):
                 raise ValueError('a list of words has at least one word, as in ["git", "status"]')
-            return cls(tuple(written), is_prefix=True)
+            return cls(tuple(source), is_prefix=True)
         try:
-            words = shlex.split(written)
+            words = shlex.split(source)
         except ValueError as error:
             raise ValueError(f"the quotes do not match: {error}") from None
         if not words:
             raise ValueError('the command is empty; "*" stands for every command')
-        if any(word and _JOINTS.issuperset(word) for word in words):
+        if any(word and _SEPARATORS.issuperset(word) for word in words):
             raise ValueError("a pattern is for one command; lines of several are taken apart before they are compared")
         return cls(tuple(words), is_prefix=False)
 
-    def allows(self, words: Words, *, is_wild: bool = False) -> bool:
+    def matches(self, argv: Argv, *, is_wild: bool = False) -> bool:
         """Whether one command is meant, exactly as it stands."""
-        return self._fits(words[0] if words else "", words, 0, is_wild)
+        return self._fits(argv[0] if argv else "", argv, 0, is_wild)
 
-    def _fits(self, program: str, words: Words, start: int, is_wild: bool = False) -> bool:
+    def _fits(self, program: str, words: Argv, start: int, is_wild: bool = False) -> bool:
         """Whether the words from a place on are meant, the first of them read as `program`. Nothing is copied."""
         if self._is_prefix:
             return program == self._words[0] and words[start + 1 : start + len(self._words)] == self._words[1:]
@@ -245,22 +245,22 @@ class CommandPattern:
             self._globs[0](program) and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
         )
 
-    def concerns(self, words: Words, depth: int = 0) -> bool:
+    def may_match(self, argv: Argv, depth: int = 0) -> bool:
         """Whether a command may be meant: also after assignments and keywords, inside carriers and in what a shell is
         given to read, and by a program's full path."""
         first = 0
-        while first < len(words) and (words[first] in _KEYWORDS or _ASSIGNMENT.match(words[first])):
+        while first < len(argv) and (argv[first] in _KEYWORDS or _ASSIGNMENT.match(argv[first])):
             first += 1
-        if first == len(words):
+        if first == len(argv):
             return False
-        program = words[first].rpartition("/")[2]
-        is_carried = program in _CARRIERS
-        for start in range(first, len(words) if is_carried else first + 1):
-            word = words[start]
-            if self._fits(word, words, start) or ("/" in word and self._fits(word.rpartition("/")[2], words, start)):
+        program = argv[first].rpartition("/")[2]
+        is_carried = program in _WRAPPERS
+        for start in range(first, len(argv) if is_carried else first + 1):
+            word = argv[start]
+            if self._fits(word, argv, start) or ("/" in word and self._fits(word.rpartition("/")[2], argv, start)):
                 return True
         # A whole line may stand in one word: bash -ec "...", env -S "...", eval "...".
-        if depth >= _DEPTH or not (is_carried or program in _SHELLS):
+        if depth >= _MAX_DEPTH or not (is_carried or program in _SHELLS):
             return False
-        lines = [word for word in words[first + 1 :] if _BLANK.search(word)]
-        return any(self.concerns(inner, depth + 1) for line in lines for inner in taken_apart(line).commands)
+        lines = [word for word in argv[first + 1 :] if _BLANK.search(word)]
+        return any(self.may_match(inner, depth + 1) for line in lines for inner in parse_command_line(line).commands)

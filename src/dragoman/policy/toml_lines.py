@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-Path = tuple[str | int, ...]
+TomlPath = tuple[str | int, ...]
 
 _HEADER = re.compile(r"\s*(?P<open>\[{1,2})(?P<name>[^\]]+)\]{1,2}")
 _KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
@@ -17,17 +17,17 @@ _KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.
 _OPAQUE = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.S)
 
 
-def lines_of(text: str) -> dict[Path, int]:
+def line_numbers(text: str) -> dict[TomlPath, int]:
     """The line of each table and key, counted from 1; an array of tables has its index in the path."""
-    bare = _OPAQUE.sub(_blanked, text)
-    found: dict[Path, int] = {}
-    counts: Counter[Path] = Counter()
-    table: Path = ()
+    bare = _OPAQUE.sub(_blank_out, text)
+    found: dict[TomlPath, int] = {}
+    counts: Counter[TomlPath] = Counter()
+    table: TomlPath = ()
     depth = 0
     for number, (line, shown) in enumerate(zip(bare.split("\n"), text.split("\n"), strict=True), 1):
         if depth == 0:
             if header := _HEADER.match(line):
-                name = _parts(_HEADER.match(shown) or header)
+                name = _key_parts(_HEADER.match(shown) or header)
                 if header["open"] == "[[":
                     table = (*name, counts[name])
                     counts[name] += 1
@@ -36,12 +36,12 @@ def lines_of(text: str) -> dict[Path, int]:
                 found.setdefault(table, number)
                 continue
             if key := _KEY.match(shown):
-                found.setdefault((*table, *_parts(key)), number)
+                found.setdefault((*table, *_key_parts(key)), number)
         depth = max(0, depth + line.count("[") + line.count("{") - line.count("]") - line.count("}"))
     return found
 
 
-def line_of(found: dict[Path, int], path: Path) -> int:
+def line_number(found: dict[TomlPath, int], path: TomlPath) -> int:
     """The line of a key, or of the nearest thing around it."""
     while path:
         if path in found:
@@ -50,7 +50,7 @@ def line_of(found: dict[Path, int], path: Path) -> int:
     return 1
 
 
-def spelled(path: Path) -> str:
+def format_path(path: TomlPath) -> str:
     """A path as people write it: rule[2].operation, counted from 1."""
     said = ""
     for part in path:
@@ -58,10 +58,10 @@ def spelled(path: Path) -> str:
     return said
 
 
-def _parts(match: re.Match[str]) -> Path:
+def _key_parts(match: re.Match[str]) -> TomlPath:
     return tuple(part.strip().strip("\"'") for part in match["name"].split("."))
 
 
-def _blanked(found: re.Match[str]) -> str:
+def _blank_out(found: re.Match[str]) -> str:
     """Nothing to see, but as many lines; a quoted key keeps its place."""
     return re.sub(r"[^\n]", "_", found[0])

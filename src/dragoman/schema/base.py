@@ -73,9 +73,9 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         # Rare (a peer cut an emoji in two), so the cure may be slow.
-        from dragoman.schema.lenient import scrub
+        from dragoman.schema.lenient import replace_surrogates
 
-        return _encoder.encode(scrub(to_json(value)))
+        return _encoder.encode(replace_surrogates(to_json(value)))
 
 
 def to_json(value: Any) -> Any:

@@ -15,7 +15,7 @@ import msgspec
 _PLAIN = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 
-class Member:
+class StructMember:
     """A member of an object: its name here, its key on the wire, its type."""
 
     __slots__ = ("_kind", "key", "name", "required")
@@ -56,18 +56,18 @@ class Shape:
         self.variants: dict[str, Shape] = {}
         self.items: Shape | None = None
         self.values: Shape | None = None
-        self._members: tuple[Member, ...] | None = None
+        self._members: tuple[StructMember, ...] | None = None
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[StructMember, ...]:
         """The members of its object."""
         if self._members is None:
             fields = msgspec.structs.fields(self.struct) if self.struct else ()
-            self._members = tuple(Member(f.name, f.encode_name, f.required, f.type) for f in fields)
+            self._members = tuple(StructMember(f.name, f.encode_name, f.required, f.type) for f in fields)
         return self._members
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         """What is wanted, in words for an error."""
         words = [word for kind, word in _PLAIN.items() if kind in self.plain]
         if self.struct or self.variants or self.values is not None:

@@ -39,23 +39,23 @@ def parse(raw: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
     import json
 
     text = raw.decode("utf-8-sig", "replace")
     try:
         # NaN and the infinities are no JSON, yet some peers write them where a number is missing.
-        return scrub(json.loads(text, parse_constant=lambda _: None, strict=False))
+        return replace_surrogates(json.loads(text, parse_constant=lambda _: None, strict=False))
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
     except ValueError as error:
         raise ProtocolError(Kind.PARSE_ERROR, f"not JSON: {error}") from None
 
 
-def scrub(value: Any, depth: int = 0) -> Any:
+def replace_surrogates(value: Any, depth: int = 0) -> Any:
     """Copy JSON builtins with every lone surrogate replaced by U+FFFD."""
     if depth > MAX_DEPTH:
-        raise _too_deep()
+        raise _too_deep_error()
     if isinstance(value, str):
         try:
             value.encode()
@@ -64,13 +64,13 @@ def scrub(value: Any, depth: int = 0) -> Any:
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return value
     if isinstance(value, dict):
-        return {scrub(str(key)): scrub(item, depth + 1) for key, item in value.items()}
+        return {replace_surrogates(str(key)): replace_surrogates(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [scrub(item, depth + 1) for item in value]
+        return [replace_surrogates(item, depth + 1) for item in value]
     return value
 
 
-def read(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
+def read_leniently(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
     """Read builtins as a type; invalid optional parts are dropped and reported, others are invalid_params."""
     shape = shape_of(kind)
     reader = _Reader()
@@ -78,13 +78,13 @@ def read(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
         # Clients answer `result: null` where an object is due (peers.md 29).
         found = reader.read(shape, {} if value is None and not shape.anything else value, "", 0)
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
     if found is _BAD:
-        raise _invalid([fault for fault in reader.faults if fault.fatal])
+        raise _invalid_params_error([fault for fault in reader.faults if fault.fatal])
     return found, reader.faults
 
 
-def _invalid(faults: list[Fault]) -> ProtocolError:
+def _invalid_params_error(faults: list[Fault]) -> ProtocolError:
     errors = [{"path": fault.path, "message": fault.message} for fault in faults[:MAX_FAULTS]]
     data: dict[str, Any] = {"errors": errors}
     if len(faults) > MAX_FAULTS:
@@ -105,46 +105,46 @@ class _Reader:
     def __init__(self) -> None:
         self.faults: list[Fault] = []
 
-    def fail(self, path: str, message: str) -> Any:
+    def add_fault(self, path: str, message: str) -> Any:
         self.faults.append(Fault(path, message, True))
         return _BAD
 
-    def forgive(self, mark: int) -> None:
+    def make_nonfatal(self, start: int) -> None:
         """What went wrong since `mark` was in an optional part: it is dropped, not fatal."""
-        self.faults[mark:] = [fault._replace(fatal=False) for fault in self.faults[mark:]]
+        self.faults[start:] = [fault._replace(fatal=False) for fault in self.faults[start:]]
 
     def read(self, shape: Shape, value: Any, path: str, depth: int, *, optional: bool = False) -> Any:
         if depth > MAX_DEPTH:
-            return self.fail(path, "is nested too deeply")
+            return self.add_fault(path, "is nested too deeply")
         if shape.anything:
-            return scrub(value, depth)
+            return replace_surrogates(value, depth)
         if value is None:
             if shape.nullable:
                 return None
             if shape.items is not None:  # agents written in Go send null for an empty list
                 return []
-            return self.fail(path, "must not be null")
+            return self.add_fault(path, "must not be null")
         if isinstance(value, dict):
             if shape.variants:
-                return self.variant(shape, value, path, depth)
+                return self.read_variant(shape, value, path, depth)
             if shape.struct is not None:
-                return self.struct(shape, value, path, depth)
+                return self.read_struct(shape, value, path, depth)
             if shape.values is not None:
-                return self.values(shape.values, value, path, depth, optional)
+                return self.read_values(shape.values, value, path, depth, optional)
         elif isinstance(value, (list, tuple)) and shape.items is not None:
-            return self.items(shape.items, value, path, depth, optional)
-        elif (plain := _plain(shape, value)) is not _BAD:
+            return self.read_items(shape.items, value, path, depth, optional)
+        elif (plain := _read_scalar(shape, value)) is not _BAD:
             return plain
-        return self.fail(path, f"must be {shape.wanted}, not {_name(value)}")
+        return self.add_fault(path, f"must be {shape.expected}, not {_type_name(value)}")
 
-    def struct(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
+    def read_struct(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
         found: dict[str, Any] = {}
         whole = True
         for member in shape.members:
             at = f"{path}.{member.key}" if path else member.key
             if member.key not in value:
                 if member.required:
-                    self.fail(at, "is missing")
+                    self.add_fault(at, "is missing")
                     whole = False
                 continue
             mark = len(self.faults)
@@ -154,22 +154,22 @@ class _Reader:
             elif member.required:
                 whole = False
             else:
-                self.forgive(mark)
+                self.make_nonfatal(mark)
         return shape.struct(**found) if whole and shape.struct else _BAD
 
-    def variant(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
+    def read_variant(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
         tag = value.get(shape.tag_field)
         at = f"{path}.{shape.tag_field}" if path else shape.tag_field
         if shape.tag_field not in value:
-            return self.fail(at, "is missing")
+            return self.add_fault(at, "is missing")
         if not isinstance(tag, str):
-            return self.fail(at, f"must be a string, not {_name(tag)}")
+            return self.add_fault(at, f"must be a string, not {_type_name(tag)}")
         known = shape.variants.get(tag)
         if known is None:
-            return Unknown(scrub(tag), scrub(value, depth))
-        return self.struct(known, value, path, depth)
+            return Unknown(replace_surrogates(tag), replace_surrogates(value, depth))
+        return self.read_struct(known, value, path, depth)
 
-    def items(self, shape: Shape, value: Any, path: str, depth: int, optional: bool) -> Any:
+    def read_items(self, shape: Shape, value: Any, path: str, depth: int, optional: bool) -> Any:
         found = []
         whole = True
         for index, item in enumerate(value):
@@ -178,32 +178,32 @@ class _Reader:
             if part is not _BAD:
                 found.append(part)
             elif optional:
-                self.forgive(mark)
+                self.make_nonfatal(mark)
             else:
                 whole = False
         return found if whole else _BAD
 
-    def values(self, shape: Shape, value: dict[str, Any], path: str, depth: int, optional: bool) -> Any:
+    def read_values(self, shape: Shape, value: dict[str, Any], path: str, depth: int, optional: bool) -> Any:
         found = {}
         whole = True
         for key, item in value.items():
             mark = len(self.faults)
             part = self.read(shape, item, f"{path}[{key!r}]", depth + 1)
             if part is not _BAD:
-                found[scrub(key)] = part
+                found[replace_surrogates(key)] = part
             elif optional:
-                self.forgive(mark)
+                self.make_nonfatal(mark)
             else:
                 whole = False
         return found if whole else _BAD
 
 
-def _plain(shape: Shape, value: Any) -> Any:
+def _read_scalar(shape: Shape, value: Any) -> Any:
     """A string, number or boolean as one of the plain types of a shape; integral floats are integers."""
     if isinstance(value, bool):
         return value if bool in shape.plain else _BAD
     if isinstance(value, str):
-        return scrub(value) if str in shape.plain else _BAD
+        return replace_surrogates(value) if str in shape.plain else _BAD
     if isinstance(value, int):
         return value if int in shape.plain else _as_float(value) if float in shape.plain else _BAD
     if isinstance(value, float):
@@ -220,7 +220,7 @@ def _as_float(value: int) -> Any:
         return _BAD
 
 
-def _name(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, dict):
@@ -230,5 +230,5 @@ def _name(value: Any) -> str:
     return _WORDS.get(type(value), type(value).__name__)
 
 
-def _too_deep() -> ProtocolError:
+def _too_deep_error() -> ProtocolError:
     return ProtocolError(Kind.PARSE_ERROR, "the message is nested too deeply")

@@ -26,7 +26,7 @@ Stability = Literal["stable", "unstable", "seed", "dragoman"]
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def decoder_for(kind: Any) -> msgspec.json.Decoder[Any]:
     """The strict decoder of a type, made at its first use."""
     try:
         return _decoders[kind]
@@ -58,11 +58,11 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode_params(self, raw: bytes | msgspec.Raw) -> Any:
         """Decode params strictly; raises msgspec.DecodeError, UnicodeDecodeError or RecursionError."""
-        return decoder(self.params).decode(raw)
+        return decoder_for(self.params).decode(raw)
 
     def decode_result(self, raw: bytes | msgspec.Raw) -> Any:
         """Decode a result strictly; raises as decode_params does."""
-        return decoder(self.result).decode(raw)
+        return decoder_for(self.result).decode(raw)
 
     def convert_params(self, value: Any) -> Any:
         """Make params from JSON builtins, strictly; raises msgspec.ValidationError."""
@@ -74,27 +74,27 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_params(self, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
         """Read a peer's params: strictly, else by the second pass; raises only ProtocolError."""
-        return read(self.params, raw)
+        return read_value(self.params, raw)
 
     def read_result(self, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
         """Read a peer's result: strictly, else by the second pass; raises only ProtocolError."""
-        return read(self.result, raw)
+        return read_value(self.result, raw)
 
 
-def read(kind: Any, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
+def read_value(kind: Any, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
     """Read raw JSON (None: there was none) as a type: strictly, else by the second pass."""
     try:
-        return decoder(kind).decode(b"{}" if raw is None else raw), []
+        return decoder_for(kind).decode(b"{}" if raw is None else raw), []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         from dragoman.schema import lenient
 
-        return lenient.read(kind, None if raw is None else lenient.parse(bytes(raw)))
+        return lenient.read_leniently(kind, None if raw is None else lenient.parse(bytes(raw)))
 
 
 METHODS: dict[tuple[Side, str], Method] = {}
 
 
-def find(side: Side, name: str) -> Method | None:
+def find_method(side: Side, name: str) -> Method | None:
     """The row of a method as that side receives it."""
     return METHODS.get((side, name))
 
@@ -104,7 +104,7 @@ _SESSION = {"sessionId": "session"}
 _TERMINAL = {"sessionId": "session", "terminalId": "terminal"}
 
 
-def _row(
+def _add_method(
     side: Side,
     name: str,
     params: type[Model],
@@ -136,122 +136,122 @@ def _row(
 
 # fmt: off
 # ---- to the agent: the connection
-_row(A, "initialize", initialize.InitializeParams, initialize.InitializeResult, scope="connection")
-_row(A, "authenticate", auth.AuthenticateParams, auth.AuthenticateResult, scope="connection")
-_row(A, "logout", auth.LogoutParams, auth.LogoutResult, "agent.auth.logout", scope="connection")
-_row(A, "auth/status", auth.AuthStatusParams, auth.AuthStatusResult, "agent.auth.status", scope="connection",
+_add_method(A, "initialize", initialize.InitializeParams, initialize.InitializeResult, scope="connection")
+_add_method(A, "authenticate", auth.AuthenticateParams, auth.AuthenticateResult, scope="connection")
+_add_method(A, "logout", auth.LogoutParams, auth.LogoutResult, "agent.auth.logout", scope="connection")
+_add_method(A, "auth/status", auth.AuthStatusParams, auth.AuthStatusResult, "agent.auth.status", scope="connection",
      stability="unstable", since="after 1.21")
-_row(A, "providers/list", providers.ListProvidersParams, providers.ListProvidersResult, "agent.providers",
+_add_method(A, "providers/list", providers.ListProvidersParams, providers.ListProvidersResult, "agent.providers",
      scope="connection", stability="unstable", since="1.19")
-_row(A, "providers/set", providers.SetProviderParams, providers.SetProviderResult, "agent.providers",
+_add_method(A, "providers/set", providers.SetProviderParams, providers.SetProviderResult, "agent.providers",
      scope="connection", stability="unstable", since="1.19")
-_row(A, "providers/disable", providers.DisableProviderParams, providers.DisableProviderResult, "agent.providers",
+_add_method(A, "providers/disable", providers.DisableProviderParams, providers.DisableProviderResult, "agent.providers",
      scope="connection", stability="unstable", since="1.19")
 
 # ---- to the agent: sessions
-_row(A, "session/new", session.NewSessionParams, session.NewSessionResult, scope="connection",
+_add_method(A, "session/new", session.NewSessionParams, session.NewSessionResult, scope="connection",
      result_ids=_SESSION)
-_row(A, "session/load", session.LoadSessionParams, session.LoadSessionResult, "agent.loadSession")
-_row(A, "session/resume", session.ResumeSessionParams, session.ResumeSessionResult,
+_add_method(A, "session/load", session.LoadSessionParams, session.LoadSessionResult, "agent.loadSession")
+_add_method(A, "session/resume", session.ResumeSessionParams, session.ResumeSessionResult,
      "agent.sessionCapabilities.resume")
-_row(A, "session/list", session.ListSessionsParams, session.ListSessionsResult,
+_add_method(A, "session/list", session.ListSessionsParams, session.ListSessionsResult,
      "agent.sessionCapabilities.list", scope="connection", result_ids={"sessions[].sessionId": "session"})
-_row(A, "session/delete", session.DeleteSessionParams, session.DeleteSessionResult,
+_add_method(A, "session/delete", session.DeleteSessionParams, session.DeleteSessionResult,
      "agent.sessionCapabilities.delete")
-_row(A, "session/close", session.CloseSessionParams, session.CloseSessionResult,
+_add_method(A, "session/close", session.CloseSessionParams, session.CloseSessionResult,
      "agent.sessionCapabilities.close")
-_row(A, "session/fork", session.ForkSessionParams, session.ForkSessionResult,
+_add_method(A, "session/fork", session.ForkSessionParams, session.ForkSessionResult,
      "agent.sessionCapabilities.fork", result_ids=_SESSION, stability="unstable", since="1.19")
-_row(A, "session/archive", session.ArchiveSessionParams, session.ArchiveSessionResult,
+_add_method(A, "session/archive", session.ArchiveSessionParams, session.ArchiveSessionResult,
      "agent.sessionCapabilities.archive", stability="unstable", since="after 1.21")
-_row(A, "session/unarchive", session.UnarchiveSessionParams, session.UnarchiveSessionResult,
+_add_method(A, "session/unarchive", session.UnarchiveSessionParams, session.UnarchiveSessionResult,
      "agent.sessionCapabilities.archive", stability="unstable", since="after 1.21")
-_row(A, "session/status", session.SessionStatusParams, session.SessionStatusResult,
+_add_method(A, "session/status", session.SessionStatusParams, session.SessionStatusResult,
      "agent.sessionCapabilities.status", stability="unstable", since="after 1.21")
-_row(A, "session/set_title", session.SetTitleParams, session.SetTitleResult,
+_add_method(A, "session/set_title", session.SetTitleParams, session.SetTitleResult,
      "agent.sessionCapabilities.title", stability="unstable", since="after 1.21")
-_row(A, "session/set_mode", config.SetModeParams, config.SetModeResult)
-_row(A, "session/set_config_option", config.SetConfigOptionParams, config.SetConfigOptionResult)
-_row(A, "session/attach", providers.AttachParams, providers.AttachResult, "agent._meta.dragoman.attach",
+_add_method(A, "session/set_mode", config.SetModeParams, config.SetModeResult)
+_add_method(A, "session/set_config_option", config.SetConfigOptionParams, config.SetConfigOptionResult)
+_add_method(A, "session/attach", providers.AttachParams, providers.AttachResult, "agent._meta.dragoman.attach",
      stability="dragoman", since="0.1")
-_row(A, "session/detach", providers.DetachParams, providers.DetachResult, "agent._meta.dragoman.attach",
+_add_method(A, "session/detach", providers.DetachParams, providers.DetachResult, "agent._meta.dragoman.attach",
      stability="dragoman", since="0.1")
 
 # ---- to the agent: the turn
-_row(A, "session/prompt", prompt.PromptParams, prompt.PromptResult)
-_row(A, "session/cancel", prompt.CancelParams)
-_row(A, "permission_response", permission.PermissionResponseParams, stability="seed", since="seed 002",
+_add_method(A, "session/prompt", prompt.PromptParams, prompt.PromptResult)
+_add_method(A, "session/cancel", prompt.CancelParams)
+_add_method(A, "permission_response", permission.PermissionResponseParams, stability="seed", since="seed 002",
      either=True)
 
 # ---- to the client: the turn
-_row(C, "session/update", news.UpdateParams, ids={
+_add_method(C, "session/update", news.UpdateParams, ids={
     "sessionId": "session",
     "update.sessionId": "session",
     "update.senderSessionId": "session",
     "update.recipientSessionId": "session",
     "update.content[].terminalId": "terminal",
 })
-_row(C, "session/request_permission", permission.RequestPermissionParams, permission.RequestPermissionResult,
+_add_method(C, "session/request_permission", permission.RequestPermissionParams, permission.RequestPermissionResult,
      ids={"sessionId": "session", "toolCall.content[].terminalId": "terminal"})
-_row(C, "elicitation/create", elicitation.CreateElicitationParams, elicitation.CreateElicitationResult,
+_add_method(C, "elicitation/create", elicitation.CreateElicitationParams, elicitation.CreateElicitationResult,
      "client.elicitation",
      ids={"sessionId": "session", "requestId": "request", "elicitationId": "elicitation"}, since="1.21")
-_row(C, "elicitation/complete", elicitation.CompleteElicitationParams, gate="client.elicitation.url",
+_add_method(C, "elicitation/complete", elicitation.CompleteElicitationParams, gate="client.elicitation.url",
      scope="connection", ids={"elicitationId": "elicitation"}, since="1.21")
-_row(C, "auth/status_update", auth.AuthStatusUpdateParams, gate="agent.auth.status", scope="connection",
+_add_method(C, "auth/status_update", auth.AuthStatusUpdateParams, gate="agent.auth.status", scope="connection",
      stability="unstable", since="after 1.21")
 
 # ---- to the client: files
-_row(C, "fs/read_text_file", fs.ReadTextFileParams, fs.ReadTextFileResult, "client.fs.readTextFile")
-_row(C, "fs/write_text_file", fs.WriteTextFileParams, fs.WriteTextFileResult, "client.fs.writeTextFile")
-_row(C, "fs/read_binary_file", fs.ReadBinaryFileParams, fs.ReadBinaryFileResult,
+_add_method(C, "fs/read_text_file", fs.ReadTextFileParams, fs.ReadTextFileResult, "client.fs.readTextFile")
+_add_method(C, "fs/write_text_file", fs.WriteTextFileParams, fs.WriteTextFileResult, "client.fs.writeTextFile")
+_add_method(C, "fs/read_binary_file", fs.ReadBinaryFileParams, fs.ReadBinaryFileResult,
      "client._meta.dragoman.fs.binary", stability="dragoman", since="0.1")
-_row(C, "fs/write_binary_file", fs.WriteBinaryFileParams, fs.WriteBinaryFileResult,
+_add_method(C, "fs/write_binary_file", fs.WriteBinaryFileParams, fs.WriteBinaryFileResult,
      "client._meta.dragoman.fs.binary", stability="dragoman", since="0.1")
-_row(C, "fs/list_directory", fs.ListDirectoryParams, fs.ListDirectoryResult,
+_add_method(C, "fs/list_directory", fs.ListDirectoryParams, fs.ListDirectoryResult,
      "client._meta.dragoman.fs.list", stability="dragoman", since="0.1")
-_row(C, "fs/create_directory", fs.CreateDirectoryParams, fs.CreateDirectoryResult,
+_add_method(C, "fs/create_directory", fs.CreateDirectoryParams, fs.CreateDirectoryResult,
      "client._meta.dragoman.fs.createDirectory", stability="dragoman", since="0.1")
-_row(C, "fs/watch", fs.WatchParams, fs.WatchResult,
+_add_method(C, "fs/watch", fs.WatchParams, fs.WatchResult,
      "client._meta.dragoman.fs.watch", stability="dragoman", since="0.1")
-_row(C, "fs/unwatch", fs.UnwatchParams, fs.UnwatchResult,
+_add_method(C, "fs/unwatch", fs.UnwatchParams, fs.UnwatchResult,
      "client._meta.dragoman.fs.watch", stability="dragoman", since="0.1")
-_row(A, "fs/changed", fs.ChangedParams, gate="client._meta.dragoman.fs.watch",
+_add_method(A, "fs/changed", fs.ChangedParams, gate="client._meta.dragoman.fs.watch",
      stability="dragoman", since="0.1")
-_row(C, "fs/write_files", fs.WriteFilesParams, fs.WriteFilesResult,
+_add_method(C, "fs/write_files", fs.WriteFilesParams, fs.WriteFilesResult,
      "client._meta.dragoman.fs.atomic", stability="dragoman", since="0.1")
 
 # ---- terminals
-_row(C, "terminal/create", term.CreateTerminalParams, term.CreateTerminalResult, "client.terminal",
+_add_method(C, "terminal/create", term.CreateTerminalParams, term.CreateTerminalResult, "client.terminal",
      result_ids={"terminalId": "terminal"})
-_row(C, "terminal/output", term.TerminalOutputParams, term.TerminalOutputResult, "client.terminal",
+_add_method(C, "terminal/output", term.TerminalOutputParams, term.TerminalOutputResult, "client.terminal",
      ids=_TERMINAL)
-_row(C, "terminal/wait_for_exit", term.WaitForExitParams, term.WaitForExitResult, "client.terminal",
+_add_method(C, "terminal/wait_for_exit", term.WaitForExitParams, term.WaitForExitResult, "client.terminal",
      ids=_TERMINAL)
-_row(C, "terminal/kill", term.KillTerminalParams, term.KillTerminalResult, "client.terminal", ids=_TERMINAL)
-_row(C, "terminal/release", term.ReleaseTerminalParams, term.ReleaseTerminalResult, "client.terminal",
+_add_method(C, "terminal/kill", term.KillTerminalParams, term.KillTerminalResult, "client.terminal", ids=_TERMINAL)
+_add_method(C, "terminal/release", term.ReleaseTerminalParams, term.ReleaseTerminalResult, "client.terminal",
      ids=_TERMINAL)
-_row(A, "terminal/output", term.PushOutputParams, term.PushOutputResult, "client.terminal", ids=_TERMINAL,
+_add_method(A, "terminal/output", term.PushOutputParams, term.PushOutputResult, "client.terminal", ids=_TERMINAL,
      stability="seed", since="seed 004")
 
 # ---- MCP over this protocol: three spellings (reference 4.2) and the draft's plan
-_row(C, "mcp/connect", mcp.ConnectMcpParams, mcp.ConnectMcpResult, "agent.mcpCapabilities.acp",
+_add_method(C, "mcp/connect", mcp.ConnectMcpParams, mcp.ConnectMcpResult, "agent.mcpCapabilities.acp",
      scope="connection", stability="unstable", since="1.19, dropped after 1.21")
-_row(C, "mcp/disconnect", mcp.DisconnectMcpParams, mcp.DisconnectMcpResult, "agent.mcpCapabilities.acp",
+_add_method(C, "mcp/disconnect", mcp.DisconnectMcpParams, mcp.DisconnectMcpResult, "agent.mcpCapabilities.acp",
      scope="connection", stability="unstable", since="1.19, dropped after 1.21")
 
 for _side in (A, C):
-    _row(_side, "mcp/message", mcp.MessageMcpParams, Any, "agent.mcpCapabilities.acp", scope="connection",
+    _add_method(_side, "mcp/message", mcp.MessageMcpParams, Any, "agent.mcpCapabilities.acp", scope="connection",
          stability="unstable", since="1.19", either=True)
-    _row(_side, "_mcp/request", mcp.DraftMcpRequestParams, Any, scope="connection",
+    _add_method(_side, "_mcp/request", mcp.DraftMcpRequestParams, Any, scope="connection",
          stability="seed", since="seed 004", either=True)
 
     # ---- the chain of proxies, and what concerns single requests
-    _row(_side, "proxy/successor", providers.SuccessorParams, Any, scope="connection",
+    _add_method(_side, "proxy/successor", providers.SuccessorParams, Any, scope="connection",
          stability="unstable", since="after 1.21", either=True)
-    _row(_side, "$/cancel_request", prompt.CancelRequestParams, scope="connection",
+    _add_method(_side, "$/cancel_request", prompt.CancelRequestParams, scope="connection",
          ids={"requestId": "request"})
 
-_row(A, "proxy/initialize", initialize.InitializeParams, initialize.InitializeResult, scope="connection",
+_add_method(A, "proxy/initialize", initialize.InitializeParams, initialize.InitializeResult, scope="connection",
      stability="unstable", since="after 1.21")
 # fmt: on

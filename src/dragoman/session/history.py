@@ -25,12 +25,12 @@ from dragoman.schema.update import (
 _NO_HISTORY = frozenset({Notice, CurrentModeUpdate, ConfigOptionUpdate})
 
 # Pieces of a text that are kept apart before they are joined.
-JOIN = 1024
+JOIN_AFTER = 1024
 
 _CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
 
-class _Run:
+class _TextRun:
     """Text chunks of one message, joined as they grow many: one long text costs less than its pieces."""
 
     __slots__ = ("_texts", "kind", "message_id", "parts")
@@ -43,37 +43,37 @@ class _Run:
 
     def write(self, text: str) -> None:
         self.parts.append(text)
-        if len(self.parts) >= JOIN:
+        if len(self.parts) >= JOIN_AFTER:
             self.join()
 
     def join(self) -> None:
         self._texts.append("".join(self.parts))
         self.parts.clear()
 
-    def joined(self) -> Any:
+    def build_update(self) -> Any:
         text = "".join([*self._texts, *self.parts])
         return self.kind(content=TextContent(text=text), message_id=self.message_id)
 
 
-class Transcript:
+class History:
     """Everything said in a session, in order."""
 
     __slots__ = ("_entries", "_run")
 
     def __init__(self) -> None:
         self._entries: list[Any] = []
-        self._run: _Run | None = None
+        self._run: _TextRun | None = None
 
-    def say(self, kind: type, text: str) -> None:
+    def add_text(self, kind: type, text: str) -> None:
         """Add a text chunk; the hot path of every stream."""
         run = self._run
         if run is not None and run.kind is kind and run.message_id is UNSET:
             parts = run.parts
             parts.append(text)
-            if len(parts) >= JOIN:
+            if len(parts) >= JOIN_AFTER:
                 run.join()
             return
-        self._run = run = _Run(kind, UNSET, text)
+        self._run = run = _TextRun(kind, UNSET, text)
         self._entries.append(run)
 
     def add(self, update: Any) -> None:
@@ -84,7 +84,7 @@ class Transcript:
             if run is not None and run.kind is kind and run.message_id == update.message_id:
                 run.write(update.content.text)
             else:
-                self._run = run = _Run(kind, update.message_id, update.content.text)
+                self._run = run = _TextRun(kind, update.message_id, update.content.text)
                 self._entries.append(run)
         elif kind not in _NO_HISTORY:
             self._run = None
@@ -94,15 +94,15 @@ class Transcript:
         """What comes next is another message."""
         self._run = None
 
-    def copy(self) -> Transcript:
+    def copy(self) -> History:
         """The same history, to go on by itself (fork)."""
-        other = Transcript()
+        other = History()
         other._entries = list(self)
         return other
 
     def __iter__(self) -> Iterator[Any]:
         for entry in self._entries:
-            yield entry.joined() if type(entry) is _Run else entry
+            yield entry.build_update() if type(entry) is _TextRun else entry
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.dialect.side_data import side
+from dragoman.dialect.side_data import side_data_of
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Location(msgspec.Struct, frozen=True, kw_only=True):
     """A file, and perhaps a range in it, that a tool call is about; lines and columns count from 1."""
 
     path: str
@@ -24,20 +24,20 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     end_column: int | None = None
 
 
-def places(tool_call_id: str, locations: Any) -> list[Place]:
+def locations_of(tool_call_id: str, locations: Any) -> list[Location]:
     """The places that the locations of a tool call name."""
-    return [_place(tool_call_id, location) for location in locations or ()]
+    return [_location(tool_call_id, location) for location in locations or ()]
 
 
-def news(tool_call_id: str, before: Any, after: Any) -> list[Place]:
+def new_locations(tool_call_id: str, before: Any, after: Any) -> list[Location]:
     """The places that were not named before: agents repeat the whole list with every change."""
-    known = places(tool_call_id, before)
-    return [place for place in places(tool_call_id, after) if place not in known]
+    known = locations_of(tool_call_id, before)
+    return [place for place in locations_of(tool_call_id, after) if place not in known]
 
 
-def _place(tool_call_id: str, location: Any) -> Place:
-    beside = side(location)
-    return Place(
+def _location(tool_call_id: str, location: Any) -> Location:
+    beside = side_data_of(location)
+    return Location(
         path=location.path,
         tool_call_id=tool_call_id,
         line=_number(location.line),

@@ -16,38 +16,43 @@ from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMes
 ROLES: dict[type, str] = {AgentMessageChunk: "agent", AgentThoughtChunk: "thought", UserMessageChunk: "user"}
 
 # Pieces of a text that are kept apart before they are joined.
-JOIN = 1024
+JOIN_AFTER = 1024
 
 
 class Message:
     """What somebody said (or thought), from first to last chunk."""
 
-    __slots__ = ("_loose", "_parts", "is_ours", "message_id", "role")
+    __slots__ = ("_parts", "_unjoined", "is_local_prompt", "message_id", "role")
 
     def __init__(
-        self, role: str, message_id: str | None = None, content: list[Any] | None = None, *, is_ours: bool = False
+        self,
+        role: str,
+        message_id: str | None = None,
+        content: list[Any] | None = None,
+        *,
+        is_local_prompt: bool = False,
     ) -> None:
         self.role = role  # user | agent | thought
         self.message_id = message_id
-        self.is_ours = is_ours  # we put it there ourselves: a prompt
+        self.is_local_prompt = is_local_prompt  # we put it there ourselves: a prompt
         self._parts: list[Any] = list(content or ())  # str for chunks of plain text, blocks for the rest
-        self._loose = 0  # how many texts at the end are not joined
+        self._unjoined = 0  # how many texts at the end are not joined
 
     def write(self, block: Any) -> None:
         """Add a chunk."""
         if type(block) is not TextContent or block.meta or block.annotations:
             self._parts.append(block)
-            self._loose = 0
+            self._unjoined = 0
             return
         self.write_text(block.text)
 
     def write_text(self, text: str) -> None:
         """Add plain text."""
         self._parts.append(text)
-        self._loose += 1
-        if self._loose >= JOIN:
-            self._parts[-JOIN:] = ["".join(self._parts[-JOIN:])]
-            self._loose = 0
+        self._unjoined += 1
+        if self._unjoined >= JOIN_AFTER:
+            self._parts[-JOIN_AFTER:] = ["".join(self._parts[-JOIN_AFTER:])]
+            self._unjoined = 0
 
     @property
     def text(self) -> str:
@@ -69,12 +74,12 @@ class Message:
             return bool(block.text) and self.text.startswith(block.text)
         return block in self._parts[:1]
 
-    def give_way(self, message_id: str | None) -> None:
+    def restart(self, message_id: str | None) -> None:
         """Somebody says it again, and is to be believed: begin anew."""
         self.message_id = message_id
-        self.is_ours = False
+        self.is_local_prompt = False
         self._parts.clear()
-        self._loose = 0
+        self._unjoined = 0
 
     def __repr__(self) -> str:
         shown = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.toolcall import ToolCallStatus as Status
 
-MOVES: dict[str, frozenset[str]] = {
+TRANSITIONS: dict[str, frozenset[str]] = {
     Status.PENDING: frozenset({Status.AWAITING_PERMISSION, Status.IN_PROGRESS, Status.CANCELLED}),
     # The seed's drawing has no way from here to cancelled; section 4.5 demands it of every open call.
     Status.AWAITING_PERMISSION: frozenset({Status.IN_PROGRESS, Status.DENIED, Status.CANCELLED}),
@@ -25,12 +25,12 @@ MOVES: dict[str, frozenset[str]] = {
     Status.CANCELLED: frozenset(),
 }
 
-FINAL: frozenset[str] = frozenset(status for status, moves in MOVES.items() if not moves)
+FINAL_STATUSES: frozenset[str] = frozenset(status for status, moves in TRANSITIONS.items() if not moves)
 
 
-def move(current: str, to: str) -> str:
+def next_status(current: str, to: str) -> str:
     """The new status; a move the table does not have is an invalid state."""
-    if to not in MOVES.get(current, frozenset()):
+    if to not in TRANSITIONS.get(current, frozenset()):
         raise ProtocolError(Kind.INVALID_STATE, f"a tool call that is {current} cannot become {to}")
     return to
 
@@ -52,7 +52,7 @@ class ToolCall(msgspec.Struct, kw_only=True):
 _MEMBERS = ("title", "name", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
 
-def merge(call: ToolCall | None, update: Any) -> ToolCall:
+def merge_update(call: ToolCall | None, update: Any) -> ToolCall:
     """The picture after an update (a start, a change, or the patch in a question); absent and null keep."""
     call = call or ToolCall(tool_call_id=update.tool_call_id)
     for name in _MEMBERS:

@@ -34,10 +34,10 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 from dragoman.session.message import ROLES, Message
-from dragoman.session.toolcall import FINAL, ToolCall, merge
+from dragoman.session.toolcall import FINAL_STATUSES, ToolCall, merge_update
 
 # Chunks that may gather before they are merged: enough to make merging cheap, few enough not to be felt in memory.
-GATHERED = 1024
+MERGE_AFTER = 1024
 
 
 class Compaction(msgspec.Struct, kw_only=True):
@@ -50,16 +50,16 @@ class Compaction(msgspec.Struct, kw_only=True):
 
 
 # A message, a tool call, a compaction, or an update that has no merged form (Unknown ones are such).
-Entry = Any
+TranscriptEntry = Any
 
 
-class Minutes:
+class Transcript:
     """Everything of one session, in order: iterate it, or ask for what is so now."""
 
     def __init__(self) -> None:
         self.unmerged: list[Any] = []  # the hot path appends here, and calls `gather` when it has grown
         self.tool_calls: dict[str, ToolCall] = {}
-        self.calls_begun = 0  # more than there are ids, for some agents use those again
+        self.started_calls = 0  # more than there are ids, for some agents use those again
         self.plan: list[PlanEntry] = []
         self.plans: dict[str, Any] = {}  # those that have an id
         self.usage: UsageUpdate | None = None
@@ -68,24 +68,24 @@ class Minutes:
         self.options: list[SessionConfigOption] = []
         self.commands: list[AvailableCommand] = []
         self._mode: str | None = None
-        self._entries: list[Entry] = []
-        self._open: Message | None = None  # who speaks now
+        self._entries: list[TranscriptEntry] = []
+        self._open_message: Message | None = None  # who speaks now
         self._by_id: dict[tuple[str, str], Message] = {}
         self._compactions: dict[str, Compaction] = {}
 
     # --- what is so now ---------------------------------------------------------------------------------------
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TranscriptEntry]:
         """Messages, tool calls and the rest, in order; each goes on changing while the agent speaks of it."""
-        self.gather()
+        self.merge_pending()
         return list(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TranscriptEntry]:
         return iter(self.entries)
 
     def __len__(self) -> int:
-        self.gather()
+        self.merge_pending()
         return len(self._entries)
 
     @property
@@ -100,28 +100,28 @@ class Minutes:
 
     # --- taking it down ---------------------------------------------------------------------------------------
 
-    def prompt(self, content: list[Any]) -> None:
+    def add_prompt(self, content: list[Any]) -> None:
         """The user says something."""
-        self.unmerged.append(Message("user", None, content, is_ours=True))
+        self.unmerged.append(Message("user", None, content, is_local_prompt=True))
 
-    def note(self, update: Any) -> None:
+    def add(self, update: Any) -> None:
         """One update of any kind."""
         kind = type(update)
         if kind in ROLES:
             self.unmerged.append(update)
-            if len(self.unmerged) >= GATHERED:
-                self.gather()
+            if len(self.unmerged) >= MERGE_AFTER:
+                self.merge_pending()
         elif kind is ToolCallStart or kind is ToolCallProgress:
             known = self.tool_calls.get(update.tool_call_id)
-            if kind is ToolCallStart and known is not None and known.status in FINAL:
+            if kind is ToolCallStart and known is not None and known.status in FINAL_STATUSES:
                 known = None  # an id used again, in every turn by some agents (peers.md 18)
             self._merge_call(known, update)
-        elif kind in _NOW:
-            _NOW[kind](self, update)
+        elif kind in _STATE_UPDATES:
+            _STATE_UPDATES[kind](self, update)
         elif kind is not Notice:  # which is no history
             self.unmerged.append(update)
 
-    def note_run(self, updates: list[Any]) -> None:
+    def add_run(self, updates: list[Any]) -> None:
         """Bare pieces of one message: the text is all that is kept of them, so it is joined at once."""
         update = updates[0]
         if len(updates) > 1 and type(update) is not UserMessageChunk:  # whose first piece may be an echo
@@ -129,17 +129,17 @@ class Minutes:
             update = type(update)(content=TextContent(text=text), message_id=update.message_id)
             updates = [update]
         self.unmerged.extend(updates)
-        if len(self.unmerged) >= GATHERED:
-            self.gather()
+        if len(self.unmerged) >= MERGE_AFTER:
+            self.merge_pending()
 
-    def asked(self, call: Any) -> None:
+    def add_permission_call(self, call: Any) -> None:
         """A question names a tool call, announced or not (peers.md 18)."""
         self._merge_call(self.tool_calls.get(call.tool_call_id), call)
 
     def _merge_call(self, known: ToolCall | None, update: Any) -> None:
-        merged = merge(known, update)
+        merged = merge_update(known, update)
         if known is None:
-            self.calls_begun += 1
+            self.started_calls += 1
             self.tool_calls[merged.tool_call_id] = merged
             self.unmerged.append(merged)
 
@@ -149,44 +149,44 @@ class Minutes:
         if self.modes is not None:
             self.modes.current_mode_id = mode_id
 
-    def _take_plan(self, update: PlanUpdate) -> None:
+    def _apply_plan(self, update: PlanUpdate) -> None:
         plan: Any = update.plan
         id = plan.raw.get("planId") if hasattr(plan, "raw") else plan.plan_id
         self.plans[str(id)] = plan
 
-    def _take_info(self, update: SessionInfoUpdate) -> None:
+    def _apply_info(self, update: SessionInfoUpdate) -> None:
         if update.title is not UNSET:
             self.title = update.title
 
-    def _take_compaction(self, update: CompactionUpdate) -> None:
-        known = self._compaction(update.compaction_id)
+    def _apply_compaction(self, update: CompactionUpdate) -> None:
+        known = self._find_compaction(update.compaction_id)
         known.status = update.status
         if update.summary:
             known.summary = list(update.summary)
         if update.error:
             known.error = update.error
 
-    def _take_summary(self, update: CompactionSummaryChunk) -> None:
-        self._compaction(update.compaction_id).summary.append(update.content)
+    def _apply_summary(self, update: CompactionSummaryChunk) -> None:
+        self._find_compaction(update.compaction_id).summary.append(update.content)
 
-    def _compaction(self, id: str) -> Compaction:
+    def _find_compaction(self, id: str) -> Compaction:
         if id not in self._compactions:
             self._compactions[id] = Compaction(compaction_id=id, status="in_progress")
             self.unmerged.append(self._compactions[id])
         return self._compactions[id]
 
-    def forget(self) -> None:
+    def discard_finished(self) -> None:
         """Let go of all that was said and is over; what is so now stays. For whoever reads the rest from a log."""
         self.unmerged.clear()
         self._entries.clear()
         self._by_id.clear()
         self._compactions.clear()
-        self._open = None
-        self.tool_calls = {id: call for id, call in self.tool_calls.items() if call.status not in FINAL}
+        self._open_message = None
+        self.tool_calls = {id: call for id, call in self.tool_calls.items() if call.status not in FINAL_STATUSES}
 
     # --- merging ----------------------------------------------------------------------------------------------
 
-    def gather(self) -> None:
+    def merge_pending(self) -> None:
         """Merge what has gathered; the loop goes over every chunk there is, so it does little."""
         kind: Any = None  # of the chunks that are being joined: texts of one message
         id: Any = None
@@ -198,31 +198,41 @@ class Minutes:
                     texts.append(content.text)
                     continue
             if texts:
-                self._open.write_text("".join(texts))  # type: ignore[union-attr]
+                self._open_message.write_text("".join(texts))  # type: ignore[union-attr]
                 texts.clear()
             kind = None
             role = ROLES.get(type(item))
             if role is None:
-                self._place(item)
+                self._append_entry(item)
             else:
                 kind, id = type(item), item.message_id
-                self._speaker(role, id or None, item).write(item.content)
+                self._message_for(role, id or None, item).write(item.content)
         if texts:
-            self._open.write_text("".join(texts))  # type: ignore[union-attr]
+            self._open_message.write_text("".join(texts))  # type: ignore[union-attr]
         self.unmerged.clear()
 
-    def _speaker(self, role: str, id: str | None, chunk: Any) -> Message:
+    def _message_for(self, role: str, id: str | None, chunk: Any) -> Message:
         """The message that a chunk belongs to: the one that is being said, unless the chunk says otherwise."""
-        message = self._open
-        if message is None or message.role != role or message.is_ours or (id is not None and id != message.message_id):
-            return self._begin(role, id, chunk)
+        message = self._open_message
+        if (
+            message is None
+            or message.role != role
+            or message.is_local_prompt
+            or (id is not None and id != message.message_id)
+        ):
+            return self._start_message(role, id, chunk)
         return message
 
-    def _begin(self, role: str, id: str | None, chunk: Any) -> Message:
+    def _start_message(self, role: str, id: str | None, chunk: Any) -> Message:
         """The message that a chunk belongs to, which is not the one that was being said."""
-        last = self._open
-        if last is not None and last.is_ours and type(chunk) is UserMessageChunk and last.is_echoed_by(chunk.content):
-            last.give_way(id)  # the agent repeats the prompt (peers.md 17): once is enough
+        last = self._open_message
+        if (
+            last is not None
+            and last.is_local_prompt
+            and type(chunk) is UserMessageChunk
+            and last.is_echoed_by(chunk.content)
+        ):
+            last.restart(id)  # the agent repeats the prompt (peers.md 17): once is enough
             message = last
         elif id is not None and (role, id) in self._by_id:
             message = self._by_id[role, id]
@@ -231,26 +241,28 @@ class Minutes:
             self._entries.append(message)
         if id is not None:
             self._by_id[role, id] = message
-        self._open = message
+        self._open_message = message
         return message
 
-    def _place(self, item: Any) -> None:
+    def _append_entry(self, item: Any) -> None:
         self._entries.append(item)
         if type(item) is Message:
-            self._open = item
+            self._open_message = item
         elif type(item) in (ToolCall, Compaction):
-            self._open = None  # what is said after it is another message; an update nobody knows divides nothing
+            self._open_message = (
+                None  # what is said after it is another message; an update nobody knows divides nothing
+            )
 
 
-_NOW: dict[type, Any] = {
+_STATE_UPDATES: dict[type, Any] = {
     Plan: lambda minutes, update: setattr(minutes, "plan", list(update.entries)),
-    PlanUpdate: Minutes._take_plan,
+    PlanUpdate: Transcript._apply_plan,
     PlanRemoved: lambda minutes, update: minutes.plans.pop(update.plan_id, None),
     UsageUpdate: lambda minutes, update: setattr(minutes, "usage", update),
-    SessionInfoUpdate: Minutes._take_info,
+    SessionInfoUpdate: Transcript._apply_info,
     CurrentModeUpdate: lambda minutes, update: minutes.set_mode(update.current_mode_id),
     ConfigOptionUpdate: lambda minutes, update: setattr(minutes, "options", list(update.config_options)),
     AvailableCommandsUpdate: lambda minutes, update: setattr(minutes, "commands", list(update.available_commands)),
-    CompactionUpdate: Minutes._take_compaction,
-    CompactionSummaryChunk: Minutes._take_summary,
+    CompactionUpdate: Transcript._apply_compaction,
+    CompactionSummaryChunk: Transcript._apply_summary,
 }

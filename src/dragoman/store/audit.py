@@ -20,15 +20,15 @@ import msgspec
 from dragoman.errors import DragomanError
 
 # What the first entry is sealed to.
-START = "0" * 64
+START_HASH = "0" * 64
 
 # The last line is looked for in this much of the end, and in all of it only where a line is longer. Bytes.
-_TAIL = 64 * 1024
+_TAIL_BYTES = 64 * 1024
 
-_HEAD = ".head"
+_HEAD_SUFFIX = ".head"
 
 
-class What:
+class AuditEvent:
     """What an entry tells."""
 
     ASKED = "asked"  # the user was asked
@@ -40,7 +40,7 @@ class What:
     REVOKED = "revoked"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened, before it has its number."""
 
     who: str
@@ -56,70 +56,70 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: dict[str, Any] = {}
 
 
-class Mark(NamedTuple):
+class Checkpoint(NamedTuple):
     """The last entry of a log: its number and its hash. Kept elsewhere, it proves the log up to there."""
 
     seq: int
     hash: str
 
 
-class Fault(NamedTuple):
+class AuditFault(NamedTuple):
     """Something that is not as it was written, and where."""
 
     line: int
     what: str
 
 
-class Verified(NamedTuple):
+class VerifyResult(NamedTuple):
     """What a check found."""
 
     entries: int
-    last: Mark
-    faults: list[Fault]
+    last: Checkpoint
+    faults: list[AuditFault]
 
 
-class Damaged(DragomanError):
+class AuditDamaged(DragomanError):
     """The end of the log cannot be continued."""
 
 
-class Audit:
+class AuditLog:
     """One audit log."""
 
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self._path = path
         self._durable = durable
         # What the log looked like after our own last write: while it still does, its end need not be read.
-        self._last: tuple[int, int, Mark] | None = None
+        self._last: tuple[int, int, Checkpoint] | None = None
 
     @property
     def path(self) -> str:
         """Where it is."""
         return self._path
 
-    def append(self, entries: Sequence[Entry], *, durable: bool = True) -> Mark:
+    def append(self, entries: Sequence[AuditEntry], *, durable: bool = True) -> Checkpoint:
         """Add entries in order; they are on the disk when this returns, unless that is not wanted."""
-        with self._opened() as fd:
-            mark, gap = self._end(fd)
+        with self._open_locked() as fd:
+            mark, gap = self._read_end(fd)
             lines = bytearray()
             for entry in (*gap, *entries):
-                line, mark = _sealed(entry, mark)
+                line, mark = _seal_entry(entry, mark)
                 lines += line
             _write(fd, bytes(lines))
             if durable and self._durable:
                 os.fdatasync(fd)
-            self._keep(mark)
+            self._save_checkpoint(mark)
             after = os.fstat(fd)
             self._last = (after.st_ino, after.st_size, mark)
             return mark
 
     def check(self) -> None:
         """Find out whether entries can be added, without adding any; OSError or Damaged when not."""
-        with self._opened() as fd:
-            self._end(fd)
-            os.close(os.open(self._path + _HEAD, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        with self._open_locked() as fd:
+            self._read_end(fd)
+            os.close(os.open(self._path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open_locked(self) -> Iterator[int]:
         """The log, open for adding, while nobody else adds."""
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -131,7 +131,7 @@ class Audit:
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """All entries that can be read, in the order of the file."""
-        for _, line in self._lines():
+        for _, line in self._read_lines():
             try:
                 entry = msgspec.json.decode(line)
             except msgspec.DecodeError:
@@ -139,49 +139,49 @@ class Audit:
             if isinstance(entry, dict):
                 yield entry
 
-    def verify(self, expected: Iterable[Mark] = ()) -> Verified:
+    def verify(self, expected: Iterable[Checkpoint] = ()) -> VerifyResult:
         """Check every seal; `expected` are marks that were kept elsewhere."""
-        faults: list[Fault] = []
-        last = Mark(0, START)
+        faults: list[AuditFault] = []
+        last = Checkpoint(0, START_HASH)
         seen: dict[int, str] = {}
         number = count = 0
         # The mark first: what is added while we read is not missed.
         size, kept = self._snapshot()
-        for number, line in self._lines(size):
+        for number, line in self._read_lines(size):
             try:
                 entry = msgspec.json.decode(line)
-                told = Mark(int(entry["seq"]), str(entry["hash"]))
+                told = Checkpoint(int(entry["seq"]), str(entry["hash"]))
                 before = str(entry["before"])
             except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-                faults.append(Fault(number, "this is no entry: torn by a crash, or changed"))
+                faults.append(AuditFault(number, "this is no entry: torn by a crash, or changed"))
                 continue
             count += 1
-            faults += [Fault(number, what) for what in _differences(entry, line, told, before, last)]
+            faults += [AuditFault(number, what) for what in _differences(entry, line, told, before, last)]
             last = told
             seen[told.seq] = told.hash
         for mark in (*kept, *expected):
             if mark.seq and seen.get(mark.seq) != mark.hash:
                 gone = f"entry {mark.seq} was written and is not here any more"
                 faults.append(
-                    Fault(number, gone if mark.seq not in seen else f"entry {mark.seq} is another than it was")
+                    AuditFault(number, gone if mark.seq not in seen else f"entry {mark.seq} is another than it was")
                 )
-        return Verified(count, last, faults)
+        return VerifyResult(count, last, faults)
 
     # --- the file ---------------------------------------------------------------------------------------------
 
-    def _snapshot(self) -> tuple[int, list[Mark]]:
+    def _snapshot(self) -> tuple[int, list[Checkpoint]]:
         """How long the log is now, and the mark that is kept of its end; of one moment, though others add to it."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return 0, self._kept()
+            return 0, self._load_checkpoint()
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
-            return os.fstat(fd).st_size, self._kept()
+            return os.fstat(fd).st_size, self._load_checkpoint()
         finally:
             os.close(fd)
 
-    def _lines(self, size: int | None = None) -> Iterator[tuple[int, bytes]]:
+    def _read_lines(self, size: int | None = None) -> Iterator[tuple[int, bytes]]:
         try:
             file = open(self._path, "rb")  # noqa: SIM115
         except FileNotFoundError:
@@ -193,18 +193,20 @@ class Audit:
                 if line.strip():
                     yield number, line
 
-    def _end(self, fd: int) -> tuple[Mark, list[Entry]]:
+    def _read_end(self, fd: int) -> tuple[Checkpoint, list[AuditEntry]]:
         """The last entry; and an entry that tells so, where the mark that is kept says that there were more."""
         status = os.fstat(fd)
         if self._last is not None and self._last[:2] == (status.st_ino, status.st_size):
             return self._last[2], []
-        last = self._last_of(fd, status.st_size)
-        gone = [mark for mark in self._kept() if mark.seq > last.seq or (mark.seq == last.seq and mark != last)]
-        return last, [_gap(mark) for mark in gone]
+        last = self._read_last(fd, status.st_size)
+        gone = [
+            mark for mark in self._load_checkpoint() if mark.seq > last.seq or (mark.seq == last.seq and mark != last)
+        ]
+        return last, [_gap_entry(mark) for mark in gone]
 
-    def _last_of(self, fd: int, size: int) -> Mark:
+    def _read_last(self, fd: int, size: int) -> Checkpoint:
         """The last entry. A line that a crash tore was never promised to anybody: it is taken away."""
-        reach = _TAIL
+        reach = _TAIL_BYTES
         while True:
             start = max(0, size - reach)
             whole, newline, torn = os.pread(fd, size - start, start).rpartition(b"\n")
@@ -212,77 +214,85 @@ class Audit:
                 os.ftruncate(fd, size - len(torn))
                 size -= len(torn)
             for line in reversed(whole.split(b"\n") if start == 0 else whole.split(b"\n")[1:]):
-                mark = _mark_of(line)
+                mark = _parse_checkpoint(line)
                 if mark is not None:
                     return mark
             if start == 0:
                 if whole.strip():
-                    raise Damaged(f"{self._path} has no entry that can be continued; move it away, and it begins anew")
-                return Mark(0, START)
+                    raise AuditDamaged(
+                        f"{self._path} has no entry that can be continued; move it away, and it begins anew"
+                    )
+                return Checkpoint(0, START_HASH)
             reach *= 16
 
-    def _keep(self, mark: Mark) -> None:
+    def _save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Remember the last entry. Not forced to the disk: a mark that lags behind proves less, nothing wrong."""
-        fd = os.open(self._path + _HEAD, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(fd, f"{mark.seq:020d} {mark.hash}\n".encode(), 0)
+            os.pwrite(fd, f"{checkpoint.seq:020d} {checkpoint.hash}\n".encode(), 0)
         finally:
             os.close(fd)
 
-    def _kept(self) -> list[Mark]:
+    def _load_checkpoint(self) -> list[Checkpoint]:
         try:
-            with open(self._path + _HEAD, encoding="ascii", errors="replace") as file:
+            with open(self._path + _HEAD_SUFFIX, encoding="ascii", errors="replace") as file:
                 seq, _, hash = file.readline().strip().partition(" ")
         except FileNotFoundError:
             return []
-        return [Mark(int(seq), hash)] if seq.isdigit() else []
+        return [Checkpoint(int(seq), hash)] if seq.isdigit() else []
 
 
-def _gap(mark: Mark) -> Entry:
+def _gap_entry(checkpoint: Checkpoint) -> AuditEntry:
     """Entries were cut off, or lost with the power: that is never forgotten, though the log goes on."""
-    return Entry(
+    return AuditEntry(
         who="dragoman",
-        what=What.GAP,
+        what=AuditEvent.GAP,
         time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        reason=f"entry {mark.seq} was written before this one and is not here any more",
-        detail={"seq": mark.seq, "hash": mark.hash},
+        reason=f"entry {checkpoint.seq} was written before this one and is not here any more",
+        detail={"seq": checkpoint.seq, "hash": checkpoint.hash},
     )
 
 
-def _mark_of(line: bytes) -> Mark | None:
+def _parse_checkpoint(line: bytes) -> Checkpoint | None:
     try:
         entry = msgspec.json.decode(line)
-        return Mark(int(entry["seq"]), str(entry["hash"]))
+        return Checkpoint(int(entry["seq"]), str(entry["hash"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _sealed(entry: Entry, before: Mark) -> tuple[bytes, Mark]:
+def _seal_entry(entry: AuditEntry, before: Checkpoint) -> tuple[bytes, Checkpoint]:
     members = {**msgspec.to_builtins(entry), "seq": before.seq + 1, "before": before.hash}
-    seal = _seal(members)
+    seal = _hash_members(members)
     line = msgspec.json.encode({"seq": members.pop("seq"), **members, "hash": seal})
-    return line + b"\n", Mark(before.seq + 1, seal)
+    return line + b"\n", Checkpoint(before.seq + 1, seal)
 
 
-def _seal(members: dict[str, Any]) -> str:
+def _hash_members(members: dict[str, Any]) -> str:
     told = {name: value for name, value in members.items() if name != "hash"}
     return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
 
-def _differences(entry: dict[str, Any], line: bytes, told: Mark, before: str, last: Mark) -> Iterator[str]:
+def _differences(
+    entry: dict[str, Any], line: bytes, checkpoint: Checkpoint, before: str, last: Checkpoint
+) -> Iterator[str]:
     # Compared as it is written too: a member that stands there twice is read as one.
-    if _seal(entry) != told.hash or msgspec.json.encode(entry) != line.rstrip(b"\n"):
-        yield f"entry {told.seq} was changed"
-    elif entry.get("what") == What.GAP:
+    if _hash_members(entry) != checkpoint.hash or msgspec.json.encode(entry) != line.rstrip(b"\n"):
+        yield f"entry {checkpoint.seq} was changed"
+    elif entry.get("what") == AuditEvent.GAP:
         yield str(entry.get("reason", ""))
-    if told.seq == last.seq + 1:
+    if checkpoint.seq == last.seq + 1:
         if before != last.hash:
-            yield f"entry {told.seq} does not follow the entry {last.seq} that stands before it"
-    elif told.seq > last.seq + 1:
-        missing = f"entry {last.seq + 1}" if told.seq == last.seq + 2 else f"entries {last.seq + 1} to {told.seq - 1}"
-        yield f"{missing} missing before entry {told.seq}"
+            yield f"entry {checkpoint.seq} does not follow the entry {last.seq} that stands before it"
+    elif checkpoint.seq > last.seq + 1:
+        missing = (
+            f"entry {last.seq + 1}"
+            if checkpoint.seq == last.seq + 2
+            else f"entries {last.seq + 1} to {checkpoint.seq - 1}"
+        )
+        yield f"{missing} missing before entry {checkpoint.seq}"
     else:
-        yield f"entry {told.seq} stands after entry {last.seq}: out of order or twice"
+        yield f"entry {checkpoint.seq} stands after entry {last.seq}: out of order or twice"
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -87,7 +87,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     marks: list[tuple[int, int]]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class LogReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is intact of a log and what is not: ranges of numbers, first and last included."""
 
     session_id: str
@@ -95,7 +95,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lost: list[tuple[int, int]]
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether nothing is lost."""
         return not self.lost
 
@@ -173,11 +173,11 @@ class Store(Protocol):
         """Take away what need not be kept; gives the ids, which are session_expired from then on."""
         ...
 
-    async def verify(self, session_id: str) -> Report:
+    async def verify(self, session_id: str) -> LogReport:
         """Look at every entry of a log: what is as it was written, and what is not."""
         ...
 
-    async def repair(self, session_id: str) -> Report:
+    async def repair(self, session_id: str) -> LogReport:
         """Make a log readable again: what was lost is replaced by entries of the kind `lost`, numbers stay."""
         ...
 
@@ -194,7 +194,7 @@ class Store(Protocol):
         ...
 
 
-class Line(msgspec.Struct):
+class RawEntry(msgspec.Struct):
     """An entry as a store gives it, with its body unread."""
 
     seq: int
@@ -204,4 +204,4 @@ class Line(msgspec.Struct):
     turn: str | None = None
 
 
-read_line = msgspec.json.Decoder(Line).decode
+decode_raw_entry = msgspec.json.Decoder(RawEntry).decode

@@ -16,7 +16,7 @@ import msgspec
 Contents = dict[str, dict[str, Any]]
 
 
-class Vault:
+class CredentialsFile:
     """The file."""
 
     def __init__(self, path: str) -> None:
@@ -24,9 +24,9 @@ class Vault:
 
     def read(self, session_id: str) -> dict[str, Any]:
         """What was kept for a session; empty if nothing was."""
-        return self._contents().get(session_id, {})
+        return self._load().get(session_id, {})
 
-    def keep(self, session_id: str, credentials: dict[str, Any]) -> None:
+    def save(self, session_id: str, credentials: dict[str, Any]) -> None:
         """Keep this for a session, in place of what was kept before."""
 
         def change(contents: Contents) -> None:
@@ -34,20 +34,20 @@ class Vault:
             if not credentials:
                 del contents[session_id]
 
-        self._change(change)
+        self._edit(change)
 
     def copy(self, session_id: str, to: str) -> None:
         """Another session goes on with the same."""
         if os.path.exists(self.path) and (known := self.read(session_id)):
-            self.keep(to, known)
+            self.save(to, known)
 
-    def forget(self, session_ids: Iterable[str]) -> None:
+    def delete(self, session_ids: Iterable[str]) -> None:
         """Nothing is kept for these any more."""
         gone = set(session_ids)
-        if gone and os.path.exists(self.path) and gone & self._contents().keys():
-            self._change(lambda contents: [contents.pop(session_id, None) for session_id in gone])
+        if gone and os.path.exists(self.path) and gone & self._load().keys():
+            self._edit(lambda contents: [contents.pop(session_id, None) for session_id in gone])
 
-    def _contents(self) -> Contents:
+    def _load(self) -> Contents:
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -59,11 +59,11 @@ class Vault:
         except msgspec.DecodeError as error:
             raise OSError(f"it is damaged ({error}); move it away and give the credentials again") from None
 
-    def _change(self, change: Callable[[Contents], object]) -> None:
+    def _edit(self, change: Callable[[Contents], object]) -> None:
         lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            contents = self._contents()
+            contents = self._load()
             change(contents)
             self._write(msgspec.json.encode(contents))
         finally:

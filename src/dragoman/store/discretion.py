@@ -16,19 +16,19 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
-from dragoman.policy.redaction import SHORTEST, Redaction
+from dragoman.policy.redaction import MIN_SECRET_LENGTH, Redactor
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, Entry, Store
 
 
-class Discreet:
+class RedactingStore:
     """The store, without secrets; in all else it is the store."""
 
     def __init__(self, store: Store, secrets: Iterable[str]) -> None:
-        known = [value.strip() for value in secrets if len(value.strip()) >= SHORTEST]
+        known = [value.strip() for value in secrets if len(value.strip()) >= MIN_SECRET_LENGTH]
         self._store = store
-        self._redaction = Redaction(known)
-        self._needles = sorted({needle for value in known for needle in _spelled(value)})
+        self._redaction = Redactor(known)
+        self._needles = sorted({needle for value in known for needle in _encodings(value)})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -37,19 +37,19 @@ class Discreet:
         """Add drafts, without secrets."""
         needles = self._needles
         if needles:
-            drafts = [self._cleaned(draft, needles) for draft in drafts]
+            drafts = [self._redact(draft, needles) for draft in drafts]
         return await self._store.append(session_id, drafts)
 
-    def _cleaned(self, draft: Draft, needles: list[bytes]) -> Draft:
+    def _redact(self, draft: Draft, needles: list[bytes]) -> Draft:
         body = draft.body
         raw = bytes(body) if type(body) is Raw else encode(body)
         for needle in needles:
             if needle in raw:
-                return msgspec.structs.replace(draft, body=self._redaction.json(msgspec.json.decode(raw)))
+                return msgspec.structs.replace(draft, body=self._redaction.redact_json(msgspec.json.decode(raw)))
         return draft
 
 
-def _spelled(value: str) -> list[bytes]:
+def _encodings(value: str) -> list[bytes]:
     """A secret as it may stand in JSON: as it is, percent-encoded, or in the middle of base64."""
     spellings = [json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(value)[1:-1], quote(value, safe="")]
     data = value.encode()
@@ -57,6 +57,6 @@ def _spelled(value: str) -> list[bytes]:
     for shift in range(3):
         whole = b64encode(b"\0" * shift + data).decode()
         start, end = -(-shift * 4 // 3), (shift + len(data)) * 4 // 3
-        if end - start >= SHORTEST:
+        if end - start >= MIN_SECRET_LENGTH:
             spellings.append(whole[start:end])
     return [spelling.encode() for spelling in dict.fromkeys(spellings)]

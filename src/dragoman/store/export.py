@@ -21,16 +21,16 @@ from dragoman.store.summary import foreign_sign
 VERSION = 1
 
 # Entries that are read or appended at a time: many enough to be fast, few enough for any memory.
-AT_ONCE = 1000
+BATCH_SIZE = 1000
 
 # No line is longer: what a peer may send in one message is less. Bytes.
-LONGEST = 256 * 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
 
 # What a line that is not ours may raise: no JSON, no text, or brackets in brackets without end.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Header(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class ExportHeader(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """The first line."""
 
     dragoman: str  # "session"
@@ -41,7 +41,7 @@ class Header(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     forked_from: str | None = None
 
 
-class Seal(msgspec.Struct, kw_only=True):
+class ExportSeal(msgspec.Struct, kw_only=True):
     """The last line."""
 
     entries: int
@@ -52,7 +52,7 @@ async def export_session(store: Store, session_id: str, file: BinaryIO, now: str
     """Write a session into a file; how many entries there are. A damaged log is session_corrupted: repair it first."""
     summary = await store.find(session_id)
     id = summary.session_id
-    header = Header(
+    header = ExportHeader(
         dragoman="session",
         version=VERSION,
         session_id=id,
@@ -70,13 +70,13 @@ async def export_session(store: Store, session_id: str, file: BinaryIO, now: str
     write(encode(header) + b"\n")
     # What is appended meanwhile is not part of it.
     while count < summary.entries:
-        lines = await store.lines(id, after=count, limit=min(AT_ONCE, summary.entries - count))
+        lines = await store.lines(id, after=count, limit=min(BATCH_SIZE, summary.entries - count))
         if not lines:
             break
         for line in lines:
             write(line + b"\n")
         count += len(lines)
-    file.write(encode(Seal(entries=count, sha256=digest.hexdigest())) + b"\n")
+    file.write(encode(ExportSeal(entries=count, sha256=digest.hexdigest())) + b"\n")
     return count
 
 
@@ -85,18 +85,18 @@ async def import_session(
 ) -> Summary:
     """Put the session of a file into a store, under its own id or another one, with a name if nobody has it."""
     start = file.tell()
-    header, count = _checked(file)
+    header, count = _verify_file(file)
     id = session_id or header.session_id
     if foreign_sign(id) or not id:
-        raise _unusable(f"{id!r} cannot be the id of a session")
+        raise _import_error(f"{id!r} cannot be the id of a session")
     await store.begin_import(id, count)  # before any entry: nobody sees one that is not known to be imported
     file.seek(start)
-    file.readline(LONGEST)
+    file.readline(MAX_LINE_BYTES)
     kept = 0
     try:
         while kept < count:
-            entries = [_entry(file.readline(LONGEST)) for _ in range(min(AT_ONCE, count - kept))]
-            appended = await store.append(id, [_draft(entry) for entry in entries])
+            entries = [_parse_entry(file.readline(MAX_LINE_BYTES)) for _ in range(min(BATCH_SIZE, count - kept))]
+            appended = await store.append(id, [_draft_of(entry) for entry in entries])
             kept += len(entries)
             if appended[-1].seq != kept:  # then the number of imported entries would be wrong
                 message = f"another program wrote to session {id!r} while it was imported; import it again"
@@ -116,58 +116,60 @@ async def import_session(
     return await store.find(id)
 
 
-def _checked(file: BinaryIO) -> tuple[Header, int]:
+def _verify_file(file: BinaryIO) -> tuple[ExportHeader, int]:
     """The header, and how many entries follow; invalid_params when the file is not as it was written."""
-    first = file.readline(LONGEST)
-    header = _header(first)
+    first = file.readline(MAX_LINE_BYTES)
+    header = _parse_header(first)
     digest = sha256(first)
     before = b""
     count = 0
-    for line in iter(lambda: file.readline(LONGEST), b""):
+    for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
         if before:
             count += 1
-            if _entry(before).seq != count:
-                raise _unusable(f"entry {count} is missing or stands elsewhere")
+            if _parse_entry(before).seq != count:
+                raise _import_error(f"entry {count} is missing or stands elsewhere")
             digest.update(before)
         before = line
     try:
-        seal = msgspec.json.decode(before, type=Seal)
+        seal = msgspec.json.decode(before, type=ExportSeal)
     except _UNREADABLE:
-        raise _unusable("its end is missing") from None
+        raise _import_error("its end is missing") from None
     if seal.entries != count or seal.sha256 != digest.hexdigest():
-        raise _unusable("it was changed or cut")
+        raise _import_error("it was changed or cut")
     if not count:
-        raise _unusable("there is nothing in it")
+        raise _import_error("there is nothing in it")
     return header, count
 
 
-def _header(line: bytes) -> Header:
+def _parse_header(line: bytes) -> ExportHeader:
     try:
-        header = msgspec.json.decode(line, type=Header)
+        header = msgspec.json.decode(line, type=ExportHeader)
     except _UNREADABLE:
-        raise _unusable("it is no exported session") from None
+        raise _import_error("it is no exported session") from None
     if header.dragoman != "session":
-        raise _unusable(f"it holds a {header.dragoman!r}, not a session")
+        raise _import_error(f"it holds a {header.dragoman!r}, not a session")
     if header.version > VERSION:
-        raise _unusable(f"its version is {header.version}, and this program knows {VERSION}; use a newer one")
+        raise _import_error(f"its version is {header.version}, and this program knows {VERSION}; use a newer one")
     return header
 
 
-def _entry(line: bytes) -> Entry:
+def _parse_entry(line: bytes) -> Entry:
     try:
         entry = msgspec.json.decode(line, type=Entry)
     except RecursionError:
-        raise _unusable("an entry is nested too deeply") from None
+        raise _import_error("an entry is nested too deeply") from None
     except _UNREADABLE as error:
-        raise _unusable(f"an entry cannot be read: {error}") from None
+        raise _import_error(f"an entry cannot be read: {error}") from None
     if entry.format > FORMAT:
-        raise _unusable(f"its entries are of format {entry.format}, and this program knows {FORMAT}; use a newer one")
+        raise _import_error(
+            f"its entries are of format {entry.format}, and this program knows {FORMAT}; use a newer one"
+        )
     return entry
 
 
-def _draft(entry: Entry) -> Draft:
+def _draft_of(entry: Entry) -> Draft:
     return Draft(kind=entry.kind, actor=entry.actor, time=entry.time, body=entry.body, turn=entry.turn)
 
 
-def _unusable(why: str) -> ProtocolError:
+def _import_error(why: str) -> ProtocolError:
     return ProtocolError(Kind.INVALID_PARAMS, f"this file cannot be imported: {why}")

@@ -9,19 +9,27 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
-from dragoman.store.search_query import matches, snippet, terms
-from dragoman.store.search_text import passages
-from dragoman.store.summary import Head, expired, found, given_name, missing, outlived, taken
+from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary
+from dragoman.store.search_query import matches, parse_query, snippet
+from dragoman.store.search_text import split_passages
+from dragoman.store.summary import (
+    LogSummary,
+    check_new_name,
+    expired_error,
+    expired_ids,
+    find_summary,
+    missing_error,
+    taken_error,
+)
 
-_entry = msgspec.json.Decoder(Entry)
+_entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class _Log:
     """One session: its summary and its lines."""
 
-    def __init__(self, head: Head, lines: list[bytes]) -> None:
-        self.head = head
+    def __init__(self, log_summary: LogSummary, lines: list[bytes]) -> None:
+        self.log_summary = log_summary
         self.lines = lines
 
 
@@ -38,85 +46,85 @@ class MemoryStore:
         """Add drafts to a log and give their entries."""
         self._check_open()
         if session_id in self._expired:
-            raise expired(session_id)
+            raise expired_error(session_id)
         texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before any is kept
         if not texts:
             return []
-        log = self._logs.pop(session_id, None) or _Log(Head(session_id=session_id), [])
+        log = self._logs.pop(session_id, None) or _Log(LogSummary(session_id=session_id), [])
         self._logs[session_id] = log
-        return [_add(log, draft, text) for draft, text in zip(drafts, texts, strict=True)]
+        return [_append_entry(log, draft, text) for draft, text in zip(drafts, texts, strict=True)]
 
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
         """The entries above `after`."""
-        return [_entry.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
+        return [_entry_decoder.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
 
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
         """The entries above `after`, as JSON."""
         start = max(after, 0)
-        return self._log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
+        return self._find_log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
 
     async def sessions(self) -> list[Summary]:
         """All logs, the one that changed last first."""
         self._check_open()
-        return [log.head.summary for log in reversed(self._logs.values())]
+        return [log.log_summary.summary for log in reversed(self._logs.values())]
 
     async def find(self, name: str) -> Summary:
         """The session somebody means."""
         known = await self.sessions()
         if name in self._expired:
-            raise expired(name)
-        return found(name, known)
+            raise expired_error(name)
+        return find_summary(name, known)
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
         """Give a session a name, or take it away."""
-        head = self._log(session_id).head
+        head = self._find_log(session_id).log_summary
         if name is not None:
-            given_name(name)
+            check_new_name(name)
             for other, log in self._logs.items():
-                if name in (log.head.name, other) and other != session_id:
-                    raise taken(name, other)
+                if name in (log.log_summary.name, other) and other != session_id:
+                    raise taken_error(name, other)
         head.name = name
         return head.summary
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
         """Make a log that begins like another."""
-        origin = self._log(session_id)
+        origin = self._find_log(session_id)
         if new_id in self._logs or new_id in self._expired:
-            raise taken(new_id, new_id)
-        head = Head(session_id=new_id, forked_from=session_id)
+            raise taken_error(new_id, new_id)
+        head = LogSummary(session_id=new_id, forked_from=session_id)
         log = _Log(head, [])
         for line in origin.lines[: upto if upto is None else max(upto, 0)]:
-            entry = _entry.decode(line)
-            log.head.note(entry.kind, entry.time, line)
+            entry = _entry_decoder.decode(line)
+            log.log_summary.add_entry(entry.kind, entry.time, line)
             log.lines.append(line)
-        head.imported = min(origin.head.imported, head.entries)
+        head.imported = min(origin.log_summary.imported, head.entries)
         self._logs[new_id] = log
         if session_id in self._credentials:
             self._credentials[new_id] = dict(self._credentials[session_id])
-        return log.head.summary
+        return log.log_summary.summary
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
         """Make an empty log whose first entries will come from a file."""
         self._check_open()
         if session_id in self._expired:
-            raise expired(session_id)
+            raise expired_error(session_id)
         if session_id in self._logs:
-            raise taken(session_id, session_id)
-        log = self._logs[session_id] = _Log(Head(session_id=session_id, imported=entries), [])
-        return log.head.summary
+            raise taken_error(session_id, session_id)
+        log = self._logs[session_id] = _Log(LogSummary(session_id=session_id, imported=entries), [])
+        return log.log_summary.summary
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
         """The passages that hold all words, the newest session first."""
         self._check_open()
-        wanted = terms(query)
+        wanted = parse_query(query)
         hits = []
         for id, log in reversed(self._logs.items()):
             if session_id is None or id == session_id:
-                for passage in passages(log.lines):
+                for passage in split_passages(log.lines):
                     if matches(wanted, passage.text):
                         shown, marks = snippet(wanted, passage.text)
                         hits.append(
@@ -133,19 +141,19 @@ class MemoryStore:
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
         """Take away what need not be kept."""
-        gone = outlived(retention, await self.sessions(), now)
+        gone = expired_ids(retention, await self.sessions(), now)
         for session_id in gone:
             await self.delete(session_id)
         self._expired.update(gone)
         return gone
 
-    async def verify(self, session_id: str) -> Report:
+    async def verify(self, session_id: str) -> LogReport:
         """Memory does not rot."""
-        return _whole(self._log(session_id))
+        return _intact_report(self._find_log(session_id))
 
-    async def repair(self, session_id: str) -> Report:
+    async def repair(self, session_id: str) -> LogReport:
         """There is nothing to do."""
-        return _whole(self._log(session_id))
+        return _intact_report(self._find_log(session_id))
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
         """Keep what must not stand in the log."""
@@ -163,12 +171,12 @@ class MemoryStore:
         self._logs.clear()
         self._credentials.clear()
 
-    def _log(self, session_id: str) -> _Log:
+    def _find_log(self, session_id: str) -> _Log:
         self._check_open()
         if session_id in self._expired:
-            raise expired(session_id)
+            raise expired_error(session_id)
         if session_id not in self._logs:
-            raise missing(session_id)
+            raise missing_error(session_id)
         return self._logs[session_id]
 
     def _check_open(self) -> None:
@@ -176,13 +184,13 @@ class MemoryStore:
             raise ProtocolError(Kind.INVALID_STATE, "this store is closed")
 
 
-def _add(log: _Log, draft: Draft, text: bytes) -> Entry:
+def _append_entry(log: _Log, draft: Draft, text: bytes) -> Entry:
     seq = len(log.lines) + 1
     line = b'{"seq":%d,%s' % (seq, text[1:])
     log.lines.append(line)
-    log.head.note(draft.kind, draft.time, line)
+    log.log_summary.add_entry(draft.kind, draft.time, line)
     return Entry(seq=seq, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
 
 
-def _whole(log: _Log) -> Report:
-    return Report(session_id=log.head.session_id, kept=[(1, len(log.lines))] if log.lines else [], lost=[])
+def _intact_report(log: _Log) -> LogReport:
+    return LogReport(session_id=log.log_summary.session_id, kept=[(1, len(log.lines))] if log.lines else [], lost=[])

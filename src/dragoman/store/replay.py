@@ -11,60 +11,60 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import ProtocolError
-from dragoman.schema.lenient import read
+from dragoman.schema.lenient import read_leniently
 from dragoman.schema.prompt import PromptParams
 from dragoman.schema.toolcall import ToolCallUpdate
 from dragoman.schema.update import UpdateParams, UserMessageChunk
 from dragoman.session.message import Message
 from dragoman.session.toolcall import ToolCall
-from dragoman.session.transcript import Minutes
+from dragoman.session.transcript import Transcript
 from dragoman.store.contract import EntryKind
 
 _SPEAKERS = {"user": "User", "agent": "Agent"}
 
 
-class _Line(msgspec.Struct):
+class _EntryLine(msgspec.Struct):
     kind: str
     body: msgspec.Raw
 
 
-_line = msgspec.json.Decoder(_Line)
-_update = msgspec.json.Decoder(UpdateParams)
+_entry_decoder = msgspec.json.Decoder(_EntryLine)
+_update_decoder = msgspec.json.Decoder(UpdateParams)
 
 
-def updates(lines: Iterable[bytes]) -> Iterator[Any]:
+def decode_updates(lines: Iterable[bytes]) -> Iterator[Any]:
     """The history as typed updates: prompts are chunks of the user's."""
     for line in lines:
-        entry = _line.decode(line)
+        entry = _entry_decoder.decode(line)
         if entry.kind == EntryKind.UPDATE:
-            update = typed(entry.body)
+            update = decode_update(entry.body)
             if update is not None:
                 yield update
         elif entry.kind == EntryKind.PROMPT:
-            yield from (UserMessageChunk(content=block) for block in _prompt(entry.body))
+            yield from (UserMessageChunk(content=block) for block in _decode_prompt(entry.body))
 
 
-def minutes(lines: Iterable[bytes]) -> Minutes:
+def build_transcript(lines: Iterable[bytes]) -> Transcript:
     """Everything said and done, merged."""
-    taken = Minutes()
+    taken = Transcript()
     for line in lines:
-        entry = _line.decode(line)
+        entry = _entry_decoder.decode(line)
         if entry.kind == EntryKind.UPDATE:
-            update = typed(entry.body)
+            update = decode_update(entry.body)
             if update is not None:
-                taken.note(update)
+                taken.add(update)
         elif entry.kind == EntryKind.PROMPT:
-            taken.prompt(_prompt(entry.body))
+            taken.add_prompt(_decode_prompt(entry.body))
         elif entry.kind == EntryKind.ASKED:
-            _asked(taken, msgspec.json.decode(entry.body))
-    taken.gather()
+            _note_permission(taken, msgspec.json.decode(entry.body))
+    taken.merge_pending()
     return taken
 
 
-def as_text(taken: Minutes) -> str:
+def render_markdown(transcript: Transcript) -> str:
     """A transcript in Markdown: who said what, and which tools were used. Thoughts are left out."""
     parts: list[str] = []
-    for entry in taken:
+    for entry in transcript:
         if isinstance(entry, Message) and entry.role in _SPEAKERS and entry.text.strip():
             parts.append(f"## {_SPEAKERS[entry.role]}\n\n{entry.text.strip()}")
         elif isinstance(entry, ToolCall):
@@ -72,28 +72,28 @@ def as_text(taken: Minutes) -> str:
     return "\n\n".join(parts) + "\n" if parts else ""
 
 
-def typed(body: bytes | msgspec.Raw) -> Any:
+def decode_update(body: bytes | msgspec.Raw) -> Any:
     """An update of the vocabulary; None when it cannot be understood at all."""
     try:
-        return _update.decode(b'{"sessionId":"","update":%s}' % bytes(body)).update
+        return _update_decoder.decode(b'{"sessionId":"","update":%s}' % bytes(body)).update
     except msgspec.DecodeError:
         pass
     try:
-        return read(UpdateParams, {"sessionId": "", "update": msgspec.json.decode(body)})[0].update
+        return read_leniently(UpdateParams, {"sessionId": "", "update": msgspec.json.decode(body)})[0].update
     except ProtocolError:
         return None
 
 
-def _prompt(body: msgspec.Raw) -> list[Any]:
+def _decode_prompt(body: msgspec.Raw) -> list[Any]:
     value = msgspec.json.decode(body)
     try:
-        return list(read(PromptParams, {"sessionId": "", "prompt": value["prompt"]})[0].prompt)
+        return list(read_leniently(PromptParams, {"sessionId": "", "prompt": value["prompt"]})[0].prompt)
     except (ProtocolError, KeyError, TypeError):
         return []
 
 
-def _asked(taken: Minutes, body: Any) -> None:
+def _note_permission(transcript: Transcript, body: Any) -> None:
     try:
-        taken.asked(read(ToolCallUpdate, body["toolCall"])[0])
+        transcript.add_permission_call(read_leniently(ToolCallUpdate, body["toolCall"])[0])
     except (ProtocolError, KeyError, TypeError):
         pass  # a question that names no tool call

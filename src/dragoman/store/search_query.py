@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dragoman.errors import Kind, ProtocolError
 
 # How much is shown around the first word that was found, in characters.
-AROUND = 60
+SNIPPET_CONTEXT = 60
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _WORD = re.compile(r"[^\W_]+")
@@ -23,18 +23,18 @@ class Term(NamedTuple):
     """Words that must follow each other; the last one may be only a beginning."""
 
     words: tuple[str, ...]
-    is_beginning: bool
+    is_prefix: bool
 
     def __str__(self) -> str:
-        return f'"{" ".join(self.words)}"{"*" if self.is_beginning else ""}'
+        return f'"{" ".join(self.words)}"{"*" if self.is_prefix else ""}'
 
 
-def terms(query: str) -> list[Term]:
+def parse_query(query: str) -> list[Term]:
     """The terms of a query; invalid_params when there is nothing to look for."""
     found = []
     for phrase, star, word in _TERM.findall(query):
         text = phrase or word
-        words = tuple(_folded(each) for each in _WORD.findall(text))
+        words = tuple(_fold_word(each) for each in _WORD.findall(text))
         if words:
             found.append(Term(words, bool(star) or (not phrase and text.endswith("*"))))
     if not found:
@@ -42,18 +42,18 @@ def terms(query: str) -> list[Term]:
     return found
 
 
-def matches(wanted: list[Term], text: str) -> bool:
+def matches(terms: list[Term], text: str) -> bool:
     """Whether all terms are in a text."""
-    words = _words(text)
-    return all(_places(term, words) for term in wanted)
+    words = _split_words(text)
+    return all(_find_spans(term, words) for term in terms)
 
 
-def snippet(wanted: list[Term], text: str) -> tuple[str, list[tuple[int, int]]]:
+def snippet(terms: list[Term], text: str) -> tuple[str, list[tuple[int, int]]]:
     """The text around the first match on one line, and where in it the words are that were looked for."""
-    spans = sorted(span for term in wanted for span in _places(term, _words(text)))
+    spans = sorted(span for term in terms for span in _find_spans(term, _split_words(text)))
     first = spans[0] if spans else (0, 0)
-    start = _word_start(text, first[0] - AROUND) if first[0] > AROUND else 0
-    end = min(len(text), first[1] + AROUND)
+    start = _word_start(text, first[0] - SNIPPET_CONTEXT) if first[0] > SNIPPET_CONTEXT else 0
+    end = min(len(text), first[1] + SNIPPET_CONTEXT)
     before, after = ("…" if start else ""), ("…" if end < len(text) else "")
     # One character for one, so that the marks stay where they are.
     shown = "".join(" " if char.isspace() else char for char in text[start:end])
@@ -67,26 +67,26 @@ def _word_start(text: str, near: int) -> int:
     return space + 1 if space >= 0 else near
 
 
-def _words(text: str) -> list[tuple[str, int, int]]:
-    return [(_folded(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
+def _split_words(text: str) -> list[tuple[str, int, int]]:
+    return [(_fold_word(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
 
 
-def _places(term: Term, words: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
+def _find_spans(term: Term, words: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
     *whole, last = term.words
     length = len(term.words)
     return [
         (words[place][1], words[place + length - 1][2])
         for place in range(len(words) - length + 1)
-        if _fits(last, words[place + length - 1][0], term.is_beginning)
+        if _word_matches(last, words[place + length - 1][0], term.is_prefix)
         and all(word == words[place + offset][0] for offset, word in enumerate(whole))
     ]
 
 
-def _fits(wanted: str, word: str, is_beginning: bool) -> bool:
-    return word.startswith(wanted) if is_beginning else word == wanted
+def _word_matches(wanted: str, word: str, is_prefix: bool) -> bool:
+    return word.startswith(wanted) if is_prefix else word == wanted
 
 
-def _folded(word: str) -> str:
+def _fold_word(word: str) -> str:
     if word.isascii():
         return word.lower()
     plain = unicodedata.normalize("NFD", word)

@@ -16,7 +16,7 @@ from dragoman.store.contract import EntryKind
 
 # A passage is cut where it grows longer than this: between two entries, after white space if there is some; and inside
 # an entry only if that one alone is longer. Characters.
-LONGEST = 32 * 1024
+MAX_PASSAGE = 32 * 1024
 
 # As much of one entry as can be found; what stands behind it is kept and shown, but not indexed. A message of a person
 # or an agent is shorter, and so is what a tool prints for somebody to read. The index of one entry is written in one
@@ -26,7 +26,7 @@ FINDABLE = 256 * 1024
 _SPEAKERS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought", "user_message_chunk": "user"}
 
 # What says nothing and interrupts nobody: text goes on after it.
-_ASIDE = frozenset({"usage_update", "available_commands_update", "session_info_update", "current_mode_update"})
+_SILENT_UPDATES = frozenset({"usage_update", "available_commands_update", "session_info_update", "current_mode_update"})
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -38,19 +38,19 @@ class Passage(msgspec.Struct, frozen=True):
     text: str
 
 
-class _Line(msgspec.Struct):
+class _EntryLine(msgspec.Struct):
     seq: int
     kind: str
     body: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_entry_decoder = msgspec.json.Decoder(_EntryLine)
 
 # These never go on in the next entry.
 _WHOLE = frozenset({"tool", "plan"})
 
 
-def passages(lines: Iterable[bytes]) -> Iterator[Passage]:
+def split_passages(lines: Iterable[bytes]) -> Iterator[Passage]:
     """All passages of a stretch of a log."""
     joiner = Joiner()
     for line in lines:
@@ -70,21 +70,21 @@ class Joiner:
     def add(self, line: bytes) -> list[Passage]:
         """One more entry; gives the passages that are finished by it."""
         try:
-            entry = _decoder.decode(line)
+            entry = _entry_decoder.decode(line)
         except RecursionError:
             return []  # nested too deeply to look into
-        speaker, said = _said(entry.kind, entry.body)
+        speaker, said = _speaker_and_text(entry.kind, entry.body)
         if not speaker:
             return []
         text = said[:FINDABLE]
-        is_alone = speaker in _WHOLE or len(text) > LONGEST
+        is_alone = speaker in _WHOLE or len(text) > MAX_PASSAGE
         finished = self.rest() if is_alone or speaker != self._role or entry.kind == EntryKind.PROMPT else []
         if is_alone:
-            return finished + [Passage(entry.seq, entry.seq, speaker, piece) for piece in _cut(text)]
+            return finished + [Passage(entry.seq, entry.seq, speaker, piece) for piece in _split_text(text)]
         if text:
             self._role = speaker
             self._put(entry.seq, text)
-        while self.size > LONGEST:
+        while self.size > MAX_PASSAGE:
             finished.append(self._take(self._cut_at or len(self._parts) - 1))
         return finished
 
@@ -105,11 +105,11 @@ class Joiner:
         return Passage(taken[0][0], taken[-1][0], self._role, text)
 
 
-def _cut(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """Pieces of at most LONGEST, ended by white space where there is some."""
     start = 0
-    while len(text) - start > LONGEST:
-        limit = start + LONGEST
+    while len(text) - start > MAX_PASSAGE:
+        limit = start + MAX_PASSAGE
         space = max(text.rfind(" ", start, limit), text.rfind("\n", start, limit)) + 1
         end = space or limit
         yield text[start:end]
@@ -118,41 +118,41 @@ def _cut(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _said(kind: str, body: Any) -> tuple[str, str]:
+def _speaker_and_text(kind: str, body: Any) -> tuple[str, str]:
     """Who says what in an entry; nobody ("") when nothing is said, and nothing ("") when somebody is interrupted."""
     if not isinstance(body, dict):
         return "", ""
     if kind == EntryKind.PROMPT:
-        return "user", "\n".join(filter(None, map(_block, _listed(body.get("prompt")))))
+        return "user", "\n".join(filter(None, map(_block_text, _as_list(body.get("prompt")))))
     if kind != EntryKind.UPDATE:
         return "", ""
     update = body.get("sessionUpdate")
     if update in _SPEAKERS:
-        return _SPEAKERS[update], _block(body.get("content"))
+        return _SPEAKERS[update], _block_text(body.get("content"))
     if update in ("tool_call", "tool_call_update"):
-        return "tool", "\n".join(filter(None, _of_call(body)))
+        return "tool", "\n".join(filter(None, _tool_call_texts(body)))
     if update == "plan":
-        entries = _listed(body.get("entries"))
+        entries = _as_list(body.get("entries"))
         return "plan", "\n".join(str(entry.get("content", "")) for entry in entries if isinstance(entry, dict))
-    return ("", "") if update in _ASIDE else ("other", "")
+    return ("", "") if update in _SILENT_UPDATES else ("other", "")
 
 
-def _of_call(body: dict[str, Any]) -> Iterator[str]:
+def _tool_call_texts(body: dict[str, Any]) -> Iterator[str]:
     title = body.get("title")
     if isinstance(title, str):
         yield title
-    for place in _listed(body.get("locations")):
+    for place in _as_list(body.get("locations")):
         if isinstance(place, dict) and isinstance(place.get("path"), str):
             yield place["path"]
-    for part in _listed(body.get("content")):
+    for part in _as_list(body.get("content")):
         if isinstance(part, dict):
-            yield _block(part.get("content"))
+            yield _block_text(part.get("content"))
             for member in ("oldText", "newText"):
                 if isinstance(part.get(member), str):
                     yield part[member]
 
 
-def _block(block: Any) -> str:
+def _block_text(block: Any) -> str:
     if not isinstance(block, dict):
         return ""
     if isinstance(block.get("text"), str):
@@ -163,5 +163,5 @@ def _block(block: Any) -> str:
     return str(resource.get("text") or "") if isinstance(resource, dict) else ""
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -14,18 +14,18 @@ from msgspec import UNSET
 
 from dragoman.errors import ProtocolError
 from dragoman.schema.config import SessionConfigOption, SessionModeState
-from dragoman.schema.lenient import read
+from dragoman.schema.lenient import read_leniently
 from dragoman.schema.update import (
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionInfoUpdate,
 )
-from dragoman.store.contract import EntryKind, Line
-from dragoman.store.replay import typed
+from dragoman.store.contract import EntryKind, RawEntry
+from dragoman.store.replay import decode_update
 
 # The updates that change how a session stands, by how they begin: a stream has few of them.
-_TELLING = tuple(
+_STATE_UPDATES = tuple(
     b'{"sessionUpdate":"%b"' % kind
     for kind in (
         b"current_mode_update",
@@ -44,12 +44,12 @@ class Person(NamedTuple):
     client: str
 
 
-def person(shown: Mapping[str, Any]) -> Person:
+def parse_person(presence: Mapping[str, Any]) -> Person:
     """Who that is."""
-    return Person(str(shown["user"]), str(shown["role"]), str(shown["client"]))
+    return Person(str(presence["user"]), str(presence["role"]), str(presence["client"]))
 
 
-class Standing:
+class SessionState:
     """One session as it stands now."""
 
     def __init__(self, imported: int = 0) -> None:
@@ -61,13 +61,13 @@ class Standing:
         self.directories: list[str] = []
         self.resolved: dict[str, str] = {}  # where those of its folders led, when it was opened, that lie behind links
         self.agent = ""  # the name that the house has for it; "" when another program opened the session
-        self.called = ""  # what the agent calls itself
+        self.agent_title = ""  # what the agent calls itself
         self.owner = ""  # who opened it
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
         self.commands: list[Any] = []
         self.title: str | None = None
-        self.turn: str | None = None  # the turn that has begun and not ended
+        self.open_turn: str | None = None  # the turn that has begun and not ended
         self.people: set[Person] = set()  # who was there, as the log has it
 
     @property
@@ -75,36 +75,36 @@ class Standing:
         """Whether it was imported, and not opened here since."""
         return 0 < self.imported >= self.opened
 
-    def note(self, line: Line) -> None:
+    def apply(self, entry: RawEntry) -> None:
         """One more entry."""
-        self.seq = line.seq
-        fold = _FOLDS.get(line.kind)
+        self.seq = entry.seq
+        fold = _FOLDS.get(entry.kind)
         if fold is not None:
             with suppress(AttributeError, TypeError, ValueError, msgspec.MsgspecError):  # of a log from elsewhere
-                fold(self, line)
+                fold(self, entry)
 
-    def _opened(self, line: Line) -> None:
-        body = msgspec.json.decode(line.body)
-        is_ours = line.seq > self.imported
-        self.opened = line.seq
+    def _apply_opened(self, entry: RawEntry) -> None:
+        body = msgspec.json.decode(entry.body)
+        is_ours = entry.seq > self.imported
+        self.opened = entry.seq
         self.cwd = _text(body.get("cwd")) or self.cwd
         self.directories = list(body.get("additionalDirectories") or ()) if is_ours else []
         self.resolved = dict(body.get("resolved") or {}) if is_ours else {}
         agent = body.get("agent")
         if isinstance(agent, dict):
             self.agent = _text(agent.get("configured")) or self.agent
-            self.called = _text(agent.get("title")) or _text(agent.get("name")) or self.called
+            self.agent_title = _text(agent.get("title")) or _text(agent.get("name")) or self.agent_title
         if is_ours:
-            self.owner = self.owner or line.actor
-        self.modes = _read(SessionModeState, body.get("modes")) if is_ours else None
+            self.owner = self.owner or entry.actor
+        self.modes = _parse(SessionModeState, body.get("modes")) if is_ours else None
         options = body.get("configOptions") if is_ours else None
-        self.options = [option for each in options or () if (option := _option(each)) is not None]
+        self.options = [option for each in options or () if (option := _parse_option(each)) is not None]
 
-    def _update(self, line: Line) -> None:
-        if not bytes(line.body).startswith(_TELLING):
+    def _apply_update(self, entry: RawEntry) -> None:
+        if not bytes(entry.body).startswith(_STATE_UPDATES):
             return
-        update = typed(line.body)
-        if line.seq <= self.imported and not isinstance(update, SessionInfoUpdate):
+        update = decode_update(entry.body)
+        if entry.seq <= self.imported and not isinstance(update, SessionInfoUpdate):
             return
         if isinstance(update, CurrentModeUpdate) and self.modes is not None:
             self.modes.current_mode_id = update.current_mode_id
@@ -115,27 +115,27 @@ class Standing:
         elif isinstance(update, SessionInfoUpdate) and update.title is not UNSET:
             self.title = update.title
 
-    def _member(self, line: Line) -> None:
-        body = msgspec.json.decode(line.body)
+    def _apply_member(self, entry: RawEntry) -> None:
+        body = msgspec.json.decode(entry.body)
         # Of a copy, whose log begins with the words of others.
-        if isinstance(body.get("owner"), str) and line.seq > self.imported:
+        if isinstance(body.get("owner"), str) and entry.seq > self.imported:
             self.owner = body["owner"]
-        self.people |= {person(each) for each in body.get("came", ())}
-        self.people -= {person(each) for each in body.get("went", ())}
+        self.people |= {parse_person(each) for each in body.get("came", ())}
+        self.people -= {parse_person(each) for each in body.get("went", ())}
 
-    def _turn_started(self, line: Line) -> None:
-        self.turn = line.turn or ""
+    def _apply_turn_started(self, entry: RawEntry) -> None:
+        self.open_turn = entry.turn or ""
 
-    def _turn_ended(self, _: Line) -> None:
-        self.turn = None
+    def _apply_turn_ended(self, _: RawEntry) -> None:
+        self.open_turn = None
 
 
 _FOLDS = {
-    EntryKind.OPENED: Standing._opened,
-    EntryKind.UPDATE: Standing._update,
-    EntryKind.MEMBER: Standing._member,
-    EntryKind.TURN_STARTED: Standing._turn_started,
-    EntryKind.TURN_ENDED: Standing._turn_ended,
+    EntryKind.OPENED: SessionState._apply_opened,
+    EntryKind.UPDATE: SessionState._apply_update,
+    EntryKind.MEMBER: SessionState._apply_member,
+    EntryKind.TURN_STARTED: SessionState._apply_turn_started,
+    EntryKind.TURN_ENDED: SessionState._apply_turn_ended,
 }
 
 
@@ -143,12 +143,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _option(value: Any) -> Any:
-    return _read(SessionConfigOption, value)
+def _parse_option(value: Any) -> Any:
+    return _parse(SessionConfigOption, value)
 
 
-def _read(kind: Any, value: Any) -> Any:
+def _parse(kind: Any, value: Any) -> Any:
     try:
-        return None if value is None else read(kind, value)[0]
+        return None if value is None else read_leniently(kind, value)[0]
     except ProtocolError:
         return None

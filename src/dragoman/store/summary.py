@@ -18,12 +18,12 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import EntryKind, Retention, Summary
 
 # As much of a prompt as a list has room for, in characters.
-TITLE = 80
+TITLE_LENGTH = 80
 
-_TITLED = b'"session_info_update"'
+_INFO_UPDATE = b'"session_info_update"'
 
 
-class Head(msgspec.Struct, kw_only=True):
+class LogSummary(msgspec.Struct, kw_only=True):
     """A summary that grows with its log."""
 
     session_id: str
@@ -41,42 +41,42 @@ class Head(msgspec.Struct, kw_only=True):
     forked_from: str | None = None
     archived: bool = False
     imported: int = 0
-    is_news: bool = False  # more than the counts has changed since somebody wrote it down
+    is_changed: bool = False  # more than the counts has changed since somebody wrote it down
 
-    def note(self, kind: str, time: str, line: bytes) -> None:
+    def add_entry(self, kind: str, time: str, line: bytes) -> None:
         """One more entry: its line of JSON. Called for each, so it looks into those that can tell something."""
         self.entries += 1
         self.size += len(line)
         self.updated_at = time
-        if kind == EntryKind.UPDATE and _TITLED not in line and self.created_at:
+        if kind == EntryKind.UPDATE and _INFO_UPDATE not in line and self.created_at:
             return
-        self.is_news = True
+        self.is_changed = True
         if not self.created_at:
             self.created_at = time
-        if kind == EntryKind.UPDATE and _TITLED in line:
-            self._take_info(_body(line))
+        if kind == EntryKind.UPDATE and _INFO_UPDATE in line:
+            self._apply_info(_decode_body(line))
         elif kind == EntryKind.TURN_STARTED:
             self.turns += 1
         elif kind == EntryKind.OPENED:
-            self._take_opened(_body(line))
+            self._apply_opened(_decode_body(line))
         elif kind == EntryKind.PROMPT and not self.prompted:
-            self.prompted = _beginning(_body(line))
+            self.prompted = _prompt_preview(_decode_body(line))
 
-    def _take_info(self, body: Any) -> None:
+    def _apply_info(self, body: Any) -> None:
         update = body.get("update", body)
         if not isinstance(update, dict) or update.get("sessionUpdate") != "session_info_update":
             return
         if "title" in update:
-            self.title = _text(update["title"])
+            self.title = _text_of(update["title"])
         beside = (update.get("_meta") or {}).get("dragoman")
         if isinstance(beside, dict) and isinstance(beside.get("archived"), bool):
             self.archived = beside["archived"]
 
-    def _take_opened(self, body: Any) -> None:
-        self.agent = _text(body.get("agent")) or self.agent
-        self.agent_session = _text(body.get("sessionId")) or self.agent_session
-        self.cwd = _text(body.get("cwd")) or self.cwd
-        self.title = _text(body.get("title")) or self.title
+    def _apply_opened(self, body: Any) -> None:
+        self.agent = _text_of(body.get("agent")) or self.agent
+        self.agent_session = _text_of(body.get("sessionId")) or self.agent_session
+        self.cwd = _text_of(body.get("cwd")) or self.cwd
+        self.title = _text_of(body.get("title")) or self.title
 
     @property
     def summary(self) -> Summary:
@@ -99,40 +99,40 @@ class Head(msgspec.Struct, kw_only=True):
         )
 
 
-class _Bare(msgspec.Struct):
+class _EntryBody(msgspec.Struct):
     body: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Bare)
+_body_decoder = msgspec.json.Decoder(_EntryBody)
 
 
-def _body(line: bytes) -> dict[str, Any]:
-    body = _decoder.decode(line).body
+def _decode_body(line: bytes) -> dict[str, Any]:
+    body = _body_decoder.decode(line).body
     return body if isinstance(body, dict) else {"prompt": body}
 
 
-def _text(value: Any) -> str | None:
+def _text_of(value: Any) -> str | None:
     if isinstance(value, dict):
         value = value.get("title") or value.get("name")
     return value if isinstance(value, str) and value else None
 
 
-def _beginning(body: dict[str, Any]) -> str | None:
+def _prompt_preview(body: dict[str, Any]) -> str | None:
     blocks = body.get("prompt")
     texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-    words = " ".join(" ".join(text for text in texts if isinstance(text, str))[: TITLE * 4].split())
-    return (words if len(words) <= TITLE else words[: TITLE - 1] + "…") or None
+    words = " ".join(" ".join(text for text in texts if isinstance(text, str))[: TITLE_LENGTH * 4].split())
+    return (words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…") or None
 
 
 # --- finding one ----------------------------------------------------------------------------------------------
 
 # The longest name, in characters: a list has room for it.
-NAME = 100
+MAX_NAME_LENGTH = 100
 
-_NAME = re.compile(rf"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{{0,{NAME - 2}}}[^\s\x00-\x1f\x7f])?")
+_NAME_PATTERN = re.compile(rf"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{{0,{MAX_NAME_LENGTH - 2}}}[^\s\x00-\x1f\x7f])?")
 
 # An id as we make them, or most of one: nothing else looks so.
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}(-[0-9a-f]{0,4}(-[0-9a-f]{0,12})?)?", re.IGNORECASE)
+_ID_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}(-[0-9a-f]{0,4}(-[0-9a-f]{0,12})?)?", re.IGNORECASE)
 
 
 # What a name has besides letters, digits and blanks; no shell takes one of these for more than itself where a name
@@ -142,11 +142,12 @@ _FIRST = "._@"
 _ALLOWED = f"letters, digits, blanks and {' '.join(_SIGNS)}, beginning with a letter, a digit or {' '.join(_FIRST)}"
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     """What may be the name of a session that is there, as older versions gave them; invalid_params if it is none."""
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         raise ProtocolError(
-            Kind.INVALID_PARAMS, f"{name!r} is no name for a session: up to {NAME} characters on one line, no '/' first"
+            Kind.INVALID_PARAMS,
+            f"{name!r} is no name for a session: up to {MAX_NAME_LENGTH} characters on one line, no '/' first",
         )
     return name
 
@@ -166,25 +167,25 @@ def _is_of_names(character: str) -> bool:
     return unicodedata.category(character)[0] in "LMN"
 
 
-def is_like_id(name: str) -> bool:
+def looks_like_id(name: str) -> bool:
     """Whether this means a session by its id, whether it is there or not."""
-    return _ID.fullmatch(name) is not None
+    return _ID_PATTERN.fullmatch(name) is not None
 
 
-def given_name(name: str) -> str:
+def check_new_name(name: str) -> str:
     """A name that a session can be given: one that means nothing else to a shell, and that nobody takes for an id."""
-    if wrong := foreign_sign(checked_name(name)):
+    if wrong := foreign_sign(check_name(name)):
         raise ProtocolError(
             Kind.INVALID_PARAMS, f"{name!r} is no name for a session: {wrong!r} cannot stand there; it has {_ALLOWED}"
         )
-    if is_like_id(name):
+    if looks_like_id(name):
         raise ProtocolError(Kind.INVALID_PARAMS, f"{name!r} looks like the id of a session; choose another name")
     return name
 
 
-def found(name: str, all: Iterable[Summary]) -> Summary:
+def find_summary(name: str, summaries: Iterable[Summary]) -> Summary:
     """The session somebody means."""
-    known = list(all)
+    known = list(summaries)
     for summary in known:
         if name == summary.session_id:
             return summary
@@ -199,17 +200,17 @@ def found(name: str, all: Iterable[Summary]) -> Summary:
         raise ProtocolError(
             Kind.SESSION_NOT_FOUND, f"{len(begun)} sessions begin with {name!r}: {ids}; type more of one", {}
         )
-    raise missing(name)
+    raise missing_error(name)
 
 
-def missing(session_id: str) -> ProtocolError:
+def missing_error(session_id: str) -> ProtocolError:
     """The error for a session that was never there, or was deleted."""
     return ProtocolError(
         Kind.SESSION_NOT_FOUND, f"there is no session {session_id!r} in this store", {"sessionId": session_id}
     )
 
 
-def expired(session_id: str) -> ProtocolError:
+def expired_error(session_id: str) -> ProtocolError:
     """The error for a session that retention took away."""
     return ProtocolError(
         Kind.SESSION_EXPIRED,
@@ -218,7 +219,7 @@ def expired(session_id: str) -> ProtocolError:
     )
 
 
-def taken(what: str, by: str) -> ProtocolError:
+def taken_error(what: str, by: str) -> ProtocolError:
     """The error for a name or an id that another session has."""
     return ProtocolError(Kind.INVALID_PARAMS, f"{what!r} is taken by session {by!r}; choose another", {"sessionId": by})
 
@@ -226,14 +227,14 @@ def taken(what: str, by: str) -> ProtocolError:
 # --- how long it is kept --------------------------------------------------------------------------------------
 
 
-def outlived(retention: Retention, newest_first: Sequence[Summary], now: str) -> list[str]:
+def expired_ids(retention: Retention, newest_first: Sequence[Summary], now: str) -> list[str]:
     """The ids of the sessions that need not be kept; the newest is never too large."""
     gone: list[str] = []
-    present = _seconds(now)
+    present = _unix_time(now)
     size = 0
     for place, summary in enumerate(newest_first):
         size += summary.bytes
-        is_old = retention.seconds is not None and present - _seconds(summary.updated_at) > retention.seconds
+        is_old = retention.seconds is not None and present - _unix_time(summary.updated_at) > retention.seconds
         is_beyond = retention.count is not None and place >= retention.count
         is_large = retention.bytes is not None and size > retention.bytes and place > 0
         if (is_old or is_beyond or is_large) and not (summary.name and retention.spares_named):
@@ -242,7 +243,7 @@ def outlived(retention: Retention, newest_first: Sequence[Summary], now: str) ->
     return gone
 
 
-def _seconds(time: str) -> float:
+def _unix_time(time: str) -> float:
     try:
         parsed = datetime.fromisoformat(time)
     except ValueError:

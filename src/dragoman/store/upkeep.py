@@ -16,14 +16,14 @@ from dragoman.errors import ProtocolError, StoreFault
 from dragoman.store.contract import Draft, Entry, Store
 
 # How long it is believed that the store can be used, and that it cannot: anybody may ask. Seconds.
-LOOKED = 5.0
-AGAIN = 1.0
+CHECK_INTERVAL = 5.0
+RETRY_INTERVAL = 1.0
 
 # A disk that does not answer for so long cannot be used. Seconds.
-PATIENCE = 5.0
+PROBE_TIMEOUT = 5.0
 
 # Why a store cannot be used, for whoever asks: no paths.
-_WHY = {
+_FAULT_TEXTS = {
     "full": "there is no room for more",
     "readonly": "the store cannot be written",
     "locked": "the store is locked by another program",
@@ -33,20 +33,20 @@ _WHY = {
 }
 
 
-class Upkeep:
+class MonitoredStore:
     """A store, and how it is."""
 
     def __init__(
-        self, store: Store, mend: Callable[[set[str]], Awaitable[None]], report: Callable[[str], None]
+        self, store: Store, repair: Callable[[set[str]], Awaitable[None]], report: Callable[[str], None]
     ) -> None:
         self._store = store
-        self._mend = mend
+        self._repair = repair
         self._report = report
         self._fault: ProtocolError | None = None
-        self._used = self._looked = float("-inf")
-        self._trying: asyncio.Future[Any] | None = None
-        self._behind: set[str] = set()  # sessions of which something could not be kept
-        self._mending: asyncio.Task[None] | None = None
+        self._last_success = self._last_probe = float("-inf")
+        self._probing: asyncio.Future[Any] | None = None
+        self._incomplete_sessions: set[str] = set()  # sessions of which something could not be kept
+        self._recovery: asyncio.Task[None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -56,59 +56,65 @@ class Upkeep:
         try:
             entries = await self._store.append(session_id, drafts)
         except StoreFault as error:
-            self._failed(session_id, error)
+            self._note_failure(session_id, error)
             raise
-        self._fault, self._used = None, time.monotonic()
+        self._fault, self._last_success = None, time.monotonic()
         return entries
 
-    async def look(self) -> str:
+    async def unavailable_reason(self) -> str:
         """Why the store cannot be used now; "" when it can."""
         now = time.monotonic()
-        last, most = (max(self._looked, self._used), LOOKED) if self._fault is None else (self._looked, AGAIN)
+        last, most = (
+            (max(self._last_probe, self._last_success), CHECK_INTERVAL)
+            if self._fault is None
+            else (self._last_probe, RETRY_INTERVAL)
+        )
         if now - last > most:
-            await self._try()
-        return "" if self._fault is None else _WHY.get(getattr(self._fault, "why", ""), "the store cannot be used")
+            await self._probe()
+        return (
+            "" if self._fault is None else _FAULT_TEXTS.get(getattr(self._fault, "why", ""), "the store cannot be used")
+        )
 
     async def close(self) -> None:
         """Wait for nothing any more."""
-        if self._mending is not None:
-            self._mending.cancel()
-            await asyncio.gather(self._mending, return_exceptions=True)
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.gather(self._recovery, return_exceptions=True)
 
-    async def _try(self) -> None:
+    async def _probe(self) -> None:
         """Write a little, where the store can; one that hangs is tried once."""
-        self._looked = time.monotonic()
-        if self._trying is None:
-            self._trying = asyncio.ensure_future(getattr(self._store, "probe", self._store.sessions)())
-        trying = self._trying
-        await asyncio.wait({trying}, timeout=PATIENCE)
+        self._last_probe = time.monotonic()
+        if self._probing is None:
+            self._probing = asyncio.ensure_future(getattr(self._store, "probe", self._store.sessions)())
+        trying = self._probing
+        await asyncio.wait({trying}, timeout=PROBE_TIMEOUT)
         if not trying.done():
-            self._fault = StoreFault("silent", f"the store did not answer within {PATIENCE:g} s")
+            self._fault = StoreFault("silent", f"the store did not answer within {PROBE_TIMEOUT:g} s")
             return
-        self._trying = None
+        self._probing = None
         error = trying.exception()
         if error is None:
-            self._fault, self._used = None, time.monotonic()
+            self._fault, self._last_success = None, time.monotonic()
         else:
             self._fault = error if isinstance(error, ProtocolError) else StoreFault("io", repr(error))
 
-    def _failed(self, session_id: str, error: StoreFault) -> None:
+    def _note_failure(self, session_id: str, error: StoreFault) -> None:
         if self._fault is None:
             self._report(f"nothing can be kept: {error.message}")
         self._fault = error
-        self._behind.add(session_id)
-        if self._mending is None:
-            self._mending = asyncio.get_running_loop().create_task(self._recover())
+        self._incomplete_sessions.add(session_id)
+        if self._recovery is None:
+            self._recovery = asyncio.get_running_loop().create_task(self._recover())
 
     async def _recover(self) -> None:
         """Try until it works, then make good what was missed."""
         try:
-            while self._behind:
-                await asyncio.sleep(AGAIN)
-                await self._try()
+            while self._incomplete_sessions:
+                await asyncio.sleep(RETRY_INTERVAL)
+                await self._probe()
                 if self._fault is None:
-                    behind, self._behind = self._behind, set()
-                    await self._mend(behind)
+                    behind, self._incomplete_sessions = self._incomplete_sessions, set()
+                    await self._repair(behind)
             self._report("sessions can be kept again")
         finally:
-            self._mending = None
+            self._recovery = None

@@ -22,31 +22,33 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.DOTALL | re.IGNORECASE)
 
 
-class Address(NamedTuple):
+class StoreAddress(NamedTuple):
     """Where sessions are kept: in what way, and in which file ("" where it is none)."""
 
     scheme: str
     path: str
 
     @property
-    def lasts(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether what is kept there outlives the process."""
-        return SCHEMES[self.scheme].lasts
+        return SCHEMES[self.scheme].is_durable
 
     def __str__(self) -> str:
         return f"{self.scheme}:{self.path}"
 
 
-class Scheme(NamedTuple):
+class StoreScheme(NamedTuple):
     """One way to keep sessions: how its addresses look, how they are read, and how such a store is opened."""
 
-    looks: str
-    read: Callable[[str], str]  # what stands after the colon -> the path of the file; ValueError says what is wrong
+    example: str
+    parse_path: Callable[
+        [str], str
+    ]  # what stands after the colon -> the path of the file; ValueError says what is wrong
     open: Callable[[str], Awaitable[Store]]
-    lasts: bool = True
+    is_durable: bool = True
 
 
-def _file(rest: str) -> str:
+def _parse_file_path(rest: str) -> str:
     """A path, or what a URL has after two slashes: nobody's machine, then a path from the root."""
     if rest.startswith("//"):
         if not rest.startswith("///"):
@@ -59,46 +61,46 @@ def _file(rest: str) -> str:
     return os.path.join(os.path.realpath(folder), name)
 
 
-def _nothing(rest: str) -> str:
+def _parse_no_path(rest: str) -> str:
     if rest.strip("/"):
         raise ValueError("what is kept in memory has no name")
     return ""
 
 
-async def _sqlite(path: str) -> Store:
+async def _open_sqlite(path: str) -> Store:
     from dragoman.store.sqlite import SqliteStore
 
     return await SqliteStore.open(path)
 
 
-async def _memory(_: str) -> Store:
+async def _open_memory(_: str) -> Store:
     from dragoman.store.memory import MemoryStore
 
     return MemoryStore()
 
 
-SCHEMES: dict[str, Scheme] = {
-    "sqlite": Scheme("sqlite:PATH", _file, _sqlite),
-    "memory": Scheme("memory:", _nothing, _memory, lasts=False),
+SCHEMES: dict[str, StoreScheme] = {
+    "sqlite": StoreScheme("sqlite:PATH", _parse_file_path, _open_sqlite),
+    "memory": StoreScheme("memory:", _parse_no_path, _open_memory, is_durable=False),
 }
 
 
-def located(text: str) -> Address:
+def parse_address(text: str) -> StoreAddress:
     """What an address means; nothing is opened. ConfigFault where it means nothing."""
     said = _SCHEME.fullmatch(text)
     name, rest = ("sqlite", text) if said is None else (said[1].lower(), said[2])
     scheme = SCHEMES.get(name)
     if scheme is None:
-        known = ", ".join(each.looks for each in SCHEMES.values())
+        known = ", ".join(each.example for each in SCHEMES.values())
         file = "" if rest.startswith("//") else f" (a file of that name: ./{text})"
         raise ConfigFault([f"store: {text}: there is no way {name!r} to keep sessions; say a path, or {known}{file}"])
     try:
-        return Address(name, scheme.read(rest))
+        return StoreAddress(name, scheme.parse_path(rest))
     except ValueError as error:
-        raise ConfigFault([f"store: {text}: {error}, as in {scheme.looks}"]) from None
+        raise ConfigFault([f"store: {text}: {error}, as in {scheme.example}"]) from None
 
 
-async def open_store(address: str | Address) -> Store:
+async def open_store(address: str | StoreAddress) -> Store:
     """Open the store at an address, or make it: a path, sqlite:PATH or memory:. Close it when you are done."""
-    found = located(address) if isinstance(address, str) else address
+    found = parse_address(address) if isinstance(address, str) else address
     return await SCHEMES[found.scheme].open(found.path)

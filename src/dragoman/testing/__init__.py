@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from dragoman.testing.under_test import SessionUnderTest as SessionUnderTest
     from dragoman.testing.under_test import TurnSeen as TurnSeen
     from dragoman.testing.under_test import WireClient as WireClient
-    from dragoman.transport.memory import pair as pair
+    from dragoman.transport.memory import memory_pair as memory_pair
 
 _HOMES = {
     "testing.contracts": ("check_store", "check_transport"),
@@ -83,7 +83,7 @@ _HOMES = {
     "testing.scripted_peer": ("ScriptedAgent", "ScriptedClient", "ScriptedPeer"),
     "testing.stand_ins": ("Finished", "StandIn", "rehearse", "run_client", "scripted_client", "stand_in"),
     "testing.under_test": ("AgentUnderTest", "ClientTester", "SessionUnderTest", "TurnSeen", "WireClient"),
-    "transport.memory": ("pair",),
+    "transport.memory": ("memory_pair",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -129,9 +129,9 @@ __all__ = [
     "left",
     "like",
     "matches",
+    "memory_pair",
     "named",
     "one_of",
-    "pair",
     "refuse",
     "refused",
     "rehearse",

@@ -129,7 +129,7 @@ async def _check_log(store: Store) -> None:
     assert await store.append("one", []) == [], "something came of nothing"
     many = await asyncio.gather(*(store.append(f"s{n % 7}", [_draft(n)]) for n in range(500)))
     assert sorted(entries[0].seq for entries in many[::7]) == list(range(1, 73)), "tasks got in each other's way"
-    assert (await store.verify("one")).is_whole, "a log that was never touched is not whole"
+    assert (await store.verify("one")).is_intact, "a log that was never touched is not whole"
     assert (await store.repair("one")).kept == [(1, 3)], "a repair of a whole log did something"
 
 

@@ -15,9 +15,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.dialect.dialects import Dialect
-from dragoman.dialect.emulator import Ask, Deliver, Effect, Flow, Ledger, Pass, Send, Settings, Start, Wake
-from dragoman.dialect.losses import bare, missing
-from dragoman.dialect.reshape import SIDE
+from dragoman.dialect.emulator import (
+    Deliver,
+    Effect,
+    Emulator,
+    EmulatorSettings,
+    Flow,
+    Pass,
+    SendNotification,
+    SendRequest,
+    Start,
+    Wake,
+)
+from dragoman.dialect.losses import missing_paths, without_side_data
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.text_chunk import Chunk
 from dragoman.errors import KINDS, ProtocolError
 from dragoman.schema.methods import METHODS, Method
@@ -54,9 +65,9 @@ def check_dialect(dialect: Dialect, *, reworded: Collection[str] = (), seed: int
         _check_spelling(dialect, said, reworded)
     _check_senseless(dialect, Random(seed))
     _check_chunk(dialect)
-    unknown = set(dialect.codes) - set(KINDS)
+    unknown = set(dialect.error_codes) - set(KINDS)
     assert not unknown, f"{dialect.name} has numbers for errors that nobody knows: {sorted(unknown)}"
-    lacking = [kind for kind in KINDS if kind not in dialect.codes]
+    lacking = [kind for kind in KINDS if kind not in dialect.error_codes]
     assert not lacking, f"{dialect.name} has no number for {', '.join(lacking)}"
     for peer in Side:
         _check_ledger(dialect, peer)
@@ -82,7 +93,7 @@ def _check_spelling(dialect: Dialect, said: _Said, reworded: Collection[str]) ->
     method, body = wire
     notes = _notes(body)
     assert not notes & {"inferred"}, f"{about}: what was inferred stays at home, and was said: {body}"
-    heard = _pure(lambda value: _lift(dialect, said, method, value), bare(body), f"lifting of {about}")
+    heard = _pure(lambda value: _lift(dialect, said, method, value), without_side_data(body), f"lifting of {about}")
     assert heard is not None, f"{about}: what was said ({method} {body}) is not understood by its own reader"
     name, meant = heard
     assert name == said.row.name, f"{about}: it was said as {method}, and that is read as {name}"
@@ -90,14 +101,16 @@ def _check_spelling(dialect: Dialect, said: _Said, reworded: Collection[str]) ->
     _readable(kind, meant, f"{about}: it is read back as {meant}, which is not in the vocabulary")
     lost = [
         path
-        for path in missing(said.value, bare(meant), "")
+        for path in missing_paths(said.value, without_side_data(meant), "")
         if not _is_carried(path, notes) and f"{said.row.name}.{path}" not in reworded
     ]
     assert not lost, f"{about}: {', '.join(lost)} is lost, neither said nor carried beside nor refused: {body}"
     again = _lower(dialect, said._replace(value=meant))
     assert again is not None, f"{about}: what it read itself ({meant}) it cannot say again"
-    told = missing(bare(body), bare(again[1]), "")
-    assert not told, f"{about}: said, read and said again it differs in {', '.join(told)}: {bare(again[1])}"
+    told = missing_paths(without_side_data(body), without_side_data(again[1]), "")
+    assert not told, (
+        f"{about}: said, read and said again it differs in {', '.join(told)}: {without_side_data(again[1])}"
+    )
 
 
 def _is_carried(path: str, notes: set[str]) -> bool:
@@ -143,10 +156,10 @@ def _pure(spell: Callable[[Json], Any], value: Json, about: str) -> Any:
 
 
 def _readable(kind: Any, value: Json, about: str) -> None:
-    from dragoman.schema.lenient import read
+    from dragoman.schema.lenient import read_leniently
 
     try:
-        read(kind, value)
+        read_leniently(kind, value)
     except ProtocolError as error:
         raise AssertionError(f"{about}: {error}") from error
 
@@ -159,7 +172,7 @@ def _notes(value: Json) -> set[str]:
         return set()
     found = {name for item in value.values() for name in _notes(item)}
     meta = value.get("_meta")
-    side = meta.get(SIDE) if isinstance(meta, dict) else None
+    side = meta.get(SIDE_DATA_KEY) if isinstance(meta, dict) else None
     return found | _names(side)
 
 
@@ -172,7 +185,7 @@ def _names(value: Json) -> set[str]:
 
 
 def _check_senseless(dialect: Dialect, random: Random) -> None:
-    words = sorted({name for said in _messages() for name in _names(said.value)} | {"_meta", SIDE})
+    words = sorted({name for said in _messages() for name in _names(said.value)} | {"_meta", SIDE_DATA_KEY})
     methods = sorted({name for _, name in METHODS} | {"_own/method", "nonsense"})
     for _ in range(SENSELESS):
         side, method, value = random.choice(list(Side)), random.choice(methods), anything(random, words)
@@ -194,14 +207,20 @@ def _check_chunk(dialect: Dialect) -> None:
     for kind in ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk"):
         chunk = Chunk("s1", kind, 'a "piece"\n of téxt')
         try:
-            short = dialect.chunk.say(chunk)
+            short = dialect.chunk_form.render_params(chunk)
         except KeyError:
             continue  # goes the long way
         update = {"sessionUpdate": kind, "content": {"type": "text", "text": chunk.text}}
         _, long = dialect.lower_call(Side.CLIENT, "session/update", {"sessionId": "s1", "update": update})
-        assert msgspec.json.decode(short) == bare(long), f"{dialect.name} says {kind} in two ways: {short!r}, {long}"
-        assert dialect.chunk.read(msgspec.Raw(short)) == chunk, f"{dialect.name} does not read its own {kind}"
-    assert dialect.chunk.read(msgspec.Raw(b'{"odd":1}')) is None, f"{dialect.name} takes anything for a piece of text"
+        assert msgspec.json.decode(short) == without_side_data(long), (
+            f"{dialect.name} says {kind} in two ways: {short!r}, {long}"
+        )
+        assert dialect.chunk_form.parse_params(msgspec.Raw(short)) == chunk, (
+            f"{dialect.name} does not read its own {kind}"
+        )
+    assert dialect.chunk_form.parse_params(msgspec.Raw(b'{"odd":1}')) is None, (
+        f"{dialect.name} takes anything for a piece of text"
+    )
 
 
 # --- ledger ---------------------------------------------------------------------------------------------------------
@@ -212,8 +231,8 @@ def _check_ledger(dialect: Dialect, peer: Side) -> None:
     if first is None:
         return
     about = f"the ledger of {dialect.name} for {peer.value}s"
-    assert first.peer is peer, f"{about} says that its peer is the {first.peer.value}"
-    for side, table in ((peer.other, first.incoming), (peer, first.outgoing), (peer, first.heeded)):
+    assert first.peer_side is peer, f"{about} says that its peer is the {first.peer_side.value}"
+    for side, table in ((peer.other, first.incoming), (peer, first.outgoing), (peer, first.result_observers)):
         odd = [name for name in table if (side, name) not in METHODS]
         assert not odd, f"{about} has flows for what the {side.value} never receives: {', '.join(odd)}"
     once, twice = (_lived(_opened(dialect, peer), about) for _ in range(2))
@@ -221,24 +240,24 @@ def _check_ledger(dialect: Dialect, peer: Side) -> None:
         assert before == after, f"{about} is not the same for two connections: {before}, then {after}"
 
 
-def _opened(dialect: Dialect, peer: Side) -> Ledger | None:
+def _opened(dialect: Dialect, peer: Side) -> Emulator | None:
     numbers = iter(range(10_000))
-    settings = Settings(cwd="/w", now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}")
-    return dialect.ledger(peer, settings)
+    settings = EmulatorSettings(cwd="/w", now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}")
+    return dialect.open_emulator(peer, settings)
 
 
-def _lived(ledger: Ledger | None, about: str) -> list[str]:
+def _lived(ledger: Emulator | None, about: str) -> list[str]:
     """Everything a ledger does when every message there is passes once, both ways."""
     assert ledger is not None
     done: list[str] = []
     for said in _messages():
-        table = ledger.incoming if said.row.side is ledger.peer.other else ledger.outgoing
+        table = ledger.incoming if said.row.side is ledger.peer_side.other else ledger.outgoing
         make = table.get(said.row.name)
         if make is None or not said.is_call:
             continue
         params = msgspec.convert(said.value, said.row.params)
         try:
-            done.append(f"{said}: {list(_effects(make(ledger, params), said.row, ledger.peer, about))}")
+            done.append(f"{said}: {list(_effects(make(ledger, params), said.row, ledger.peer_side, about))}")
         except ProtocolError as error:
             done.append(f"{said}: {error}")
     return done
@@ -270,10 +289,10 @@ def _answer(effect: Any, row: Method, peer: Side) -> Any:
     asked: Method | None = None
     if isinstance(effect, Pass):
         asked = row
-    elif isinstance(effect, Ask | Send):
+    elif isinstance(effect, SendRequest | SendNotification):
         asked = METHODS.get((peer, effect.method))
     elif isinstance(effect, Deliver):
         asked = METHODS.get((peer.other, effect.method))
-    if asked is None or asked.result in (None, Any) or isinstance(effect, Send):
+    if asked is None or asked.result in (None, Any) or isinstance(effect, SendNotification):
         return None
     return msgspec.convert(samples(asked.result)[-1], asked.result)

@@ -14,8 +14,8 @@ from typing import Any
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.testing.faults import Fault, Line, Parcel, Stall
-from dragoman.transport.base import HIGH_WATER, Take, Transport
-from dragoman.wire.frames import Frame, Splitter
+from dragoman.transport.base import HIGH_WATER, FrameConsumer, Transport
+from dragoman.wire.frames import Frame, LineSplitter
 
 # After a stalled line has been asked to drain for so many passes it is given up: a minute of real time, in no time.
 STALLED_PASSES = 100
@@ -45,8 +45,8 @@ class _Faulty:
         self._in = Line(receiving, f"{seed}/receiving")
         self._going: deque[Parcel] = deque()
         self._coming: deque[Parcel] = deque()
-        self._splitter = Splitter()  # so that pieces are put together as a stream would
-        self._pour = getattr(transport, "pour", None)
+        self._splitter = LineSplitter()  # so that pieces are put together as a stream would
+        self._pour = getattr(transport, "write_raw", None)
         self._queued = 0
         self._waited = 0  # passes, since the last frame
         self._ticking = False
@@ -225,7 +225,7 @@ class _Faulty:
         self._splitter.feed(parcel.data[:place])
         return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Nothing is offered: every frame comes by `receive`, where the faults are."""
 
     # --- the end ----------------------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ from typing import Any
 from dragoman.roles.agent.agent import Agent
 from dragoman.roles.client.connect import connect
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 
 @asynccontextmanager
 async def joined(agent: Agent, *, limit: int | None = None, **options: Any) -> AsyncIterator[RemoteAgent]:
     """A client connected to this agent; `options` are those of `connect`, `limit` bounds the bytes between them."""
-    ours, theirs = pair(limit)
-    connection = agent.attach(theirs)
+    ours, theirs = memory_pair(limit)
+    connection = agent.start_connection(theirs)
     try:
         async with connect(ours, **options) as remote:
             yield remote

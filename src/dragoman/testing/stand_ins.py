@@ -20,7 +20,7 @@ from dragoman.testing.scenario import Expectation, Step
 from dragoman.testing.scenario_runner import Departure, Following, readable
 from dragoman.testing.scripted_peer import PATIENCE, ScriptedAgent, ScriptedClient
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.stream import StreamTransport
 
@@ -53,8 +53,8 @@ async def scripted_client(
     """
     serving = None
     if isinstance(target, Agent):
-        transport, theirs = pair()
-        serving = target.attach(theirs)
+        transport, theirs = memory_pair()
+        serving = target.start_connection(theirs)
     elif isinstance(target, str | Sequence):
         transport = await spawn(shlex.split(target) if isinstance(target, str) else list(target), cwd=cwd, env=env)  # type: ignore[assignment]
     else:
@@ -94,7 +94,7 @@ class StandIn:
     def transport(self) -> Transport:
         """The client's end of it, in memory."""
         if self._memory is None:
-            self._memory, ours = pair()
+            self._memory, ours = memory_pair()
             self._met.set_result(ours)
         return self._memory
 

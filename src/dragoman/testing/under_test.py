@@ -18,7 +18,7 @@ import msgspec
 from dragoman.roles.agent.agent import Agent
 from dragoman.roles.client.connect import connect
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.roles.client.session import Conversation
+from dragoman.roles.client.session import ClientSession
 from dragoman.schema.base import Unknown
 from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry
@@ -95,7 +95,7 @@ class TurnSeen(msgspec.Struct, frozen=True):
 class SessionUnderTest:
     """A session of the agent under test."""
 
-    def __init__(self, loop: Loop, session: Conversation) -> None:
+    def __init__(self, loop: Loop, session: ClientSession) -> None:
         self.session = session
         """The session itself, for everything that is not here; `run` waits for what it gives."""
         self._loop = loop
@@ -168,7 +168,7 @@ class AgentUnderTest:
 
     def open(self, cwd: str | os.PathLike[str] | None = None, **options: Any) -> SessionUnderTest:
         """Open a session, in the test's own folder unless another is given."""
-        session = self.run(self.remote.open(os.fspath(cwd or self._folder), **options))
+        session = self.run(self.remote.open_session(os.fspath(cwd or self._folder), **options))
         return SessionUnderTest(self._loop, session)
 
 

@@ -18,7 +18,7 @@ HIGH_WATER = 256 * 1024
 LOW_WATER = 64 * 1024
 
 # One write call for this many bytes: the default pipe holds as much, a larger join gains nothing.
-COALESCE = 64 * 1024
+COALESCE_SIZE = 64 * 1024
 
 # One read call for up to this many bytes: one wake-up then serves about a thousand chunk updates.
 READ_SIZE = 256 * 1024
@@ -27,10 +27,10 @@ READ_SIZE = 256 * 1024
 WRITE_STALL = 60.0
 
 # How long a close tries to get rid of what is still queued. Seconds; people wait for it.
-CLOSE_PATIENCE = 2.0
+CLOSE_TIMEOUT = 2.0
 
 # After one half of the connection broke, the other half may still hold the explanation. Seconds.
-LAST_WORDS = 1.0
+HALF_CLOSED_GRACE = 1.0
 
 
 class Outgoing(NamedTuple):
@@ -42,7 +42,7 @@ class Outgoing(NamedTuple):
 
 
 # Takes the frames of one block at once; says whether it took them, else they wait for `receive`.
-Take = Callable[[list[Frame]], bool]
+FrameConsumer = Callable[[list[Frame]], bool]
 
 
 class Transport(Protocol):
@@ -59,7 +59,7 @@ class Transport(Protocol):
         """
         ...
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Offer frames to `take` first, the moment they are read, while somebody waits in `receive`.
 
         It saves a pass of the event loop for each block. A transport may never offer any: `receive` gives them all.

@@ -13,70 +13,80 @@ from dragoman.errors import ConnectionFailed
 from dragoman.transport.base import HIGH_WATER, LOW_WATER
 
 
-class Gate:
+class FlowControl:
     """Counts queued bytes, wakes producers at low water, reports a stall."""
 
-    __slots__ = ("_error", "_high", "_low", "_moved", "_on_stall", "_stall", "_timer", "_waiters", "queued")
+    __slots__ = (
+        "_error",
+        "_high",
+        "_last_progress",
+        "_low",
+        "_on_stall",
+        "_stall",
+        "_timer",
+        "_waiters",
+        "queued_bytes",
+    )
 
     def __init__(
         self, stall: float, on_stall: Callable[[], None], high: int = HIGH_WATER, low: int = LOW_WATER
     ) -> None:
-        self.queued = 0
+        self.queued_bytes = 0
         self._stall = stall
         self._on_stall = on_stall
         self._high = high
         self._low = low
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._moved = 0.0
+        self._last_progress = 0.0
         self._error: ConnectionFailed | None = None
 
     def add(self, size: int) -> None:
         """These bytes wait now."""
-        self.queued += size
+        self.queued_bytes += size
 
-    def watch(self) -> None:
+    def start_stall_timer(self) -> None:
         """The peer began to refuse bytes: from now on it must take some within the stall limit."""
         loop = asyncio.get_running_loop()
-        self._moved = loop.time()
+        self._last_progress = loop.time()
         if self._timer is None and self._error is None:
-            self._timer = loop.call_later(self._stall, self._check)
+            self._timer = loop.call_later(self._stall, self._check_stall)
 
-    def took(self, size: int) -> None:
+    def remove(self, size: int) -> None:
         """The peer took these bytes."""
-        self.queued -= size
+        self.queued_bytes -= size
         if self._timer is not None:
-            self._moved = asyncio.get_running_loop().time()
+            self._last_progress = asyncio.get_running_loop().time()
         if self._waiters:
-            self._wake()
+            self._wake_waiters()
 
     def congested(self) -> bool:
         """Whether more than high water waits."""
-        return self.queued > self._high
+        return self.queued_bytes > self._high
 
     async def drain(self) -> None:
         """Wait for low water; raises what `fail` was given."""
-        await self._below(self._low)
+        await self._wait_below(self._low)
 
-    async def empty(self) -> None:
+    async def wait_empty(self) -> None:
         """Wait until nothing is queued; raises what `fail` was given."""
-        await self._below(0)
+        await self._wait_below(0)
 
     def fail(self, error: ConnectionFailed) -> None:
         """Nothing will leave any more: producers that wait now or later get this error."""
         self._error = error
-        self.queued = 0
-        self._unwatch()
+        self.queued_bytes = 0
+        self._stop_stall_timer()
         for _, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)
                 waiter.exception()  # a producer that was cancelled meanwhile must not leave a warning
         self._waiters.clear()
 
-    async def _below(self, mark: int) -> None:
+    async def _wait_below(self, mark: int) -> None:
         if self._error is not None:
             raise self._error.with_traceback(None)
-        if self.queued <= mark:
+        if self.queued_bytes <= mark:
             return
         waiter = asyncio.get_running_loop().create_future()
         entry = (mark, waiter)
@@ -87,8 +97,8 @@ class Gate:
             if entry in self._waiters:
                 self._waiters.remove(entry)
 
-    def _wake(self) -> None:
-        queued = self.queued
+    def _wake_waiters(self) -> None:
+        queued = self.queued_bytes
         for entry in self._waiters[:]:
             mark, waiter = entry
             if queued <= mark:
@@ -96,18 +106,18 @@ class Gate:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _check(self) -> None:
+    def _check_stall(self) -> None:
         self._timer = None
-        if not self.queued:
+        if not self.queued_bytes:
             return
         loop = asyncio.get_running_loop()
-        left = self._moved + self._stall - loop.time()
+        left = self._last_progress + self._stall - loop.time()
         if left > 0:
-            self._timer = loop.call_later(left, self._check)
+            self._timer = loop.call_later(left, self._check_stall)
         else:
             self._on_stall()
 
-    def _unwatch(self) -> None:
+    def _stop_stall_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

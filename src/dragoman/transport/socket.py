@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import AddressFamily
 
-    from dragoman.transport.remote.address import Remote
+    from dragoman.transport.remote.address import RemoteOptions
 
 # A socket of this machine answers at once or not at all. Seconds.
-DIAL_PATIENCE = 10.0
+DIAL_TIMEOUT = 10.0
 
 # Addresses that may be on other machines.
-REMOTE = ("http://", "https://", "ws://", "wss://")
+REMOTE_SCHEMES = ("http://", "https://", "ws://", "wss://")
 
 
 def is_address(target: str) -> bool:
     """Whether this names an agent that runs already, not a command."""
-    return target.startswith(("unix:", "tcp://", *REMOTE))
+    return target.startswith(("unix:", "tcp://", *REMOTE_SCHEMES))
 
 
 def is_remote(target: str) -> bool:
     """Whether this is an URL of HTTP or WebSocket."""
-    return target.startswith(REMOTE)
+    return target.startswith(REMOTE_SCHEMES)
 
 
 async def dial(
     address: str,
     *,
-    remote: Remote | None = None,
+    remote: RemoteOptions | None = None,
     report: Callable[[str], None] | None = None,
     stall: float = WRITE_STALL,
     max_frame: int = MAX_FRAME,
@@ -58,11 +58,11 @@ async def dial_local(address: str, *, stall: float = WRITE_STALL, max_frame: int
     """The agent behind a socket of this machine."""
     import socket
 
-    family, place = located(address)
+    family, place = parse_local_address(address)
     end = socket.socket(family, socket.SOCK_STREAM)
     try:
         end.setblocking(False)
-        async with asyncio.timeout(DIAL_PATIENCE):
+        async with asyncio.timeout(DIAL_TIMEOUT):
             await asyncio.get_running_loop().sock_connect(end, place)
         if family is not socket.AF_UNIX:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a lone frame must not wait for its neighbour
@@ -77,7 +77,7 @@ async def dial_local(address: str, *, stall: float = WRITE_STALL, max_frame: int
     return StreamTransport(fd, fd, peer=f"agent {address}", stall=stall, max_frame=max_frame)
 
 
-def located(address: str) -> tuple[AddressFamily, str | tuple[str, int]]:
+def parse_local_address(address: str) -> tuple[AddressFamily, str | tuple[str, int]]:
     """The kind of socket that an address means, and where it is."""
     import ipaddress  # few clients need these, and every one would pay for them
     import socket

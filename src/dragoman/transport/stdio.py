@@ -21,18 +21,18 @@ def stdio(*, peer: str = "the client", stall: float = WRITE_STALL, max_frame: in
     """Take descriptors 0 and 1 for the protocol; call it once, inside the running loop."""
     if sys.platform == "win32":
         raise StartFailed("the stdio transport needs POSIX pipes; on Windows run the agent inside WSL")
-    read_fd, write_fd = take()
+    read_fd, write_fd = take_stdio()
     return StreamTransport(read_fd, write_fd, peer=peer, stall=stall, max_frame=max_frame)
 
 
-def take() -> tuple[int, int]:
+def take_stdio() -> tuple[int, int]:
     """Move standard input and output to private descriptors (input, output); prints then go to stderr."""
     # Python sets these to None when the descriptor was closed at start; something else may live there by now.
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise StartFailed("standard input or output is closed; start the agent from an ACP client")
     if sys.stdout is not None:
         sys.stdout.flush()  # printed before the protocol began: not ours to take back
-    read_fd, write_fd = private(0, os.O_RDONLY), private(1, os.O_WRONLY)
+    read_fd, write_fd = private_descriptor(0, os.O_RDONLY), private_descriptor(1, os.O_WRONLY)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     try:
@@ -43,7 +43,7 @@ def take() -> tuple[int, int]:
     return read_fd, write_fd
 
 
-def private(fd: int, flags: int) -> int:
+def private_descriptor(fd: int, flags: int) -> int:
     """A descriptor of our own for the same pipe, closed in children.
 
     Opened anew where the system allows it: a duplicate shares the non-blocking flag with every process that

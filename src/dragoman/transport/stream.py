@@ -14,15 +14,22 @@ import stat
 from collections import deque
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import CLOSE_PATIENCE, COALESCE, LAST_WORDS, READ_SIZE, WRITE_STALL, Take
-from dragoman.transport.flow_control import Gate
-from dragoman.wire.frames import MAX_FRAME, Frame, Splitter
+from dragoman.transport.base import (
+    CLOSE_TIMEOUT,
+    COALESCE_SIZE,
+    HALF_CLOSED_GRACE,
+    READ_SIZE,
+    WRITE_STALL,
+    FrameConsumer,
+)
+from dragoman.transport.flow_control import FlowControl
+from dragoman.wire.frames import MAX_FRAME, Frame, LineSplitter
 
 _NEWLINE = memoryview(b"\n")
 
 # The first write of a long pass comes early, so that the peer has something to do meanwhile. After each full block the
 # next is twice as large, and passes that reached the largest go on with it.
-FIRST_BLOCK = 4 * 1024
+FIRST_BLOCK_SIZE = 4 * 1024
 
 
 class StreamTransport:
@@ -40,34 +47,34 @@ class StreamTransport:
         self.peer = peer
         self._loop = asyncio.get_running_loop()
         self._stall = stall
-        self._ended: ConnectionFailed | None = None  # why no more frames come
-        self._broken: ConnectionFailed | None = None  # why no more frames go
+        self._receive_error: ConnectionFailed | None = None  # why no more frames come
+        self._send_error: ConnectionFailed | None = None  # why no more frames go
         self._closing: asyncio.Future[None] | None = None
 
         self._read_fd = read_fd
-        self._splitter = Splitter(max_frame)
+        self._splitter = LineSplitter(max_frame)
         self._batch: list[Frame] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._take: Take | None = None
+        self._consumer: FrameConsumer | None = None
         self._reading = False
         self._discarding = False
-        self._read_polls = _pollable(read_fd)
+        self._read_is_pollable = _is_pollable(read_fd)
 
         self._write_fd = write_fd
-        self._fresh: list[bytes] = []  # frames of this loop pass
-        self._fresh_size = 0
+        self._unwritten: list[bytes] = []  # frames of this loop pass
+        self._unwritten_size = 0
         self._backlog: deque[memoryview] = deque()  # what a write call did not take
-        self._waits = False  # whether the loop tells us when the peer takes more
-        self._pass = 0  # how many frames this loop pass has
-        self._burst = False  # whether the last pass had several
-        self._block = FIRST_BLOCK  # so many bytes make a write before the pass ends
-        self._is_full = False  # whether this pass had a full block
-        self._gate = Gate(stall, self._stalled)
+        self._awaits_writable = False  # whether the loop tells us when the peer takes more
+        self._pass_frames = 0  # how many frames this loop pass has
+        self._was_burst = False  # whether the last pass had several
+        self._block_size = FIRST_BLOCK_SIZE  # so many bytes make a write before the pass ends
+        self._had_full_block = False  # whether this pass had a full block
+        self._flow_control = FlowControl(stall, self._on_stall)
         # A tty keeps its blocking mode: the shell that lent it to us shares that flag.
-        self._write_polls = _pollable(write_fd) and not os.isatty(write_fd)
-        if self._write_polls:
+        self._write_is_pollable = _is_pollable(write_fd) and not os.isatty(write_fd)
+        if self._write_is_pollable:
             os.set_blocking(write_fd, False)
-        if self._read_polls and not os.isatty(read_fd):
+        if self._read_is_pollable and not os.isatty(read_fd):
             os.set_blocking(read_fd, False)
         self._start_reading()
 
@@ -76,8 +83,8 @@ class StreamTransport:
     async def receive(self) -> list[Frame]:
         """The frames of the next block; raises TransportClosed or WriteStalled after the last one."""
         while not self._batch:
-            if self._ended is not None:
-                raise self._ended.with_traceback(None)
+            if self._receive_error is not None:
+                raise self._receive_error.with_traceback(None)
             if self._waiter is not None:
                 raise RuntimeError("receive() is already waiting; a transport has one receiver")
             self._waiter = self._loop.create_future()
@@ -86,34 +93,34 @@ class StreamTransport:
             finally:
                 self._waiter = None
         batch, self._batch = self._batch, []
-        if not self._reading and self._ended is None:
+        if not self._reading and self._receive_error is None:
             self._start_reading()
         return batch
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Offer each block to `take` as it is read, while nothing older waits."""
-        self._take = take
+        self._consumer = take
 
     def _start_reading(self) -> None:
         self._reading = True
-        if self._read_polls:
-            self._loop.add_reader(self._read_fd, self._readable)
+        if self._read_is_pollable:
+            self._loop.add_reader(self._read_fd, self._on_readable)
         else:  # a file is always ready, and epoll refuses it
             self._loop.call_soon(self._read_file)
 
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
-            if self._read_polls:
+            if self._read_is_pollable:
                 self._loop.remove_reader(self._read_fd)
 
     def _read_file(self) -> None:
         if self._reading:
-            self._readable()
+            self._on_readable()
             if self._reading:
                 self._loop.call_soon(self._read_file)
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         if self._batch and not self._discarding:
             # Nobody took the last block yet: let the pipe fill, so that the producer slows down.
             self._stop_reading()
@@ -131,20 +138,20 @@ class StreamTransport:
             return
         if data:
             frames = self._splitter.feed(data)
-            if frames and not (self._take is not None and self._waiter is not None and self._take(frames)):
+            if frames and not (self._consumer is not None and self._waiter is not None and self._consumer(frames)):
                 self._batch = frames
-                self._wake()
+                self._wake_receiver()
             return
         self._batch = self._splitter.finish()
         self._end_reading(TransportClosed(f"{self.peer} closed the connection"))
 
     def _end_reading(self, error: ConnectionFailed) -> None:
         self._stop_reading()
-        if self._ended is None:
-            self._ended = error
-        self._wake()
+        if self._receive_error is None:
+            self._receive_error = error
+        self._wake_receiver()
 
-    def _wake(self) -> None:
+    def _wake_receiver(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -153,37 +160,39 @@ class StreamTransport:
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Queue one frame; alone it is written at once, in a burst together with its neighbours."""
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)
-        self._fresh.append(data)
-        self._fresh_size += len(data) + 1
-        self._gate.queued += len(data) + 1
-        self._pass += 1
-        if self._pass == 1:
+        if self._send_error is not None:
+            raise self._send_error.with_traceback(None)
+        self._unwritten.append(data)
+        self._unwritten_size += len(data) + 1
+        self._flow_control.queued_bytes += len(data) + 1
+        self._pass_frames += 1
+        if self._pass_frames == 1:
             self._loop.call_soon(self._end_pass)
         # After a burst another is likely, and the first frame waits for its neighbours: a write is dear. A backlog is
         # tried again at each full block: the peer may have read on while we are far from the end of our pass.
-        if self._fresh_size >= self._block or (self._pass == 1 and not self._burst and not self._backlog):
+        if self._unwritten_size >= self._block_size or (
+            self._pass_frames == 1 and not self._was_burst and not self._backlog
+        ):
             self._flush()
 
-    def pour(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """Write bytes as they are, with no line end: for those who try how a peer takes them."""
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)
-        if self._fresh:
+        if self._send_error is not None:
+            raise self._send_error.with_traceback(None)
+        if self._unwritten:
             self._flush()
-        self._gate.queued += len(data)
+        self._flow_control.queued_bytes += len(data)
         self._backlog.append(memoryview(data))
-        if not self._waits:
-            self._advance()
+        if not self._awaits_writable:
+            self._write_or_wait()
 
-    async def hang_up(self) -> None:
+    async def send_eof(self) -> None:
         """Let the peer see the end of its input; it can still be heard."""
         await self._close_writing(TransportClosed(f"nothing more is said to {self.peer}"))
 
-    def is_heard(self) -> bool:
+    def has_reader(self) -> bool:
         """Whether anybody can still read what we write."""
-        if self._broken is not None or self._write_fd < 0:
+        if self._send_error is not None or self._write_fd < 0:
             return False
         poll = select.poll()
         poll.register(self._write_fd, 0)  # the end of a reader is told unasked
@@ -191,52 +200,52 @@ class StreamTransport:
 
     def congested(self) -> bool:
         """Whether more than HIGH_WATER bytes are queued."""
-        return self._gate.congested()
+        return self._flow_control.congested()
 
     async def drain(self) -> None:
         """Wait for LOW_WATER."""
-        await self._gate.drain()
+        await self._flow_control.drain()
 
     def _end_pass(self) -> None:
-        self._burst = self._pass > 1
-        self._pass = 0
-        if self._block < COALESCE or not self._is_full:
-            self._block = FIRST_BLOCK
-        self._is_full = False
-        if self._fresh and not self._backlog:
+        self._was_burst = self._pass_frames > 1
+        self._pass_frames = 0
+        if self._block_size < COALESCE_SIZE or not self._had_full_block:
+            self._block_size = FIRST_BLOCK_SIZE
+        self._had_full_block = False
+        if self._unwritten and not self._backlog:
             self._flush()
 
     def _flush(self) -> None:
         """Join the fresh frames and write as much as the peer takes."""
-        fresh, size = self._fresh, self._fresh_size
-        self._fresh, self._fresh_size = [], 0
-        if size >= self._block:
-            self._block, self._is_full = min(self._block * 2, COALESCE), True
-        if len(fresh) == 1 and len(fresh[0]) > COALESCE:  # a whole file or image: no copy for one newline
+        fresh, size = self._unwritten, self._unwritten_size
+        self._unwritten, self._unwritten_size = [], 0
+        if size >= self._block_size:
+            self._block_size, self._had_full_block = min(self._block_size * 2, COALESCE_SIZE), True
+        if len(fresh) == 1 and len(fresh[0]) > COALESCE_SIZE:  # a whole file or image: no copy for one newline
             self._backlog.extend((memoryview(fresh[0]), _NEWLINE))
         else:
             fresh.append(b"")
             self._backlog.append(memoryview(b"\n".join(fresh)))
-        self._advance()
+        self._write_or_wait()
 
-    def _advance(self) -> None:
+    def _write_or_wait(self) -> None:
         """Write from the backlog; what the peer does not take now is written when it does."""
-        self._write()
-        if self._backlog and self._broken is None and not self._waits:
-            self._waits = True
-            self._loop.add_writer(self._write_fd, self._writable)
-            self._gate.watch()
+        self._write_backlog()
+        if self._backlog and self._send_error is None and not self._awaits_writable:
+            self._awaits_writable = True
+            self._loop.add_writer(self._write_fd, self._on_writable)
+            self._flow_control.start_stall_timer()
 
-    def _writable(self) -> None:
-        self._write()
+    def _on_writable(self) -> None:
+        self._write_backlog()
         if self._backlog:
             return
-        self._waits = False
+        self._awaits_writable = False
         self._loop.remove_writer(self._write_fd)
-        if self._fresh and self._broken is None:
+        if self._unwritten and self._send_error is None:
             self._flush()
 
-    def _write(self) -> None:
+    def _write_backlog(self) -> None:
         """Write from the backlog until it is empty or the descriptor takes no more."""
         backlog = self._backlog
         while backlog:
@@ -246,35 +255,36 @@ class StreamTransport:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                self._lose_writing(error)
+                self._on_write_error(error)
                 return
-            self._gate.took(taken)
+            self._flow_control.remove(taken)
             if taken == len(piece):
                 backlog.popleft()
             else:
                 backlog[0] = piece[taken:]
-                if self._write_polls:
+                if self._write_is_pollable:
                     return
 
-    def _lose_writing(self, error: OSError) -> None:
+    def _on_write_error(self, error: OSError) -> None:
         """The peer takes nothing more, but may have said why: read on for a moment before giving up."""
         closed = TransportClosed(f"{self.peer} no longer reads: {error.strerror}")
         self._stop_writing(closed)
-        self._loop.call_later(LAST_WORDS, self._end_reading, closed)
+        self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, closed)
 
     def _stop_writing(self, error: ConnectionFailed) -> None:
-        if self._broken is None:
-            self._broken = error
-        if self._waits and self._write_fd >= 0:
+        if self._send_error is None:
+            self._send_error = error
+        if self._awaits_writable and self._write_fd >= 0:
             self._loop.remove_writer(self._write_fd)
-        self._waits = False
+        self._awaits_writable = False
         self._backlog.clear()
-        self._fresh, self._fresh_size = [], 0
-        self._gate.fail(error)
+        self._unwritten, self._unwritten_size = [], 0
+        self._flow_control.fail(error)
 
-    def _stalled(self) -> None:
+    def _on_stall(self) -> None:
         error = WriteStalled(
-            f"{self.peer} took no bytes for {self._stall:g} seconds while {self._gate.queued} were waiting"
+            f"{self.peer} took no bytes for {self._stall:g} seconds "
+            f"while {self._flow_control.queued_bytes} were waiting"
         )
         self._stop_writing(error)
         self._end_reading(error)
@@ -295,13 +305,13 @@ class StreamTransport:
             self._release(closed)
             self._closing.set_result(None)
 
-    async def _close_writing(self, error: ConnectionFailed, patience: float = CLOSE_PATIENCE) -> None:
+    async def _close_writing(self, error: ConnectionFailed, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush what is queued, then give the peer its end of file. New frames are refused at once."""
-        if self._broken is None:
-            self._broken = error
+        if self._send_error is None:
+            self._send_error = error
         try:
-            async with asyncio.timeout(patience):
-                await self._gate.empty()
+            async with asyncio.timeout(timeout):
+                await self._flow_control.wait_empty()
         except (TimeoutError, ConnectionFailed):
             pass
         finally:
@@ -320,7 +330,7 @@ class StreamTransport:
             os.close(fd)
 
 
-def _pollable(fd: int) -> bool:
+def _is_pollable(fd: int) -> bool:
     """Whether readiness can be asked for: epoll refuses regular files and devices like /dev/null."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

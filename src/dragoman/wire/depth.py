@@ -13,30 +13,30 @@ from itertools import accumulate
 MAX_DEPTH = 200
 
 # Looked at in parts, so that a large message is not held twice.
-_PART = 1024 * 1024
+_PART_SIZE = 1024 * 1024
 
 _NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
-_STEPS = [1 if byte in b"{[" else -1 for byte in range(256)]
-_strings = re.compile(rb'"[^"]*"?')
-_backslashes = re.compile(rb"\\*")
+_DEPTH_CHANGE = [1 if byte in b"{[" else -1 for byte in range(256)]
+_STRING_PATTERN = re.compile(rb'"[^"]*"?')
+_BACKSLASHES_PATTERN = re.compile(rb"\\*")
 
 
-def too_deep(frame: bytes) -> bool:
+def is_too_deep(frame: bytes) -> bool:
     """Whether the frame nests deeper than MAX_DEPTH."""
     if len(frame) <= 2 * MAX_DEPTH or frame.count(b"{") + frame.count(b"[") <= MAX_DEPTH:
         return False
-    brackets = _strings.sub(b"", b"".join(_structure(frame)))
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH
+    brackets = _STRING_PATTERN.sub(b"", b"".join(_structural_bytes(frame)))
+    return max(accumulate(map(_DEPTH_CHANGE.__getitem__, brackets)), default=0) > MAX_DEPTH
 
 
-def _structure(frame: bytes) -> list[bytes]:
+def _structural_bytes(frame: bytes) -> list[bytes]:
     """Brackets and the quotes that open or close strings, nothing else."""
     found: list[bytes] = []
     start = 0
     while start < len(frame):
-        end = min(start + _PART, len(frame))
+        end = min(start + _PART_SIZE, len(frame))
         if frame[end - 1 : end] == b"\\":  # an escape must not be cut in two
-            run = _backslashes.match(frame, end)
+            run = _BACKSLASHES_PATTERN.match(frame, end)
             end = (run.end() if run else end) + 1
         part = frame[start:end]
         if b"\\" in part:

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.wire.depth import MAX_DEPTH, too_deep
-from dragoman.wire.frames import EXCERPT, Oversize
+from dragoman.wire.depth import MAX_DEPTH, is_too_deep
+from dragoman.wire.frames import EXCERPT_SIZE, Oversize
 from dragoman.wire.repair import repair
 
 Id = int | str | float | None
@@ -39,21 +39,27 @@ class WireError(msgspec.Struct):
 
 
 # What a line that is JSON but no object is, in the words of JSON.
-_CALLED: dict[type, str] = {int: "a number", float: "a number", str: "a string", bool: "a boolean", type(None): "null"}
+_JSON_TYPE_NAMES: dict[type, str] = {
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def parse(frame: bytes) -> Envelope:
+def parse_envelope(frame: bytes) -> Envelope:
     """The envelope of a frame; a second, lenient reading decides when the strict one fails."""
     try:
         envelope = _decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        envelope = _reread(frame)
+        envelope = _parse_lenient(frame)
     if envelope.method is UNSET and envelope.result is UNSET and envelope.error is UNSET:
         raise Malformed(Kind.INVALID_REQUEST, "neither a method, a result nor an error is in the message", envelope)
-    if too_deep(frame):
+    if is_too_deep(frame):
         raise Malformed(Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it", envelope)
     return envelope
 
@@ -70,15 +76,15 @@ class Malformed(ProtocolError):
             self.is_call = found.method is not UNSET
 
 
-def _reread(frame: bytes) -> Envelope:
+def _parse_lenient(frame: bytes) -> Envelope:
     try:
         value = repair(frame)
     except ProtocolError as error:
-        raise Malformed(error.kind, error.message, _glimpse(frame)) from None
+        raise Malformed(error.kind, error.message, _parse_broken(frame)) from None
     if isinstance(value, list):
         raise Malformed(Kind.INVALID_REQUEST, "batches are not supported; send one message a line")
     if not isinstance(value, dict):
-        raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {_CALLED[type(value)]}")
+        raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {_JSON_TYPE_NAMES[type(value)]}")
     found = value.get("id", UNSET)
     if isinstance(found, bool) or not isinstance(found, int | str | float | None | UnsetType):
         raise Malformed(Kind.INVALID_REQUEST, "an id is a number, a string or null")
@@ -99,32 +105,34 @@ def read_error(raw: Raw) -> WireError:
         value = repair(bytes(raw))
     if not isinstance(value, dict):
         return WireError(message=value if isinstance(value, str) else "the peer did not say what is wrong")
-    return WireError(code=_number(value.get("code")), message=_text(value.get("message", "")), data=value.get("data"))
+    return WireError(
+        code=_error_code(value.get("code")), message=_error_message(value.get("message", "")), data=value.get("data")
+    )
 
 
-def _number(code: Any) -> int:
+def _error_code(code: Any) -> int:
     """An error number, for it may be a float or no number at all."""
     usable = isinstance(code, int | float) and not isinstance(code, bool) and abs(code) < 2**63
     return int(code) if usable else -32603
 
 
-def _text(message: Any) -> str:
+def _error_message(message: Any) -> str:
     return message if isinstance(message, str) else _encode(message).decode()
 
 
 # The id of an oversize message stands at depth one: among the first members, or among the last ones before the
 # brace that closes the message (peers.md 2: some encoders put it last). Anything nested must not be mistaken for it.
-_SCALAR = rb'"(?:jsonrpc|id|method)"\s*:\s*(?:-?\d+|null|"(?:[^"\\]|\\.)*")'
-_HEAD = re.compile(rb"\s*\{\s*((?:" + _SCALAR + rb"\s*,\s*)*)")
-_TAIL = re.compile(rb"((?:,\s*" + _SCALAR + rb"\s*)+)\}\s*\Z")
+_MEMBER_TEXT = rb'"(?:jsonrpc|id|method)"\s*:\s*(?:-?\d+|null|"(?:[^"\\]|\\.)*")'
+_LEADING_MEMBERS = re.compile(rb"\s*\{\s*((?:" + _MEMBER_TEXT + rb"\s*,\s*)*)")
+_TRAILING_MEMBERS = re.compile(rb"((?:,\s*" + _MEMBER_TEXT + rb"\s*)+)\}\s*\Z")
 _MEMBER = re.compile(rb'"(jsonrpc|id|method)"\s*:\s*(-?\d+|null|"(?:[^"\\]|\\.)*")')
-_ANSWER = re.compile(_HEAD.pattern + rb'"(?:result|error)"\s*:')
+_ANSWER_START = re.compile(_LEADING_MEMBERS.pattern + rb'"(?:result|error)"\s*:')
 
 
-def outline(frame: Oversize) -> Envelope:
+def parse_excerpt(frame: Oversize) -> Envelope:
     """What can be known of a message too large to hold: its id and method, if they stand at either end."""
     members: dict[bytes, Any] = {}
-    for match in (_HEAD.match(frame.head), _TAIL.search(frame.tail)):
+    for match in (_LEADING_MEMBERS.match(frame.head), _TRAILING_MEMBERS.search(frame.tail)):
         for name, value in _MEMBER.findall(match.group(1)) if match else ():
             try:
                 members[name] = repair(value)
@@ -134,20 +142,20 @@ def outline(frame: Oversize) -> Envelope:
     return Envelope(id=members.get(b"id", UNSET), method=method if isinstance(method, str) else UNSET)
 
 
-def _glimpse(frame: bytes) -> Envelope | None:
+def _parse_broken(frame: bytes) -> Envelope | None:
     """What can be known of a line that cannot be read, if somebody waits for it.
 
     Whoever nested too deep hears it under the id of the call; whoever waits for an answer that was garbled, by a print
     from another thread say, must not wait for ever. Of other broken lines the id is not believed: JSON-RPC wants null.
     """
-    is_answer = _ANSWER.match(frame) is not None
-    if not is_answer and not too_deep(frame):
+    is_answer = _ANSWER_START.match(frame) is not None
+    if not is_answer and not is_too_deep(frame):
         return None
-    found = outline(Oversize(len(frame), frame[:EXCERPT], frame[-EXCERPT:]))
+    found = parse_excerpt(Oversize(len(frame), frame[:EXCERPT_SIZE], frame[-EXCERPT_SIZE:]))
     return Envelope(id=found.id) if is_answer else found  # a method at the end of an answer is debris
 
 
-def say_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:
+def encode_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:
     """The frame of a request, or of a notification when the id is UNSET."""
     head = b'{"jsonrpc":"2.0",' if id is UNSET else b'{"jsonrpc":"2.0","id":%b,' % _encode(id)
     if params is None:
@@ -155,11 +163,11 @@ def say_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> byt
     return b'%b"method":%b,"params":%b}' % (head, _encode(method), params)
 
 
-def say_result(id: Id, result: bytes | Raw) -> bytes:
+def encode_result(id: Id, result: bytes | Raw) -> bytes:
     """The frame of a reply."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(id), result)
 
 
-def say_error(id: Id, error: bytes | Raw) -> bytes:
+def encode_error(id: Id, error: bytes | Raw) -> bytes:
     """The frame of a failure."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(id), error)

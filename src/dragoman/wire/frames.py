@@ -13,7 +13,7 @@ from typing import NamedTuple
 MAX_FRAME = 64 * 1024 * 1024
 
 # Enough on either end to find an id, wherever the peer's encoder puts it (peers.md 2).
-EXCERPT = 4 * 1024
+EXCERPT_SIZE = 4 * 1024
 
 
 class Oversize(NamedTuple):
@@ -27,7 +27,7 @@ class Oversize(NamedTuple):
 Frame = bytes | Oversize
 
 
-class Splitter:
+class LineSplitter:
     """Cuts a byte stream into frames; keeps at most one unfinished line."""
 
     __slots__ = ("_limit", "_parts", "_size", "_skipped")
@@ -45,7 +45,7 @@ class Splitter:
         frames: list[Frame] = []
         if lines:
             if self._parts or self._skipped is not None:
-                first = self._complete(lines[0])
+                first = self._complete_line(lines[0])
                 if first:
                     frames.append(first)
                 del lines[0]
@@ -57,53 +57,53 @@ class Splitter:
                 if line.endswith(b"\r"):
                     line = line[:-1]
                 if len(line) > limit:
-                    frames.append(_excerpt(line))
+                    frames.append(_oversize_of(line))
                 elif line and not line.isspace():
                     frames.append(line)
         if rest:
-            self._hold(rest)
+            self._buffer(rest)
         return frames
 
     def finish(self) -> list[Frame]:
         """The stream ended: give the last line if it lacked its newline."""
         if not self._parts and self._skipped is None:
             return []
-        last = self._complete(b"")
+        last = self._complete_line(b"")
         return [last] if last else []
 
-    def _hold(self, part: bytes) -> None:
+    def _buffer(self, part: bytes) -> None:
         if self._skipped is not None:
             size, head, tail = self._skipped
-            head = (head + part[:EXCERPT])[:EXCERPT]
-            self._skipped = Oversize(size + len(part), head, (tail + part)[-EXCERPT - 1 :])
+            head = (head + part[:EXCERPT_SIZE])[:EXCERPT_SIZE]
+            self._skipped = Oversize(size + len(part), head, (tail + part)[-EXCERPT_SIZE - 1 :])
             return
         self._parts.append(part)
         self._size += len(part)
         if self._size > self._limit + 1:  # one more: a CR may still fall away
             line = b"".join(self._parts)
-            self._skipped = Oversize(len(line), line[:EXCERPT], line[-EXCERPT - 1 :])
+            self._skipped = Oversize(len(line), line[:EXCERPT_SIZE], line[-EXCERPT_SIZE - 1 :])
             self._parts.clear()
             self._size = 0
 
-    def _complete(self, part: bytes) -> Frame | None:
+    def _complete_line(self, part: bytes) -> Frame | None:
         """End the unfinished line with this last part."""
         if part:
-            self._hold(part)
+            self._buffer(part)
         skipped, self._skipped = self._skipped, None
         if skipped is not None:
             size, head, tail = skipped
             if tail.endswith(b"\r"):
                 size, head, tail = size - 1, head[: size - 1], tail[:-1]
-            return Oversize(size, head, tail[-EXCERPT:])
+            return Oversize(size, head, tail[-EXCERPT_SIZE:])
         line = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
         if line.endswith(b"\r"):
             line = line[:-1]
         if len(line) > self._limit:
-            return _excerpt(line)
+            return _oversize_of(line)
         return None if not line or line.isspace() else line
 
 
-def _excerpt(line: bytes) -> Oversize:
-    return Oversize(len(line), line[:EXCERPT], line[-EXCERPT:])
+def _oversize_of(line: bytes) -> Oversize:
+    return Oversize(len(line), line[:EXCERPT_SIZE], line[-EXCERPT_SIZE:])

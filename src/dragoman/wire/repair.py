@@ -20,8 +20,8 @@ def repair(frame: bytes) -> Any:
 
     text = frame.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
-        value = json.loads(text, strict=False, parse_constant=_no_constant, parse_int=_bounded_int)
-        return scrub(value)
+        value = json.loads(text, strict=False, parse_constant=_constant_as_null, parse_int=_bounded_int)
+        return clean_values(value)
     except RecursionError:
         raise ProtocolError(
             Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it"
@@ -30,20 +30,20 @@ def repair(frame: bytes) -> Any:
         raise ProtocolError(Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line") from None
 
 
-def scrub(value: Any, depth: int = 0) -> Any:
+def clean_values(value: Any, depth: int = 0) -> Any:
     """The same values without lone surrogates; too deep nesting is a RecursionError."""
     if isinstance(value, str):
-        return clean(value)
+        return clean_text(value)
     if depth > MAX_DEPTH and isinstance(value, dict | list):
         raise RecursionError
     if isinstance(value, dict):
-        return {clean(key): scrub(item, depth + 1) for key, item in value.items()}
+        return {clean_text(key): clean_values(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [scrub(item, depth + 1) for item in value]
+        return [clean_values(item, depth + 1) for item in value]
     return value
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text with lone surrogates replaced by U+FFFD; a pair that was escaped in two halves is joined."""
     if text.isascii():
         return text
@@ -54,7 +54,7 @@ def clean(text: str) -> str:
     return text
 
 
-def _no_constant(_: str) -> None:
+def _constant_as_null(_: str) -> None:
     return None
 
 

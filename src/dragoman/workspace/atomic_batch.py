@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.atomic_write import beside, replaceable, stage
-from dragoman.workspace.paths import ATTEMPTS, Roots, Spot, faults_of, find
+from dragoman.workspace.atomic_write import check_replaceable, new_temporary_name, write_temporary
+from dragoman.workspace.paths import MAX_ATTEMPTS, PathTarget, Roots, find_target, translate_os_errors
 
 # Files in one batch: more than any change people review at once, and each may hold a folder open.
 MAX_FILES = 200
@@ -33,24 +33,24 @@ def write_all(
             batch.stage(path, data)
         batch.commit()
     except BaseException:
-        batch.undo()
+        batch.roll_back()
         raise
     finally:
         batch.close()
     return sum(len(data) for _, data in files)
 
 
-class _Staged:
+class _StagedFile:
     """One file on its way: where it goes, the name it waits under, and the name of what it replaced."""
 
-    __slots__ = ("identity", "kept", "replaces", "spot", "waiting")
+    __slots__ = ("backup_name", "identity", "replaces", "target", "temporary_name")
 
-    def __init__(self, spot: Spot, waiting: str, replaces: bool) -> None:
-        self.spot = spot
-        self.waiting: str | None = waiting
+    def __init__(self, target: PathTarget, temporary_name: str, replaces: bool) -> None:
+        self.target = target
+        self.temporary_name: str | None = temporary_name
         self.replaces = replaces
-        self.kept: str | None = None
-        self.identity = _identity(spot, waiting)  # how our file is known again, whatever its name
+        self.backup_name: str | None = None
+        self.identity = _identity(target, temporary_name)  # how our file is known again, whatever its name
 
 
 class _Batch:
@@ -58,100 +58,106 @@ class _Batch:
         self._roots = roots
         self._base = base
         self._create_directories = create_directories
-        self._staged: list[_Staged] = []
-        self._places: set[tuple[int, int, str]] = set()
-        self._made: list[str] = []
+        self._staged: list[_StagedFile] = []
+        self._targets: set[tuple[int, int, str]] = set()
+        self._made_directories: list[str] = []
 
     def stage(self, path: str, data: bytes) -> None:
         """Write a file beside its place."""
-        for attempt in range(ATTEMPTS):
-            spot = find(self._roots, path, base=self._base, make_directories=self._create_directories, made=self._made)
+        for attempt in range(MAX_ATTEMPTS):
+            spot = find_target(
+                self._roots,
+                path,
+                base=self._base,
+                make_directories=self._create_directories,
+                made_directories=self._made_directories,
+            )
             try:
-                self._roots.check_open(spot.path, spot.asked)
-                with faults_of(spot.asked):
-                    self._stage(spot, data)
+                self._roots.check_writable(spot.path, spot.requested)
+                with translate_os_errors(spot.requested):
+                    self._stage_target(spot, data)
                 return
             except ProtocolError as error:
                 spot.close()
                 # ELOOP: the name became a link after the walk had seen that it was none.
                 became_link = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
-                if not became_link or attempt == ATTEMPTS - 1:
+                if not became_link or attempt == MAX_ATTEMPTS - 1:
                     raise
             except BaseException:
                 spot.close()
                 raise
 
-    def _stage(self, spot: Spot, data: bytes) -> None:
-        before = replaceable(spot)
-        folder = os.fstat(spot.directory)
-        place = (folder.st_dev, folder.st_ino, spot.name)
-        if place in self._places:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"{spot.asked} is named twice", {"path": spot.asked})
-        self._staged.append(_Staged(spot, stage(spot, data, before), before is not None))
-        self._places.add(place)
+    def _stage_target(self, target: PathTarget, data: bytes) -> None:
+        before = check_replaceable(target)
+        folder = os.fstat(target.directory)
+        place = (folder.st_dev, folder.st_ino, target.name)
+        if place in self._targets:
+            raise ProtocolError(Kind.INVALID_PARAMS, f"{target.requested} is named twice", {"path": target.requested})
+        self._staged.append(_StagedFile(target, write_temporary(target, data, before), before is not None))
+        self._targets.add(place)
 
     def commit(self) -> None:
         """Put every file in its place, keeping what was there."""
         for staged in self._staged:
-            spot = staged.spot
-            with faults_of(spot.asked):
+            spot = staged.target
+            with translate_os_errors(spot.requested):
                 if staged.replaces:
-                    _keep(staged)
+                    _back_up(staged)
                 elif spot.stat() is not None:  # it appeared since: what is there is not ours to lose
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-                _rename(spot, staged.waiting or "", spot.name)
-                staged.waiting = None
+                _rename(spot, staged.temporary_name or "", spot.name)
+                staged.temporary_name = None
         for staged in self._staged:
-            if staged.kept is not None:
-                _unlink(staged.spot, staged.kept)
-                staged.kept = None
+            if staged.backup_name is not None:
+                _unlink(staged.target, staged.backup_name)
+                staged.backup_name = None
 
-    def undo(self) -> None:
+    def roll_back(self) -> None:
         """Put everything back, the last one first; what fails here is left, for nothing better can be done."""
         for staged in reversed(self._staged):
-            spot = staged.spot
+            spot = staged.target
             with suppress(OSError):
-                if staged.waiting is not None:
-                    _unlink(spot, staged.waiting)
-                if staged.kept is not None:
-                    _rename(spot, staged.kept, spot.name)
-                    _unlink(spot, staged.kept)  # between two names of one file a rename does nothing
-                elif staged.waiting is None and _identity(spot, spot.name) == staged.identity:
+                if staged.temporary_name is not None:
+                    _unlink(spot, staged.temporary_name)
+                if staged.backup_name is not None:
+                    _rename(spot, staged.backup_name, spot.name)
+                    _unlink(spot, staged.backup_name)  # between two names of one file a rename does nothing
+                elif staged.temporary_name is None and _identity(spot, spot.name) == staged.identity:
                     _unlink(spot, spot.name)
-        for folder in reversed(self._made):
-            with suppress(OSError, ProtocolError), find(self._roots, folder) as spot:
+        for folder in reversed(self._made_directories):
+            with suppress(OSError, ProtocolError), find_target(self._roots, folder) as spot:
                 os.rmdir(spot.name, dir_fd=spot.directory)  # unless somebody has used it since
 
     def close(self) -> None:
         """Give every folder back."""
         for staged in self._staged:
-            staged.spot.close()
+            staged.target.close()
 
 
-def _keep(staged: _Staged) -> None:
+def _back_up(staged: _StagedFile) -> None:
     """Give what is there a second name; where files have only one, move it away for the moment."""
-    spot, name = staged.spot, beside()
+    spot, name = staged.target, new_temporary_name()
     try:
         os.link(spot.name, name, src_dir_fd=spot.directory, dst_dir_fd=spot.directory, follow_symlinks=False)
     except FileNotFoundError:
         return  # gone since it was looked at: then it is just new
     except OSError:
         _rename(spot, spot.name, name)
-    staged.kept = name
+    staged.backup_name = name
 
 
-def _rename(spot: Spot, old: str, new: str) -> None:
-    os.rename(old, new, src_dir_fd=spot.directory, dst_dir_fd=spot.directory)
+def _rename(target: PathTarget, old: str, new: str) -> None:
+    os.rename(old, new, src_dir_fd=target.directory, dst_dir_fd=target.directory)
 
 
-def _unlink(spot: Spot, name: str) -> None:
+def _unlink(target: PathTarget, name: str) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=spot.directory)
+        os.unlink(name, dir_fd=target.directory)
 
 
-def _identity(spot: Spot, name: str) -> tuple[int, int] | None:
+def _identity(target: PathTarget, name: str) -> tuple[int, int] | None:
     try:
-        status = os.stat(name, dir_fd=spot.directory, follow_symlinks=False)
+        status = os.stat(name, dir_fd=target.directory, follow_symlinks=False)
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -12,21 +12,21 @@ import stat
 from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.paths import Roots, Spot, faults_of, file_data, find
+from dragoman.workspace.paths import PathTarget, Roots, file_error_data, find_target, translate_os_errors
 
 # Looks before it opens, then opens without waiting: a FIFO has no reader to wait for.
-_PROBE = os.O_WRONLY | os.O_NONBLOCK
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_PROBE_FLAGS = os.O_WRONLY | os.O_NONBLOCK
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What a write did."""
 
     bytes_written: int
     created: bool
 
 
-def check_regular(spot: Spot, status: os.stat_result | None) -> None:
+def check_regular(target: PathTarget, status: os.stat_result | None) -> None:
     """Refuse what is missing, a folder, or no regular file; a link is left to whoever opens it."""
     if status is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -35,100 +35,102 @@ def check_regular(spot: Spot, status: os.stat_result | None) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
-        message = f"{spot.asked} is not a regular file (a device, pipe or socket)"
-        raise ProtocolError(Kind.INVALID_PARAMS, message, file_data(spot.asked))
+        message = f"{target.requested} is not a regular file (a device, pipe or socket)"
+        raise ProtocolError(Kind.INVALID_PARAMS, message, file_error_data(target.requested))
 
 
-def replaceable(spot: Spot) -> os.stat_result | None:
+def check_replaceable(target: PathTarget) -> os.stat_result | None:
     """The file that a write would replace, None if there is none yet; OSError when it may not be written."""
-    seen = spot.stat()
+    seen = target.stat()
     if seen is None:
         return None
-    check_regular(spot, seen)
+    check_regular(target, seen)
     # A file that is read-only for us stays as it is, though its folder would let us replace it.
-    probe = spot.open(_PROBE)
+    probe = target.open(_PROBE_FLAGS)
     try:
         before = os.fstat(probe)
     finally:
         os.close(probe)
-    check_regular(spot, before)
+    check_regular(target, before)
     return before
 
 
-def store(spot: Spot, data: bytes, overwrite: bool) -> Written:
+def write_file(target: PathTarget, data: bytes, overwrite: bool) -> WriteResult:
     """Make the file hold exactly these bytes."""
     if not overwrite:
-        seen = spot.stat()
+        seen = target.stat()
         if seen is not None:
-            check_regular(spot, seen)
+            check_regular(target, seen)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        _fill(spot, spot.name, spot.open(_CREATE), data)
-        return Written(len(data), created=True)
-    before = replaceable(spot)
-    name = stage(spot, data, before)
+        _write_new_file(target, target.name, target.open(_CREATE_FLAGS), data)
+        return WriteResult(len(data), created=True)
+    before = check_replaceable(target)
+    name = write_temporary(target, data, before)
     try:
-        os.rename(name, spot.name, src_dir_fd=spot.directory, dst_dir_fd=spot.directory)
+        os.rename(name, target.name, src_dir_fd=target.directory, dst_dir_fd=target.directory)
     except OSError:
-        os.unlink(name, dir_fd=spot.directory)
+        os.unlink(name, dir_fd=target.directory)
         raise
-    return Written(len(data), created=before is None)
+    return WriteResult(len(data), created=before is None)
 
 
-def beside() -> str:
+def new_temporary_name() -> str:
     """A name for a file of ours that stands beside another for a moment."""
     return f".dragoman-{os.urandom(8).hex()}.tmp"
 
 
-def stage(spot: Spot, data: bytes, before: os.stat_result | None) -> str:
+def write_temporary(target: PathTarget, data: bytes, replaced: os.stat_result | None) -> str:
     """Write the bytes beside the file, in the likeness of the one they will replace; gives the name."""
-    name = beside()
-    flags = _CREATE | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=spot.directory)
-    _fill(spot, name, fd, data, before)
+    name = new_temporary_name()
+    flags = _CREATE_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(name, flags, 0o666 if replaced is None else 0o600, dir_fd=target.directory)
+    _write_new_file(target, name, fd, data, replaced)
     return name
 
 
-def _fill(spot: Spot, name: str, fd: int, data: bytes, like: os.stat_result | None = None) -> None:
+def _write_new_file(
+    target: PathTarget, name: str, fd: int, data: bytes, replaced: os.stat_result | None = None
+) -> None:
     """Write a file that was just created; remove it again if that fails."""
     try:
         try:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(fd, rest) :]
-            if like is not None:
-                _keep_owner(fd, like)
+            if replaced is not None:
+                _copy_owner(fd, replaced)
                 # Without setuid and setgid, as the kernel clears them on any write.
-                os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)
+                os.fchmod(fd, stat.S_IMODE(replaced.st_mode) & 0o1777)
         finally:
             os.close(fd)
     except BaseException:
-        os.unlink(name, dir_fd=spot.directory)
+        os.unlink(name, dir_fd=target.directory)
         raise
 
 
-def _keep_owner(fd: int, like: os.stat_result) -> None:
+def _copy_owner(fd: int, replaced: os.stat_result) -> None:
     now = os.fstat(fd)
-    if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid):
+    if (now.st_uid, now.st_gid) != (replaced.st_uid, replaced.st_gid):
         try:
-            os.fchown(fd, like.st_uid, like.st_gid)
+            os.fchown(fd, replaced.st_uid, replaced.st_gid)
         except OSError:
             pass  # only root can give files away; the content matters more than the owner
 
 
-def make_folder(roots: Roots, path: str, *, base: str | None = None, parents: bool = False) -> bool:
+def make_directory(roots: Roots, path: str, *, base: str | None = None, parents: bool = False) -> bool:
     """Make a folder; False when it was there."""
     asked = path.rstrip("/") or path  # a slash at the end would want the folder to be there
-    with find(roots, asked, base=base, make_directories=parents) as spot, faults_of(spot.asked):
-        roots.check_open(spot.path, spot.asked)
+    with find_target(roots, asked, base=base, make_directories=parents) as spot, translate_os_errors(spot.requested):
+        roots.check_writable(spot.path, spot.requested)
         try:
             os.mkdir(spot.name, dir_fd=spot.directory)
         except FileExistsError:
-            return _was_there(spot)
+            return _check_is_directory(spot)
     return True
 
 
-def _was_there(spot: Spot) -> bool:
-    seen = spot.stat()
+def _check_is_directory(target: PathTarget) -> bool:
+    seen = target.stat()
     if seen is None or not stat.S_ISDIR(seen.st_mode):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     return False

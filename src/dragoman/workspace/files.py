@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.atomic_write import Written, check_regular, store
-from dragoman.workspace.paths import ATTEMPTS, Roots, Spot, faults_of, find, resolve_inside
-from dragoman.workspace.text import Page, decode, encode, page_of
+from dragoman.workspace.atomic_write import WriteResult, check_regular, write_file
+from dragoman.workspace.paths import MAX_ATTEMPTS, PathTarget, Roots, find_target, resolve_inside, translate_os_errors
+from dragoman.workspace.text import LineRange, decode, encode, select_lines
 
 if TYPE_CHECKING:
     from dragoman.workspace.listing import Listing
-    from dragoman.workspace.watch import Watch
+    from dragoman.workspace.watch import DirectoryWatch
 
-__all__ = ["MAX_BYTES", "Files", "Page", "Piece", "Written"]
+__all__ = ["MAX_BYTES", "ByteRange", "Files", "LineRange", "WriteResult"]
 
 T = TypeVar("T")
 
@@ -29,15 +29,15 @@ T = TypeVar("T")
 MAX_BYTES = 64 * 1024 * 1024
 
 # Bytes given at once: in base64 they must fit a message too.
-PIECE = 32 * 1024 * 1024
+MAX_RANGE_BYTES = 32 * 1024 * 1024
 
-_CHUNK = 1024 * 1024
+_READ_SIZE = 1024 * 1024
 
 # Looks before it opens, then opens without waiting: a FIFO has no writer to wait for.
-_READ = os.O_RDONLY | os.O_NONBLOCK
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
-class Piece(NamedTuple):
+class ByteRange(NamedTuple):
     """Some bytes of a file, how many it has in all, and whether bytes follow after these."""
 
     data: bytes
@@ -69,35 +69,39 @@ class Files:
 
     def read_text(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> str:
         """The text of a file, or `limit` lines of it from the 1-based `line` on."""
-        return self.read_page(path, line, limit, encoding).text
+        return self.read_lines(path, line, limit, encoding).text
 
-    def read_page(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> Page:
+    def read_lines(
+        self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8"
+    ) -> LineRange:
         """Like read_text, and says how much more there is."""
         for name, value in (("line", line), ("limit", limit)):
             _check_count(name, value)
-        return page_of(decode(self._opened(path, self._read_all), path, encoding), line, limit)
+        return select_lines(decode(self._with_open_file(path, self._read_all), path, encoding), line, limit)
 
-    def read_bytes(self, path: str, offset: int | None = None, length: int | None = None) -> Piece:
+    def read_bytes(self, path: str, offset: int | None = None, length: int | None = None) -> ByteRange:
         """The bytes of a file from `offset` on, at most `length` and never more than fit a message."""
         for name, value in (("offset", offset), ("length", length)):
             _check_count(name, value)
-        most = min(PIECE, self._max_bytes)
-        return self._opened(path, lambda _, fd: _piece(fd, offset or 0, most if length is None else min(length, most)))
+        most = min(MAX_RANGE_BYTES, self._max_bytes)
+        return self._with_open_file(
+            path, lambda _, fd: _read_range(fd, offset or 0, most if length is None else min(length, most))
+        )
 
     def list(self, path: str, recursive: bool = False, limit: int | None = None) -> Listing:
         """What lies in a folder, and with `recursive` below it; links are listed, not followed."""
-        from dragoman.workspace.listing import list_folder
+        from dragoman.workspace.listing import list_directory
 
         _check_count("limit", limit)
         folder = path.rstrip("/") + "/" if path else path
-        with find(self._roots, folder, base=self._base) as spot, faults_of(spot.asked):
-            return list_folder(spot.directory, recursive, limit)
+        with find_target(self._roots, folder, base=self._base) as spot, translate_os_errors(spot.requested):
+            return list_directory(spot.directory, recursive, limit)
 
-    async def watch(self, path: str, recursive: bool = False, *, interval: float | None = None) -> Watch:
+    async def watch(self, path: str, recursive: bool = False, *, interval: float | None = None) -> DirectoryWatch:
         """Begin to watch a folder or a file; by looking every `interval` seconds, unless the system can tell."""
-        from dragoman.workspace.watch import watch
+        from dragoman.workspace.watch import start_watch
 
-        return await watch(self._roots, path, base=self._base, recursive=recursive, interval=interval)
+        return await start_watch(self._roots, path, base=self._base, recursive=recursive, interval=interval)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -109,22 +113,22 @@ class Files:
         *,
         create_directories: bool = False,
         overwrite: bool = True,
-    ) -> Written:
+    ) -> WriteResult:
         """Make a file hold exactly this text; other names of the file (hard links) keep the old one."""
         data = encode(text, path, encoding)
         return self.write_bytes(path, data, create_directories=create_directories, overwrite=overwrite)
 
     def write_bytes(
         self, path: str, data: bytes, *, create_directories: bool = False, overwrite: bool = True
-    ) -> Written:
+    ) -> WriteResult:
         """Make a file hold exactly these bytes; other names of the file (hard links) keep the old ones."""
         self._check_size(path, len(data))
 
-        def write(spot: Spot) -> Written:
-            self._roots.check_open(spot.path, spot.asked)
-            return store(spot, data, overwrite)
+        def write(spot: PathTarget) -> WriteResult:
+            self._roots.check_writable(spot.path, spot.requested)
+            return write_file(spot, data, overwrite)
 
-        return self._at(path, write, create_directories)
+        return self._with_target(path, write, create_directories)
 
     def write_many(self, files: Sequence[tuple[str, str | bytes]], *, create_directories: bool = False) -> int:
         """Make every file hold its text or bytes, or change none; gives the number of bytes."""
@@ -136,40 +140,40 @@ class Files:
 
     def make_directory(self, path: str, *, parents: bool = False) -> bool:
         """Make a folder, and those before it with `parents`; False when it was there."""
-        from dragoman.workspace.atomic_write import make_folder
+        from dragoman.workspace.atomic_write import make_directory
 
-        return make_folder(self._roots, path, base=self._base, parents=parents)
+        return make_directory(self._roots, path, base=self._base, parents=parents)
 
     # --- the way there ----------------------------------------------------------------------------------------
 
-    def _at(self, path: str, use: Callable[[Spot], T], make_directories: bool = False) -> T:
+    def _with_target(self, path: str, use: Callable[[PathTarget], T], make_directories: bool = False) -> T:
         """Use what a path leads to; walk again when the name became a link after the walk had seen none."""
-        for attempt in range(ATTEMPTS):
-            with find(self._roots, path, base=self._base, make_directories=make_directories) as spot:
-                with faults_of(spot.asked):
+        for attempt in range(MAX_ATTEMPTS):
+            with find_target(self._roots, path, base=self._base, make_directories=make_directories) as spot:
+                with translate_os_errors(spot.requested):
                     try:
                         return use(spot)
                     except OSError as error:
-                        if error.errno != errno.ELOOP or attempt == ATTEMPTS - 1:
+                        if error.errno != errno.ELOOP or attempt == MAX_ATTEMPTS - 1:
                             raise
         raise AssertionError("unreachable")
 
-    def _opened(self, path: str, read: Callable[[str, int], T]) -> T:
-        def use(spot: Spot) -> T:
+    def _with_open_file(self, path: str, read: Callable[[str, int], T]) -> T:
+        def use(spot: PathTarget) -> T:
             check_regular(spot, spot.stat())
-            fd = spot.open(_READ)
+            fd = spot.open(_READ_FLAGS)
             try:
                 check_regular(spot, os.fstat(fd))
                 return read(path, fd)
             finally:
                 os.close(fd)
 
-        return self._at(path, use)
+        return self._with_target(path, use)
 
     def _read_all(self, path: str, fd: int) -> bytes:
         self._check_size(path, os.fstat(fd).st_size)
         data = bytearray()
-        while chunk := os.read(fd, _CHUNK):
+        while chunk := os.read(fd, _READ_SIZE):
             data += chunk
             self._check_size(path, len(data))  # again: it may grow while it is read
         return bytes(data)
@@ -185,14 +189,14 @@ def _check_count(name: str, value: int | None) -> None:
         raise ProtocolError(Kind.INVALID_PARAMS, f"{name} must not be negative: {value}")
 
 
-def _piece(fd: int, offset: int, length: int) -> Piece:
+def _read_range(fd: int, offset: int, length: int) -> ByteRange:
     size = os.fstat(fd).st_size
     if offset > size:
-        return Piece(b"", size, False)
+        return ByteRange(b"", size, False)
     data = bytearray()
-    while len(data) < length and (chunk := os.pread(fd, min(_CHUNK, length - len(data)), offset + len(data))):
+    while len(data) < length and (chunk := os.pread(fd, min(_READ_SIZE, length - len(data)), offset + len(data))):
         data += chunk
     end = offset + len(data)
     # It may have grown or shrunk meanwhile, or (as in /proc) say no size at all: what was read counts.
     ended = len(data) < length
-    return Piece(bytes(data), end if ended else max(size, end), not ended and end < size)
+    return ByteRange(bytes(data), end if ended else max(size, end), not ended and end < size)

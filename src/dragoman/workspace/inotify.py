@@ -20,16 +20,16 @@ _ONLYDIR = 0x1000000
 
 _MASK = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
 
-_EVENT = struct.Struct("iIII")
-_BUFFER = 64 * 1024
+_EVENT_HEADER = struct.Struct("iIII")
+_READ_SIZE = 64 * 1024
 
 
-class Signal(NamedTuple):
+class InotifyEvent(NamedTuple):
     """Something happened: in which folder (None: some were lost, so anywhere), and the name that was written to."""
 
-    folder: int | None
-    written: str | None
-    gone: bool = False  # the folder's number means nothing any more
+    watch_number: int | None
+    written_name: str | None
+    is_removed: bool = False  # the folder's number means nothing any more
 
 
 class Inotify:
@@ -39,30 +39,30 @@ class Inotify:
         self.fd = fd
         self._libc = libc
 
-    def add(self, folder: int) -> int | None:
+    def add(self, directory_fd: int) -> int | None:
         """Watch an open folder; its number, or None when the system has no more room for watches."""
-        number = self._libc.inotify_add_watch(self.fd, f"/proc/self/fd/{folder}".encode(), _MASK)
+        number = self._libc.inotify_add_watch(self.fd, f"/proc/self/fd/{directory_fd}".encode(), _MASK)
         return number if number >= 0 else None
 
     def remove(self, number: int) -> None:
         """Stop watching a folder; one that is gone already is no fault."""
         self._libc.inotify_rm_watch(self.fd, number)
 
-    def read(self) -> list[Signal]:
+    def read(self) -> list[InotifyEvent]:
         """What happened since; never waits."""
-        signals: list[Signal] = []
+        signals: list[InotifyEvent] = []
         try:
-            data = os.read(self.fd, _BUFFER)
+            data = os.read(self.fd, _READ_SIZE)
         except BlockingIOError:
             return signals
         start = 0
-        while start + _EVENT.size <= len(data):
-            number, mask, _, length = _EVENT.unpack_from(data, start)
-            start += _EVENT.size
+        while start + _EVENT_HEADER.size <= len(data):
+            number, mask, _, length = _EVENT_HEADER.unpack_from(data, start)
+            start += _EVENT_HEADER.size
             name = data[start : start + length].rstrip(b"\0")
             start += length
             written = os.fsdecode(name) if mask & (_MODIFY | _CLOSE_WRITE) and name else None
-            signals.append(Signal(None if mask & _OVERFLOW else number, written, bool(mask & _IGNORED)))
+            signals.append(InotifyEvent(None if mask & _OVERFLOW else number, written, bool(mask & _IGNORED)))
         return signals
 
     def close(self) -> None:

@@ -24,12 +24,12 @@ MAX_NAMES = 200_000
 # Folders below a folder: deeper than any tree people make, and a bound for trees that are made to be deep.
 MAX_DEPTH = 100
 
-READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "symlink"))
+_TYPE_TESTS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "symlink"))
 
 
-class Entry(NamedTuple):
+class ListingEntry(NamedTuple):
     """One name, relative to the folder that was listed; the size is only a file's."""
 
     name: str
@@ -41,21 +41,21 @@ class Entry(NamedTuple):
 class Listing(NamedTuple):
     """What was found, and whether anything was left out."""
 
-    entries: list[Entry]
+    entries: list[ListingEntry]
     truncated: bool
 
 
-def list_folder(folder: int, recursive: bool = False, limit: int | None = None) -> Listing:
+def list_directory(directory_fd: int, recursive: bool = False, limit: int | None = None) -> Listing:
     """List the folder of this descriptor, and with `recursive` all folders in it; at most `limit` entries."""
     most = MAX_ENTRIES if limit is None else min(limit, MAX_ENTRIES)
-    entries: list[Entry] = []
+    entries: list[ListingEntry] = []
     todo: deque[tuple[str, ...]] = deque([()])
     truncated = False
     while todo:
         place = todo.popleft()
         try:
-            with opened(folder, place) as fd:
-                found, cut = statuses(fd)
+            with open_subdirectory(directory_fd, place) as fd:
+                found, cut = read_directory(fd)
         except OSError as error:
             # Below, a folder may be closed to us, or be gone or a link by now: the others are still listed.
             if not place or error.errno in (errno.EMFILE, errno.ENFILE):
@@ -67,7 +67,7 @@ def list_folder(folder: int, recursive: bool = False, limit: int | None = None) 
             if len(entries) >= most:
                 return Listing(entries, True)
             inner = (*place, name)
-            entries.append(_entry(inner, status))
+            entries.append(_build_entry(inner, status))
             if recursive and stat.S_ISDIR(status.st_mode):
                 if len(inner) < MAX_DEPTH:
                     todo.append(inner)
@@ -77,14 +77,14 @@ def list_folder(folder: int, recursive: bool = False, limit: int | None = None) 
 
 
 @contextmanager
-def opened(folder: int, place: tuple[str, ...]) -> Iterator[int]:
+def open_subdirectory(directory_fd: int, parts: tuple[str, ...]) -> Iterator[int]:
     """A folder below a folder, open for reading; no step of the way may be a link."""
-    fd = os.open(".", READABLE, dir_fd=folder)
+    fd = os.open(".", READ_DIRECTORY_FLAGS, dir_fd=directory_fd)
     try:
-        for name in place:
+        for name in parts:
             outer = fd
             try:
-                fd = os.open(name, READABLE, dir_fd=outer)
+                fd = os.open(name, READ_DIRECTORY_FLAGS, dir_fd=outer)
             finally:
                 if fd != outer:
                     os.close(outer)
@@ -93,45 +93,45 @@ def opened(folder: int, place: tuple[str, ...]) -> Iterator[int]:
         os.close(fd)
 
 
-def statuses(fd: int) -> tuple[list[tuple[str, os.stat_result]], bool]:
+def read_directory(fd: int) -> tuple[list[tuple[str, os.stat_result]], bool]:
     """Names in an open folder with what they are, sorted, and whether there are more than we hold."""
     found: list[tuple[str, os.stat_result]] = []
     with os.scandir(fd) as entries:
         for entry in entries:
             if len(found) >= MAX_NAMES:
-                return sorted(found, key=_name), True
+                return sorted(found, key=_entry_name), True
             try:
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
             except OSError:
                 continue  # gone since it was read
-    found.sort(key=_name)
+    found.sort(key=_entry_name)
     return found, False
 
 
-def _name(pair: tuple[str, os.stat_result]) -> str:
+def _entry_name(pair: tuple[str, os.stat_result]) -> str:
     return pair[0]
 
 
-def kind_of(mode: int) -> str:
+def type_of_mode(mode: int) -> str:
     """The word for what a mode says."""
-    return next((word for test, word in _KINDS if test(mode)), "other")
+    return next((word for test, word in _TYPE_TESTS if test(mode)), "other")
 
 
-def said(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name as JSON can say it: bytes that are no text are marked."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def _entry(place: tuple[str, ...], status: os.stat_result) -> Entry:
-    return Entry(
-        said("/".join(place)),
-        kind_of(status.st_mode),
+def _build_entry(parts: tuple[str, ...], status: os.stat_result) -> ListingEntry:
+    return ListingEntry(
+        printable_name("/".join(parts)),
+        type_of_mode(status.st_mode),
         status.st_size if stat.S_ISREG(status.st_mode) else None,
-        _moment(status.st_mtime),
+        _format_time(status.st_mtime),
     )
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     try:
         when = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):  # a file system can hold times that no calendar has

@@ -12,7 +12,7 @@ import codecs
 _SLACK = 64 * 1024
 
 
-class Tail:
+class OutputTail:
     """Keeps the last `limit` bytes of what it is fed."""
 
     __slots__ = ("_data", "limit", "total")
@@ -36,15 +36,15 @@ class Tail:
         data = bytes(self._data[excess:] if excess > 0 else self._data)
         truncated = self.total > self.limit
         if truncated:
-            data = _from_boundary(data)
+            data = _from_character_start(data)
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final)
         # An undecodable byte becomes the three bytes of U+FFFD, so the text may be over the limit once more.
         if "\ufffd" in text and len(data := text.encode()) > self.limit:
-            return _from_boundary(data[-self.limit :]).decode(), True
+            return _from_character_start(data[-self.limit :]).decode(), True
         return text, truncated
 
 
-def _from_boundary(data: bytes) -> bytes:
+def _from_character_start(data: bytes) -> bytes:
     """Without the rest of a character whose beginning was cut off (at most three bytes)."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:

@@ -23,15 +23,15 @@ MAX_LINKS = 40
 MAX_PATH = 4096
 
 # A name that turns into a link between look and open is walked again; more often than this is an attack.
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 
 # O_PATH needs only search permission, as an ordinary lookup does; systems without it must be able to read.
-_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
 # What the operating system says, as an error kind and words that follow the path.
-_FAULTS: dict[int, tuple[str, str]] = {
+_OS_ERRORS: dict[int, tuple[str, str]] = {
     errno.ENOENT: (Kind.RESOURCE_NOT_FOUND, "does not exist"),
     errno.ENOTDIR: (Kind.RESOURCE_NOT_FOUND, "does not exist: a part of the path is not a folder"),
     errno.EISDIR: (Kind.INVALID_PARAMS, "is a folder, not a file"),
@@ -52,16 +52,16 @@ class Roots:
     What is `closed` is never written: paths, and names without a slash wherever they stand in a root, or are one's.
     """
 
-    __slots__ = ("_alike", "_by_spelling", "_closed", "_closed_names", "real")
+    __slots__ = ("_normalized_paths", "_protected_names", "_protected_paths", "_root_by_path", "real_paths")
 
     def __init__(
-        self, paths: Sequence[str], closed: Sequence[str] = (), resolve: Callable[[str], str] = os.path.realpath
+        self, paths: Sequence[str], protected: Sequence[str] = (), resolve: Callable[[str], str] = os.path.realpath
     ) -> None:
-        self._closed = tuple(_alike(os.path.realpath(path)) for path in closed if "/" in path)
-        self._closed_names = frozenset(_alike(name) for name in closed if "/" not in name)
+        self._protected_paths = tuple(_normalize(os.path.realpath(path)) for path in protected if "/" in path)
+        self._protected_names = frozenset(_normalize(name) for name in protected if "/" not in name)
         spellings: dict[str, str] = {}
         for path in paths:
-            checked(path)
+            validate_path(path)
             real = resolve(path)
             spellings.setdefault(real, real)
             # The path as given stays valid too: on macOS /tmp/x is really /private/tmp/x. Not with '..',
@@ -69,23 +69,27 @@ class Roots:
             parts = [part for part in path.split("/") if part not in ("", ".")]
             if ".." not in parts:
                 spellings.setdefault("/" + "/".join(parts), real)
-        self._by_spelling = spellings
-        self.real: tuple[str, ...] = tuple(dict.fromkeys(spellings.values()))
-        self._alike = tuple(map(_alike, self.real))
+        self._root_by_path = spellings
+        self.real_paths: tuple[str, ...] = tuple(dict.fromkeys(spellings.values()))
+        self._normalized_paths = tuple(map(_normalize, self.real_paths))
 
-    def check_open(self, path: str, asked: str) -> None:
+    def check_writable(self, path: str, requested: str) -> None:
         """Refuse a canonical path that is closed to writing, or lies in a folder that is."""
-        if not self._closed and not self._closed_names:
+        if not self._protected_paths and not self._protected_names:
             return
-        plain = _alike(path)
-        if not self._closed_names.isdisjoint(self._names(plain)) or any(_is_in(plain, place) for place in self._closed):
-            message = f"{asked} belongs to the client itself and is never written for an agent"
-            raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(asked))
+        plain = _normalize(path)
+        if not self._protected_names.isdisjoint(self._names_below_root(plain)) or any(
+            _is_inside(plain, place) for place in self._protected_paths
+        ):
+            message = f"{requested} belongs to the client itself and is never written for an agent"
+            raise ProtocolError(Kind.ACCESS_DENIED, message, file_error_data(requested))
 
-    def _names(self, plain: str) -> list[str]:
+    def _names_below_root(self, normalized: str) -> list[str]:
         """The names of a path from the root on that it lies in; what is above a root was the lender's to choose."""
-        above = max((len(os.path.dirname(root)) for root in self._alike if _is_in(plain, root)), default=0)
-        return plain[above:].split("/")
+        above = max(
+            (len(os.path.dirname(root)) for root in self._normalized_paths if _is_inside(normalized, root)), default=0
+        )
+        return normalized[above:].split("/")
 
     def locate(self, parts: Sequence[str]) -> tuple[str, list[str]] | None:
         """The root that an absolute path enters, and the parts that remain; None if it enters none."""
@@ -95,24 +99,24 @@ class Roots:
                 del seen[-1:]
             elif part not in ("", "."):
                 seen.append(part)
-            root = self._by_spelling.get("/" + "/".join(seen))
+            root = self._root_by_path.get("/" + "/".join(seen))
             if root is not None:
                 return root, list(parts[index + 1 :])
         return None
 
 
-class Spot:
+class PathTarget:
     """Where a path leads: an open directory inside the roots and a name in it that was not a link."""
 
-    __slots__ = ("asked", "directory", "name", "path")
+    __slots__ = ("directory", "name", "path", "requested")
 
-    def __init__(self, directory: int, name: str, path: str, asked: str) -> None:
+    def __init__(self, directory: int, name: str, path: str, requested: str) -> None:
         self.directory = directory
         self.name = name
         self.path = path
-        self.asked = asked
+        self.requested = requested
 
-    def __enter__(self) -> Spot:
+    def __enter__(self) -> PathTarget:
         return self
 
     def __exit__(
@@ -139,44 +143,44 @@ class Spot:
             self.directory = -1
 
 
-def find(
+def find_target(
     roots: Roots,
     path: str,
     *,
     base: str | None = None,
     make_directories: bool = False,
-    made: list[str] | None = None,
-) -> Spot:
+    made_directories: list[str] | None = None,
+) -> PathTarget:
     """Walk to where a path leads; the name may be missing, its folder may not (unless it is to be made).
 
     The folders that were made are added to `made`, whether the walk arrives or not.
     """
-    asked = checked(path, base)
-    with faults_of(asked):
-        return _Walk(roots, asked, make_directories=make_directories, made=made).go()
+    asked = validate_path(path, base)
+    with translate_os_errors(asked):
+        return _PathWalk(roots, asked, make_directories=make_directories, made_directories=made_directories).run()
 
 
 def open_inside(roots: Roots, path: str, flags: int, mode: int = 0o666, *, base: str | None = None) -> int:
     """Open what a path names if it lies inside the roots; gives a descriptor that is never inherited."""
-    for attempt in range(ATTEMPTS):
-        with find(roots, path, base=base) as spot, faults_of(spot.asked):
+    for attempt in range(MAX_ATTEMPTS):
+        with find_target(roots, path, base=base) as spot, translate_os_errors(spot.requested):
             try:
                 return spot.open(flags, mode)
             except OSError as error:
                 # ELOOP: the name became a link after the walk had seen that it was none.
-                if error.errno != errno.ELOOP or attempt == ATTEMPTS - 1:
+                if error.errno != errno.ELOOP or attempt == MAX_ATTEMPTS - 1:
                     raise
     raise AssertionError("unreachable")
 
 
 def resolve_inside(roots: Roots, path: str, *, base: str | None = None) -> str:
     """The canonical path of what a path names, for people who are asked; it need not exist yet."""
-    asked = checked(path, base)
-    with faults_of(asked), _Walk(roots, asked, imagine=True).go() as spot:
+    asked = validate_path(path, base)
+    with translate_os_errors(asked), _PathWalk(roots, asked, allow_missing=True).run() as spot:
         return spot.path
 
 
-def checked(path: str, base: str | None = None) -> str:
+def validate_path(path: str, base: str | None = None) -> str:
     """The absolute path a peer means, or invalid_params; relative ones only against a base."""
     if not path:
         raise ProtocolError(Kind.INVALID_PARAMS, "the path is empty")
@@ -197,11 +201,11 @@ def checked(path: str, base: str | None = None) -> str:
     return path
 
 
-def _is_in(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _alike(path: str) -> str:
+def _normalize(path: str) -> str:
     """The same for all spellings that a file system may take for one: some know no case, some compose letters."""
     import unicodedata
 
@@ -209,24 +213,24 @@ def _alike(path: str) -> str:
 
 
 @contextmanager
-def faults_of(path: str) -> Iterator[None]:
+def translate_os_errors(path: str) -> Iterator[None]:
     """Say an error of the operating system as an error that a peer understands."""
     try:
         yield
     except OSError as error:
         code = error.errno or 0
-        kind, words = _FAULTS.get(code, (Kind.INTERNAL_ERROR, f"cannot be used: {os.strerror(code)}"))
-        raise ProtocolError(kind, f"{path} {words}", file_data(path)) from error
+        kind, words = _OS_ERRORS.get(code, (Kind.INTERNAL_ERROR, f"cannot be used: {os.strerror(code)}"))
+        raise ProtocolError(kind, f"{path} {words}", file_error_data(path)) from error
 
 
-def file_data(path: str) -> dict[str, Any]:
+def file_error_data(path: str) -> dict[str, Any]:
     """The data of an error about a file: its uri, as peers expect it (peers.md 28)."""
     from urllib.parse import quote
 
     return {"uri": "file://" + quote(os.fsencode(path))}
 
 
-class _Walk:
+class _PathWalk:
     """One walk: the directory reached, the names that led there, and the parts still to do (last first)."""
 
     def __init__(
@@ -235,134 +239,134 @@ class _Walk:
         path: str,
         *,
         make_directories: bool = False,
-        made: list[str] | None = None,
-        imagine: bool = False,
+        made_directories: list[str] | None = None,
+        allow_missing: bool = False,
     ) -> None:
         self.roots = roots
         self.path = path
         self.make_directories = make_directories
-        self.made = [] if made is None else made
-        self.imagine = imagine
-        self.links = 0
+        self.made_directories = [] if made_directories is None else made_directories
+        self.allow_missing = allow_missing
+        self.link_count = 0
         self.fd = -1
         self.root = ""
         self.names: list[str] = []
-        self.todo: list[str] = []
+        self.remaining: list[str] = []
 
-    def go(self) -> Spot:
+    def run(self) -> PathTarget:
         try:
-            self._enter(self.path.split("/"))
-            while self.todo:
-                part = self.todo.pop()
+            self._enter_root(self.path.split("/"))
+            while self.remaining:
+                part = self.remaining.pop()
                 if part in ("", "."):
                     continue
                 if part == "..":
                     self._ascend()
-                elif self.todo:  # an empty part counts: what stands before a slash is a folder
+                elif self.remaining:  # an empty part counts: what stands before a slash is a folder
                     if not self._descend(part):
-                        return self._stop("/".join([part, *reversed(self.todo)]))
-                elif not self._follow(part):
-                    return self._stop(part)
-            return self._stop(".")
+                        return self._finish("/".join([part, *reversed(self.remaining)]))
+                elif not self._follow_link(part):
+                    return self._finish(part)
+            return self._finish(".")
         except BaseException:
-            self._leave()
+            self._close_fd()
             raise
 
-    def _stop(self, name: str) -> Spot:
-        directory = self._here()
+    def _finish(self, name: str) -> PathTarget:
+        directory = self._current_fd()
         self.fd = -1
         path = os.path.normpath("/".join([self.root.rstrip("/"), *self.names, name]))
-        return Spot(directory, name, path, self.path)
+        return PathTarget(directory, name, path, self.path)
 
-    def _enter(self, parts: Sequence[str]) -> None:
+    def _enter_root(self, parts: Sequence[str]) -> None:
         """Start over from the root that an absolute path enters."""
         found = self.roots.locate(parts)
         if found is None:
-            lent = ", ".join(self.roots.real) or "nothing is lent"
+            lent = ", ".join(self.roots.real_paths) or "nothing is lent"
             message = f"{self.path} is outside the folders lent to the agent ({lent})"
-            raise ProtocolError(Kind.ACCESS_DENIED, message, file_data(self.path))
-        self._leave()
+            raise ProtocolError(Kind.ACCESS_DENIED, message, file_error_data(self.path))
+        self._close_fd()
         self.root, rest = found
         self.names.clear()
-        self.todo = rest[::-1]
+        self.remaining = rest[::-1]
 
     def _ascend(self) -> None:
         """Go up by our own memory of the way: '..' of a folder that was moved could lead anywhere."""
         if self.names:
             self.names.pop()
-            self._leave()
+            self._close_fd()
         else:  # out of this root; the path may still come back in, by name
-            self._enter([*os.path.dirname(self.root).split("/"), *reversed(self.todo)])
+            self._enter_root([*os.path.dirname(self.root).split("/"), *reversed(self.remaining)])
 
     def _descend(self, name: str) -> bool:
         """Step into a folder, or through a link; False if it is missing and that is allowed."""
         try:
-            inner = self._step(name)
+            inner = self._open_directory(name)
         except OSError as error:
-            if error.errno in _NOT_A_DIRECTORY and self._follow(name):
+            if error.errno in _NOT_A_DIRECTORY and self._follow_link(name):
                 return True
             if error.errno != errno.ENOENT:
                 raise
-            if self.imagine and ".." not in self.todo:
+            if self.allow_missing and ".." not in self.remaining:
                 return False
             folder = "/".join([self.root.rstrip("/"), *self.names, name])
             message = f"{self.path} does not exist: there is no folder {folder}, create it first"
-            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, file_data(self.path)) from error
-        self._leave()
+            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, file_error_data(self.path)) from error
+        self._close_fd()
         self.fd = inner
         self.names.append(name)
         return True
 
-    def _step(self, name: str) -> int:
-        here = self._here()
+    def _open_directory(self, name: str) -> int:
+        here = self._current_fd()
         try:
-            return os.open(name, _DIRECTORY, dir_fd=here)
+            return os.open(name, _DIRECTORY_FLAGS, dir_fd=here)
         except FileNotFoundError:
             if not self.make_directories:
                 raise
         folder = "/".join([self.root.rstrip("/"), *self.names, name])
-        self.roots.check_open(folder, self.path)
+        self.roots.check_writable(folder, self.path)
         try:
             os.mkdir(name, dir_fd=here)
-            self.made.append(folder)
+            self.made_directories.append(folder)
         except FileExistsError:
             pass  # somebody else made it; whatever it is now is looked at like any other
-        return os.open(name, _DIRECTORY, dir_fd=here)
+        return os.open(name, _DIRECTORY_FLAGS, dir_fd=here)
 
-    def _follow(self, name: str) -> bool:
+    def _follow_link(self, name: str) -> bool:
         """If the name is a link, put its target before the parts still to do."""
         try:
-            target = os.readlink(name, dir_fd=self._here())
+            target = os.readlink(name, dir_fd=self._current_fd())
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 return False
             raise
-        self.links += 1
-        if self.links > MAX_LINKS:
+        self.link_count += 1
+        if self.link_count > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         parts = target.split("/")
         if target.startswith("/"):
-            self._enter([*parts, *reversed(self.todo)])
+            self._enter_root([*parts, *reversed(self.remaining)])
         else:
-            self.todo.extend(reversed(parts))
+            self.remaining.extend(reversed(parts))
         return True
 
-    def _here(self) -> int:
+    def _current_fd(self) -> int:
         """The directory reached; opened again from the top, without links, after going up."""
         if self.fd < 0:
-            fd = os.open("/", _DIRECTORY)
+            fd = os.open("/", _DIRECTORY_FLAGS)
             for name in [*self.root.split("/"), *self.names]:
                 if not name:
                     continue
                 outer = fd
                 try:
-                    fd = os.open(name, _DIRECTORY, dir_fd=outer)
+                    fd = os.open(name, _DIRECTORY_FLAGS, dir_fd=outer)
                 finally:
                     os.close(outer)
             self.fd = fd
         return self.fd
 
-    def _leave(self) -> None:
+    def _close_fd(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

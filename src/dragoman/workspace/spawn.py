@@ -12,66 +12,74 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.workspace.paths import Spot
+from dragoman.workspace.paths import PathTarget
 
 if TYPE_CHECKING:
     import subprocess
 
-    from dragoman.transport.sandbox.plan import Box
+    from dragoman.transport.sandbox.plan import ActiveSandbox
 
 # A session's leader that opens a terminal gets it as its own: this is how the command gets job control, /dev/tty and
 # ^C. Done by a shell, for nothing may run between fork and exec in a program with threads.
-_ADOPT = 'tty=$1; shift; exec "$@" 0<>"$tty" 1>&0 2>&0'
+_ADOPT_TTY = 'tty=$1; shift; exec "$@" 0<>"$tty" 1>&0 2>&0'
 _SHELL = "/bin/sh"
 
 # What programs are told they draw on, unless the client says otherwise.
-TERM = "xterm-256color"
+DEFAULT_TERM = "xterm-256color"
 
 
-class Size(NamedTuple):
+class TerminalSize(NamedTuple):
     """How large a terminal is."""
 
     rows: int = 24
     columns: int = 80
 
 
-class Started(NamedTuple):
+class StartedCommand(NamedTuple):
     """A process, where its output comes out, and whether that is a terminal, which takes input too."""
 
     process: subprocess.Popen[bytes]
-    outlets: list[int]
+    output_fds: list[int]
     is_terminal: bool
 
 
-class Prepared(NamedTuple):
+class PreparedCommand(NamedTuple):
     """What is executed: the command itself, or what puts it into its sandbox, and the descriptors that this needs."""
 
-    words: list[str]
+    argv: list[str]
     environ: dict[str, str]
-    handed: tuple[int, ...] = ()
+    pass_fds: tuple[int, ...] = ()
 
 
 @contextmanager
-def prepared(words: list[str], spot: Spot, environ: dict[str, str], box: Box | None) -> Iterator[Prepared]:
+def prepare_command(
+    argv: list[str], target: PathTarget, environ: dict[str, str], sandbox_plan: ActiveSandbox | None
+) -> Iterator[PreparedCommand]:
     """A command ready to be started, in its sandbox if there is one."""
-    if box is None:
-        yield Prepared(words, environ)
+    if sandbox_plan is None:
+        yield PreparedCommand(argv, environ)
         return
-    wrapped = box.wrap(words, environ, spot.path)
+    wrapped = sandbox_plan.wrap(argv, environ, target.path)
     try:
-        yield Prepared(wrapped.words, wrapped.environ, (wrapped.fd,))
+        yield PreparedCommand(wrapped.argv, wrapped.environ, (wrapped.plan_fd,))
     finally:
-        os.close(wrapped.fd)
+        os.close(wrapped.plan_fd)
 
 
-def start_piped(words: list[str], spot: Spot, environ: dict[str, str], apart: bool, box: Box | None = None) -> Started:
+def start_piped(
+    argv: list[str],
+    target: PathTarget,
+    environ: dict[str, str],
+    separate_streams: bool,
+    sandbox_plan: ActiveSandbox | None = None,
+) -> StartedCommand:
     """Start a command that writes to one pipe, or to two that keep its streams apart; it has no input."""
-    readers, writers = zip(*(os.pipe() for _ in range(2 if apart else 1)), strict=True)
+    readers, writers = zip(*(os.pipe() for _ in range(2 if separate_streams else 1)), strict=True)
     try:
         for reader in readers:
             os.set_blocking(reader, False)
-        with prepared(words, spot, environ, box) as ready:
-            process = _start(ready, spot, None, writers[0], writers[-1])
+        with prepare_command(argv, target, environ, sandbox_plan) as ready:
+            process = _start_process(ready, target, None, writers[0], writers[-1])
     except BaseException:
         for reader in readers:
             os.close(reader)
@@ -79,49 +87,55 @@ def start_piped(words: list[str], spot: Spot, environ: dict[str, str], apart: bo
     finally:
         for writer in writers:
             os.close(writer)
-    return Started(process, list(readers), False)
+    return StartedCommand(process, list(readers), False)
 
 
 def start_in_terminal(
-    words: list[str], spot: Spot, environ: dict[str, str], size: Size, box: Box | None = None
-) -> Started:
+    argv: list[str],
+    target: PathTarget,
+    environ: dict[str, str],
+    size: TerminalSize,
+    sandbox_plan: ActiveSandbox | None = None,
+) -> StartedCommand:
     """Start a command in a terminal of its own."""
-    _check_program(words[0], spot, environ)
+    _check_program(argv[0], target, environ)
     ours, theirs = os.openpty()
     try:
         os.set_blocking(ours, False)
-        resize(ours, size)
-        with prepared(words, spot, environ, box) as ready:
+        resize_terminal(ours, size)
+        with prepare_command(argv, target, environ, sandbox_plan) as ready:
             # The shell stands outside of the sandbox, which does not open terminals by name.
-            adopted = [_SHELL, "-c", _ADOPT, _SHELL, os.ttyname(theirs), *ready.words]
-            process = _start(ready._replace(words=adopted), spot, theirs, theirs, theirs)
+            adopted = [_SHELL, "-c", _ADOPT_TTY, _SHELL, os.ttyname(theirs), *ready.argv]
+            process = _start_process(ready._replace(argv=adopted), target, theirs, theirs, theirs)
     except BaseException:
         os.close(ours)
         raise
     finally:
         os.close(theirs)
-    return Started(process, [ours], True)
+    return StartedCommand(process, [ours], True)
 
 
-def resize(terminal: int, size: Size) -> None:
+def resize_terminal(terminal_fd: int, size: TerminalSize) -> None:
     """Tell a terminal how large it is; the command in it is told by the system."""
     import fcntl
     import struct
     import termios
 
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+    fcntl.ioctl(terminal_fd, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
 
 
-def _start(ready: Prepared, spot: Spot, stdin: int | None, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+def _start_process(
+    command: PreparedCommand, target: PathTarget, stdin: int | None, stdout: int, stderr: int
+) -> subprocess.Popen[bytes]:
     import subprocess
 
     # By descriptor where that can be said: the folder that was checked is the folder it starts in.
-    by_descriptor = f"/proc/self/fd/{spot.directory}"
+    by_descriptor = f"/proc/self/fd/{target.directory}"
     return subprocess.Popen(
-        ready.words,
-        cwd=by_descriptor if os.path.exists(by_descriptor) else spot.path,
-        env=ready.environ,
-        pass_fds=ready.handed,
+        command.argv,
+        cwd=by_descriptor if os.path.exists(by_descriptor) else target.path,
+        env=command.environ,
+        pass_fds=command.pass_fds,
         stdin=subprocess.DEVNULL if stdin is None else stdin,
         stdout=stdout,
         stderr=stderr,
@@ -129,11 +143,11 @@ def _start(ready: Prepared, spot: Spot, stdin: int | None, stdout: int, stderr: 
     )
 
 
-def _check_program(name: str, spot: Spot, environ: dict[str, str]) -> None:
+def _check_program(name: str, target: PathTarget, environ: dict[str, str]) -> None:
     """Refuse here what the shell could only tell as a line of output."""
     places = [""] if "/" in name else os.get_exec_path(environ)
-    found = [place for place in places if os.access(os.path.join(place, name), os.F_OK, dir_fd=spot.directory)]
+    found = [place for place in places if os.access(os.path.join(place, name), os.F_OK, dir_fd=target.directory)]
     if not found:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    if not any(os.access(os.path.join(place, name), os.X_OK, dir_fd=spot.directory) for place in found):
+    if not any(os.access(os.path.join(place, name), os.X_OK, dir_fd=target.directory) for place in found):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
-from dragoman.workspace.output_tail import Tail
-from dragoman.workspace.paths import Roots, Spot, find
-from dragoman.workspace.spawn import TERM, Size, Started, start_in_terminal, start_piped
-from dragoman.workspace.terminal import GRACE, Terminal
+from dragoman.workspace.output_tail import OutputTail
+from dragoman.workspace.paths import PathTarget, Roots, find_target
+from dragoman.workspace.spawn import DEFAULT_TERM, StartedCommand, TerminalSize, start_in_terminal, start_piped
+from dragoman.workspace.terminal import KILL_GRACE, Terminal
 
 if TYPE_CHECKING:
-    from dragoman.transport.sandbox.plan import Box
+    from dragoman.transport.sandbox.plan import ActiveSandbox
     from dragoman.transport.sandbox.spec import Sandbox
 
 # Real agents open a handful; more is a leak, and every one is a process tree of the user's.
@@ -30,13 +30,13 @@ MAX_OPEN = 32
 OUTPUT_LIMIT = 1024 * 1024
 
 # The most an agent can ask us to keep: memory is the client's (peers.md C4-34).
-OUTPUT_CEILING = 16 * 1024 * 1024
+MAX_OUTPUT_LIMIT = 16 * 1024 * 1024
 
 _SHELL = "/bin/sh"
 _SHELL_CHARACTERS = frozenset(" \t\r\n|&;<>()$`\\\"'*?[]{}#~=!")
 
 # How a start that failed is told: errno -> kind and words that follow the command.
-_START_FAULTS: dict[int, tuple[str, str]] = {
+_START_ERRORS: dict[int, tuple[str, str]] = {
     errno.ENOENT: (Kind.RESOURCE_NOT_FOUND, "was not found; is it installed and on the PATH?"),
     errno.ENOTDIR: (Kind.RESOURCE_NOT_FOUND, "was not found; a part of its path is not a folder"),
     errno.EACCES: (Kind.ACCESS_DENIED, "may not be executed by the user that this client runs as"),
@@ -55,7 +55,7 @@ class Terminals:
         max_open: int = MAX_OPEN,
         output_limit: int = OUTPUT_LIMIT,
         environ: Mapping[str, str] | None = None,
-        grace: float = GRACE,
+        grace: float = KILL_GRACE,
         sandbox: Sandbox | None = None,
         resolve: Callable[[str], str] = os.path.realpath,
     ) -> None:
@@ -65,11 +65,11 @@ class Terminals:
         self._environ = environ
         self._grace = grace
         self._sandbox = sandbox
-        self._box: Box | None = None
-        self._boxing = asyncio.Lock()
+        self._sandbox_plan: ActiveSandbox | None = None
+        self._sandbox_lock = asyncio.Lock()
         self._open: dict[str, Terminal] = {}
-        self._alive: list[Terminal] = []  # also those that were released and are not quite gone
-        self._closed = False
+        self._unreaped: list[Terminal] = []  # also those that were released and are not quite gone
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -83,11 +83,11 @@ class Terminals:
         output_byte_limit: int | None = None,
         timeout: float | None = None,
         *,
-        apart: bool = False,
+        separate_streams: bool = False,
         is_resolved: bool = False,
         pty: bool = False,
-        rows: int = Size().rows,
-        columns: int = Size().columns,
+        rows: int = TerminalSize().rows,
+        columns: int = TerminalSize().columns,
     ) -> Terminal:
         """Start a command and give its terminal at once; after `timeout` seconds it is killed.
 
@@ -96,25 +96,25 @@ class Terminals:
         that size, which has one stream and takes input.
         """
         if self._sandbox is not None:
-            await self._confine(self._sandbox)
-        if self._closed:
+            await self._prepare_sandbox(self._sandbox)
+        if self._is_closed:
             raise ProtocolError(Kind.INVALID_STATE, "this workspace is closed; no terminal can be opened")
         if len(self._open) >= self._max_open:
             message = f"{self._max_open} terminals are open; release one first"
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_open})
         limit = self._output_limit if output_byte_limit is None else output_byte_limit
-        tail = Tail(max(0, min(limit, OUTPUT_CEILING)))
+        tail = OutputTail(max(0, min(limit, MAX_OUTPUT_LIMIT)))
         base = os.environ if self._environ is None else self._environ
-        environ = _environment(base if self._box is None else self._box.environment(base), env)
-        size = _size(rows, columns) if pty else None
-        started = self._start(command, args, cwd, environ, apart, size, is_resolved)
+        environ = _build_environment(base if self._sandbox_plan is None else self._sandbox_plan.environment(base), env)
+        size = _terminal_size(rows, columns) if pty else None
+        started = self._start_command(command, args, cwd, environ, separate_streams, size, is_resolved)
         id = f"term_{os.urandom(8).hex()}"
         terminal = Terminal(id, started, tail, self._grace, lambda: self._open.pop(id, None))
         self._open[id] = terminal
-        self._alive = [other for other in self._alive if not other.buried]
-        self._alive.append(terminal)
+        self._unreaped = [other for other in self._unreaped if not other.is_reaped]
+        self._unreaped.append(terminal)
         if timeout is not None:
-            terminal.expire_after(timeout)
+            terminal.kill_after(timeout)
         return terminal
 
     def folder(self, cwd: str | None = None) -> str:
@@ -132,34 +132,34 @@ class Terminals:
 
     async def close(self) -> None:
         """Release every terminal; none can be created afterwards. Ends within grace and patience."""
-        self._closed = True
-        await asyncio.gather(*(terminal.release() for terminal in self._alive))
-        async with self._boxing:
-            if self._box is not None:
-                await asyncio.to_thread(self._box.close)
+        self._is_closed = True
+        await asyncio.gather(*(terminal.release() for terminal in self._unreaped))
+        async with self._sandbox_lock:
+            if self._sandbox_plan is not None:
+                await asyncio.to_thread(self._sandbox_plan.close)
 
-    async def _confine(self, sandbox: Sandbox) -> None:
+    async def _prepare_sandbox(self, sandbox: Sandbox) -> None:
         """Have the sandbox that all commands of this workspace run in."""
-        from dragoman.transport.sandbox.plan import Box
+        from dragoman.transport.sandbox.plan import ActiveSandbox
 
-        async with self._boxing:
-            if self._box is None and not self._closed:
+        async with self._sandbox_lock:
+            if self._sandbox_plan is None and not self._is_closed:
                 try:
-                    self._box = await asyncio.to_thread(Box, sandbox, self._roots.real)
+                    self._sandbox_plan = await asyncio.to_thread(ActiveSandbox, sandbox, self._roots.real_paths)
                 except SandboxUnavailable as error:
                     raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, str(error)) from error
 
-    def _start(
+    def _start_command(
         self,
         command: str,
         args: Sequence[str],
         cwd: str | None,
         environ: dict[str, str],
-        apart: bool,
-        size: Size | None,
+        separate_streams: bool,
+        size: TerminalSize | None,
         is_resolved: bool,
-    ) -> Started:
-        words = _command_line(command, args)
+    ) -> StartedCommand:
+        words = _build_argv(command, args)
         with self._found(cwd) as spot:
             if is_resolved and spot.path != cwd:
                 message = f"{cwd} leads to another folder than the one that was asked about: {spot.path}"
@@ -167,26 +167,26 @@ class Terminals:
             environ["PWD"] = spot.path
             try:
                 if size is None:
-                    return start_piped(words, spot, environ, apart, self._box)
-                environ.setdefault("TERM", TERM)
-                return start_in_terminal(words, spot, environ, size, self._box)
+                    return start_piped(words, spot, environ, separate_streams, self._sandbox_plan)
+                environ.setdefault("TERM", DEFAULT_TERM)
+                return start_in_terminal(words, spot, environ, size, self._sandbox_plan)
             except OSError as error:
                 unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
-                kind, reason = _START_FAULTS.get(error.errno or 0, unknown)
+                kind, reason = _START_ERRORS.get(error.errno or 0, unknown)
                 raise ProtocolError(kind, f"{command} {reason}", {"command": command}) from error
             except ValueError as error:  # a NUL, or a surrogate that the system cannot encode
                 message = f"the command cannot be passed on: {error}"
                 raise ProtocolError(Kind.INVALID_PARAMS, message) from error
 
-    def _found(self, cwd: str | None) -> Spot:
+    def _found(self, cwd: str | None) -> PathTarget:
         """The folder that a command starts in, open."""
-        if cwd is None and not self._roots.real:
+        if cwd is None and not self._roots.real_paths:
             raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
-        folder = self._roots.real[0] if cwd is None else cwd
-        return find(self._roots, folder.rstrip("/") + "/")
+        folder = self._roots.real_paths[0] if cwd is None else cwd
+        return find_target(self._roots, folder.rstrip("/") + "/")
 
 
-def _command_line(command: str, args: Sequence[str]) -> list[str]:
+def _build_argv(command: str, args: Sequence[str]) -> list[str]:
     """The words to execute; a command alone may be a whole shell line (droid, peers.md 27)."""
     if not command:
         raise ProtocolError(Kind.INVALID_PARAMS, "the command is empty")
@@ -199,16 +199,18 @@ def _is_program(path: str) -> bool:
     return path.startswith("/") and "\0" not in path and os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _size(rows: int, columns: int) -> Size:
+def _terminal_size(rows: int, columns: int) -> TerminalSize:
     for name, value in (("rows", rows), ("columns", columns)):
         if not 0 < value < 1 << 16:  # two bytes each, in every terminal there is
             raise ProtocolError(Kind.INVALID_PARAMS, f"a terminal has 1 to 65535 {name}, not {value}")
-    return Size(rows, columns)
+    return TerminalSize(rows, columns)
 
 
-def _environment(base: Mapping[str, str], more: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> dict[str, str]:
+def _build_environment(
+    base: Mapping[str, str], extra: Mapping[str, str] | Iterable[tuple[str, str]] | None
+) -> dict[str, str]:
     environ = dict(base)
-    for name, value in more.items() if isinstance(more, Mapping) else more or ():
+    for name, value in extra.items() if isinstance(extra, Mapping) else extra or ():
         if not name or "=" in name or "\0" in name + value:
             raise ProtocolError(Kind.INVALID_PARAMS, f"not an environment variable: {name!r}")
         environ[name] = value

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dragoman.errors import Kind, ProtocolError
 
 
-class Page(NamedTuple):
+class LineRange(NamedTuple):
     """Some lines of a file: their text, how many lines the file has, and whether lines follow after these."""
 
     text: str
@@ -46,7 +46,7 @@ def _unknown_encoding(encoding: str) -> ProtocolError:
     return ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding})
 
 
-def page_of(text: str, line: int | None, limit: int | None) -> Page:
+def select_lines(text: str, line: int | None, limit: int | None) -> LineRange:
     """Cut by lines: where lines follow, the newline of the last one falls away (peers.md 30).
 
     A cut that reaches past the last line keeps the end of the file as it is, so that an agent that reads with
@@ -57,14 +57,14 @@ def page_of(text: str, line: int | None, limit: int | None) -> Page:
     for _ in range(max(line or 1, 1) - 1):  # 0 is in circulation for "from the start" (peers.md 23)
         start = text.find("\n", start) + 1
         if not start:
-            return Page("", total, False)
+            return LineRange("", total, False)
     if limit is None:
-        return Page(text[start:], total, False)
+        return LineRange(text[start:], total, False)
     if limit == 0:
-        return Page("", total, start < len(text))
+        return LineRange("", total, start < len(text))
     end = start
     for _ in range(limit):
         end = text.find("\n", end) + 1
         if not end:
-            return Page(text[start:], total, False)
-    return Page(text[start : end - 1].removesuffix("\r"), total, end < len(text))
+            return LineRange(text[start:], total, False)
+    return LineRange(text[start : end - 1].removesuffix("\r"), total, end < len(text))

@@ -12,30 +12,30 @@ from collections.abc import AsyncIterator
 
 from dragoman.workspace.inotify import Inotify, open_inotify
 from dragoman.workspace.paths import Roots
-from dragoman.workspace.snapshot import Change, Place, Survey, merged, taken
+from dragoman.workspace.snapshot import DirectorySnapshot, RelativePath, WatchChange, merge_changes, take_changes
 
 # After the first sign of a change: a save is several changes, and a checkout is thousands. Seconds.
-SETTLE = 0.05
+SETTLE_DELAY = 0.05
 
 # Between two looks where the kernel tells nothing. Seconds.
-INTERVAL = 1.0
+POLL_INTERVAL = 1.0
 
 # Changes told at once.
 MAX_CHANGES = 1000
 
 
-async def watch(
+async def start_watch(
     roots: Roots,
     path: str,
     *,
     base: str | None = None,
     recursive: bool = False,
     interval: float | None = None,
-) -> Watch:
+) -> DirectoryWatch:
     """Begin to watch; with an `interval` by looking that often, whatever the kernel could tell."""
-    survey = Survey(roots, path, base, recursive)
+    survey = DirectorySnapshot(roots, path, base, recursive)
     queue = open_inotify() if interval is None else None
-    kernel = None if queue is None else _Kernel(survey, queue)
+    kernel = None if queue is None else _InotifyWatcher(survey, queue)
     try:
         await asyncio.to_thread(survey.begin)
     except BaseException:
@@ -45,102 +45,102 @@ async def watch(
     if kernel is not None and kernel.is_full:
         kernel.close()
         kernel = None
-    return Watch(survey, kernel, INTERVAL if interval is None else interval)
+    return DirectoryWatch(survey, kernel, POLL_INTERVAL if interval is None else interval)
 
 
-class Watch:
+class DirectoryWatch:
     """What changes in one folder, or to one file; closed when nobody wants to know any more."""
 
-    def __init__(self, survey: Survey, kernel: _Kernel | None, interval: float) -> None:
-        self._survey = survey
-        self._kernel = kernel
+    def __init__(self, snapshot: DirectorySnapshot, inotify: _InotifyWatcher | None, interval: float) -> None:
+        self._snapshot = snapshot
+        self._inotify = inotify
         self._interval = interval
-        self._waiting: dict[str, str] = {}
-        self._news = asyncio.Event()
-        self._looking: asyncio.Future[list[Change]] | None = None
+        self._pending: dict[str, str] = {}
+        self._has_changes = asyncio.Event()
+        self._scan: asyncio.Future[list[WatchChange]] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def path(self) -> str:
         """The canonical path of the watched folder."""
-        return self._survey.top
+        return self._snapshot.root_path
 
-    async def changes(self) -> list[Change]:
+    async def next_changes(self) -> list[WatchChange]:
         """The next changes, waiting for them; empty once the watch has ended."""
-        while not self._waiting and not self._task.done():
-            self._news.clear()
-            news = asyncio.ensure_future(self._news.wait())
+        while not self._pending and not self._task.done():
+            self._has_changes.clear()
+            news = asyncio.ensure_future(self._has_changes.wait())
             try:
                 await asyncio.wait({news, self._task}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 news.cancel()
-        return list(taken(self._waiting, MAX_CHANGES))
+        return list(take_changes(self._pending, MAX_CHANGES))
 
-    async def __aiter__(self) -> AsyncIterator[list[Change]]:
-        while told := await self.changes():
+    async def __aiter__(self) -> AsyncIterator[list[WatchChange]]:
+        while told := await self.next_changes():
             yield told
 
     def close(self) -> None:
         """Stop watching; who waits for changes is told that there are none."""
         self._task.cancel()
-        self._waiting.clear()
+        self._pending.clear()
 
     async def _run(self) -> None:
         try:
-            while not self._survey.is_over:
-                places, written = await self._await_signs()
-                self._looking = asyncio.ensure_future(asyncio.to_thread(self._survey.look, places, written))
-                merged(self._waiting, await asyncio.shield(self._looking))
-                if self._waiting:
-                    self._news.set()
+            while not self._snapshot.is_gone:
+                places, written = await self._wait_for_events()
+                self._scan = asyncio.ensure_future(asyncio.to_thread(self._snapshot.find_changes, places, written))
+                merge_changes(self._pending, await asyncio.shield(self._scan))
+                if self._pending:
+                    self._has_changes.set()
         finally:
-            if self._looking is None or self._looking.done():
-                self._end()
+            if self._scan is None or self._scan.done():
+                self._close_inotify()
             else:  # the thread still looks, and adds what it finds to the queue
-                self._looking.add_done_callback(self._end)
+                self._scan.add_done_callback(self._close_inotify)
 
-    def _end(self, _: object = None) -> None:
-        if self._kernel is not None:
-            self._kernel.close()
+    def _close_inotify(self, _: object = None) -> None:
+        if self._inotify is not None:
+            self._inotify.close()
 
-    async def _await_signs(self) -> tuple[list[Place], list[tuple[Place, str]]]:
-        kernel = self._kernel
+    async def _wait_for_events(self) -> tuple[list[RelativePath], list[tuple[RelativePath, str]]]:
+        kernel = self._inotify
         if kernel is None:
             await asyncio.sleep(self._interval)
-            return self._survey.places, []
-        await kernel.stirred.wait()
-        await asyncio.sleep(SETTLE)
+            return self._snapshot.directories, []
+        await kernel.has_events.wait()
+        await asyncio.sleep(SETTLE_DELAY)
         if kernel.is_full:  # there are folders it cannot watch: look for ourselves from now on
             kernel.close()
-            self._kernel = None
-            return self._survey.places, []
-        return kernel.taken()
+            self._inotify = None
+            return self._snapshot.directories, []
+        return kernel.take_changed()
 
 
-class _Kernel:
+class _InotifyWatcher:
     """The kernel's queue at work for a survey: which of its folders have changed."""
 
-    def __init__(self, survey: Survey, queue: Inotify) -> None:
-        self._survey = survey
+    def __init__(self, snapshot: DirectorySnapshot, queue: Inotify) -> None:
+        self._snapshot = snapshot
         self._loop = asyncio.get_running_loop()
         self._queue: Inotify | None = queue
-        self._places: dict[int, Place] = {}
-        self._numbers: dict[Place, int] = {}
-        self._dirty: set[Place] = set()
-        self._written: set[tuple[Place, str]] = set()
+        self._directory_by_number: dict[int, RelativePath] = {}
+        self._number_by_directory: dict[RelativePath, int] = {}
+        self._changed_directories: set[RelativePath] = set()
+        self._written_names: set[tuple[RelativePath, str]] = set()
         self.is_full = False
-        self.stirred = asyncio.Event()
-        survey.entered = self._entered  # every folder that the survey enters is added
-        survey.left = self._left
-        self._loop.add_reader(queue.fd, self._readable)
+        self.has_events = asyncio.Event()
+        snapshot.on_enter = self._add_directory  # every folder that the survey enters is added
+        snapshot.on_leave = self._remove_directory
+        self._loop.add_reader(queue.fd, self._read_events)
 
-    def taken(self) -> tuple[list[Place], list[tuple[Place, str]]]:
+    def take_changed(self) -> tuple[list[RelativePath], list[tuple[RelativePath, str]]]:
         """Where something has happened; from now on that is old."""
-        self._readable()
-        dirty, written = list(self._dirty), list(self._written)
-        self._dirty.clear()
-        self._written.clear()
-        self.stirred.clear()
+        self._read_events()
+        dirty, written = list(self._changed_directories), list(self._written_names)
+        self._changed_directories.clear()
+        self._written_names.clear()
+        self.has_events.clear()
         return dirty, written
 
     def close(self) -> None:
@@ -150,31 +150,31 @@ class _Kernel:
             self._loop.remove_reader(queue.fd)
             queue.close()
 
-    def _entered(self, place: Place, fd: int) -> None:
+    def _add_directory(self, directory: RelativePath, fd: int) -> None:
         """Called on the thread that looks, while nobody else changes these tables but for reading them."""
         number = None if self._queue is None else self._queue.add(fd)
         if number is None:
             self.is_full = True
             return
-        self._numbers[place] = number
-        self._places[number] = place
+        self._number_by_directory[directory] = number
+        self._directory_by_number[number] = directory
 
-    def _left(self, place: Place) -> None:
-        number = self._numbers.pop(place, None)
-        if number is not None and self._places.get(number) == place:
-            del self._places[number]
+    def _remove_directory(self, directory: RelativePath) -> None:
+        number = self._number_by_directory.pop(directory, None)
+        if number is not None and self._directory_by_number.get(number) == directory:
+            del self._directory_by_number[number]
             if self._queue is not None:
                 self._queue.remove(number)
 
-    def _readable(self) -> None:
+    def _read_events(self) -> None:
         if self._queue is None:
             return
         for number, written, _ in self._queue.read():
             if number is None:
-                self._dirty.update(self._survey.places)
-            elif (place := self._places.get(number)) is not None:
-                self._dirty.add(place)
+                self._changed_directories.update(self._snapshot.directories)
+            elif (place := self._directory_by_number.get(number)) is not None:
+                self._changed_directories.add(place)
                 if written is not None:
-                    self._written.add((place, written))
-        if self._dirty:
-            self.stirred.set()
+                    self._written_names.add((place, written))
+        if self._changed_directories:
+            self.has_events.set()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Conversation, Kind, Lending, ProtocolError, Question, RemoteAgent
+from dragoman import ClientSession, Kind, ProtocolError, RemoteAgent, WorkspaceAccess, WorkspaceUse
 from dragoman.agents.everything.agent import COMMANDS, everything
 from dragoman.agents.everything.samples import chunk
 from dragoman.errors import KINDS
@@ -46,7 +46,7 @@ from dragoman.schema.update import (
     UsageUpdate,
 )
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 PATIENCE = 20.0  # a test that waits longer than this for one turn has failed
 
@@ -74,7 +74,7 @@ class Said:
         return [update for update in self.updates if isinstance(update, kind)]
 
 
-async def prompt(session: Conversation, text: str | list[ContentBlock]) -> Said:
+async def prompt(session: ClientSession, text: str | list[ContentBlock]) -> Said:
     async with asyncio.timeout(PATIENCE):
         async with session.prompt(text) as turn:
             # The commands are told right after the session is opened, which may be during the first turn.
@@ -83,10 +83,10 @@ async def prompt(session: Conversation, text: str | list[ContentBlock]) -> Said:
 
 
 @asynccontextmanager
-async def talking(cwd: Path, **options: Any) -> AsyncIterator[tuple[RemoteAgent, Conversation]]:
-    options = {"permission": "allow", "lend": Lending(), **options}
+async def talking(cwd: Path, **options: Any) -> AsyncIterator[tuple[RemoteAgent, ClientSession]]:
+    options = {"permission": "allow", "lend": WorkspaceAccess(), **options}
     async with joined(everything(), **options) as agent:
-        yield agent, await agent.open(str(cwd))
+        yield agent, await agent.open_session(str(cwd))
 
 
 async def say(cwd: Path, text: str, **options: Any) -> Said:
@@ -157,8 +157,8 @@ async def test_the_plan_walks_through_its_statuses(tmp_path: Path) -> None:
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lend", [Lending(), None], ids=["the client's files", "its own files"])
-async def test_read_shows_the_file_in_a_tool_call(tmp_path: Path, lend: Lending | None) -> None:
+@pytest.mark.parametrize("lend", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
+async def test_read_shows_the_file_in_a_tool_call(tmp_path: Path, lend: WorkspaceAccess | None) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     said = await say(tmp_path, "/read a.txt", lend=lend)
     start, end = said.only(ToolCallStart)[0], said.only(ToolCallProgress)[-1]
@@ -196,8 +196,8 @@ class Asked:
         return self._answer
 
 
-@pytest.mark.parametrize("lend", [Lending(), None], ids=["the client's files", "its own files"])
-async def test_write_asks_with_the_change_and_then_writes(tmp_path: Path, lend: Lending | None) -> None:
+@pytest.mark.parametrize("lend", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
+async def test_write_asks_with_the_change_and_then_writes(tmp_path: Path, lend: WorkspaceAccess | None) -> None:
     asked = Asked("allow_once")
     said = await say(tmp_path, "/write new.txt some text", permission=asked, lend=lend)
     assert (tmp_path / "new.txt").read_text() == "some text"
@@ -243,13 +243,13 @@ async def test_in_the_mode_code_it_does_not_ask(tmp_path: Path) -> None:
 
 
 async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
-    wanted: list[Question] = []
+    wanted: list[WorkspaceUse] = []
 
-    def approve(question: Question) -> bool:
+    def approve(question: WorkspaceUse) -> bool:
         wanted.append(question)
         return True
 
-    lending = Lending(approve=approve)
+    lending = WorkspaceAccess(approve=approve)
     said = await say(tmp_path, "/run echo hello", lend=lending)
     (shown,) = [
         block
@@ -257,7 +257,7 @@ async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
         for block in update.content or ()
         if isinstance(block, TerminalEmbed)
     ]
-    terminal = lending.terminal(shown.terminal_id)
+    terminal = lending.find_terminal(shown.terminal_id)
     assert terminal is not None
     assert terminal.output().text == "hello\n"
     assert [(question.operation, question.resource) for question in wanted] == [("execute", "echo hello")]
@@ -403,7 +403,7 @@ async def test_title_names_the_session_and_the_list_shows_it(tmp_path: Path) -> 
         said = await prompt(session, "/title A better name")
         assert said.only(SessionInfoUpdate)[0].title == "A better name"
         assert session.title == "A better name"
-        assert (await agent.sessions()).sessions[0].title == "A better name"
+        assert (await agent.list_sessions()).sessions[0].title == "A better name"
 
 
 async def test_usage_is_told_during_and_after_the_turn(tmp_path: Path) -> None:
@@ -473,8 +473,8 @@ async def test_noise_is_reported_and_survived(tmp_path: Path) -> None:
 @asynccontextmanager
 async def by_hand(cwd: Path, dialect: str = "v1") -> AsyncIterator[tuple[ScriptedPeer, str]]:
     """A client that is only frames, with an open session."""
-    ours, theirs = pair()
-    connection = everything(dialect).attach(theirs)
+    ours, theirs = memory_pair()
+    connection = everything(dialect).start_connection(theirs)
     peer = ScriptedPeer(ours)
     try:
         info = {"name": "hand", "version": "1"}
@@ -537,13 +537,17 @@ async def test_early_updates_come_before_the_next_session_is_answered(tmp_path: 
 async def test_a_client_keeps_early_updates(tmp_path: Path) -> None:
     async with talking(tmp_path) as (agent, session):
         await prompt(session, "/early")
-        other = await agent.open(str(tmp_path))
-        assert other.between[0].content.text == "This came before the session was opened."
+        other = await agent.open_session(str(tmp_path))
+        assert other.updates_outside_turns[0].content.text == "This came before the session was opened."
 
 
 async def test_load_tells_the_history_again(tmp_path: Path) -> None:
     async with talking(tmp_path) as (agent, session):
         await prompt(session, "/think about it")
-        again = await agent.load(session.id, str(tmp_path))
-        kinds = [type(update).__name__ for update in again.between if not isinstance(update, AvailableCommandsUpdate)]
+        again = await agent.load_session(session.id, str(tmp_path))
+        kinds = [
+            type(update).__name__
+            for update in again.updates_outside_turns
+            if not isinstance(update, AvailableCommandsUpdate)
+        ]
         assert kinds == ["UserMessageChunk", "AgentThoughtChunk", "AgentMessageChunk"]

@@ -13,9 +13,9 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from dragoman.cli.chat.history import History
-from dragoman.cli.chat.line_editor import Editor, Interruptible
-from dragoman.cli.ui.terminal import Sheet
+from dragoman.cli.chat.history import InputHistory
+from dragoman.cli.chat.line_editor import InterruptiblePrompter, LineEditor
+from dragoman.cli.ui.terminal import OutputStream
 from tests.cli.process import OnScreen, in_process
 from tests.cli.serve_process import Served
 
@@ -90,17 +90,17 @@ def test_a_turn_goes_on_when_its_prompter_leaves_and_is_not_glued_to_the_next(se
 async def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_path: Path) -> None:
 
     with create_pipe_input() as keys:
-        history = History(str(tmp_path / "history"))
-        editor = Editor(history, lambda _: (), lambda: "", input=keys, output=DummyOutput())
+        history = InputHistory(str(tmp_path / "history"))
+        editor = LineEditor(history, lambda _: (), lambda: "", input=keys, output=DummyOutput())
         reading = asyncio.create_task(editor.read())
         while not editor._session.app.is_running:  # noqa: ASYNC110  (it begins within a few steps of the loop)
             await asyncio.sleep(0)
 
         async def wait_for_the_line() -> None:
-            async with editor.aside():
+            async with editor.suspend():
                 pass
 
-        async with editor.aside():
+        async with editor.suspend():
             gives_up = asyncio.create_task(wait_for_the_line())
             await asyncio.sleep(0)  # it waits now
             gives_up.cancel()
@@ -112,9 +112,9 @@ async def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_p
 
 async def test_the_line_does_not_begin_while_something_is_asked() -> None:
 
-    person = Interruptible(Sheet(sys.stdout), 0)
-    async with person.attention():
-        waiting = asyncio.create_task(person.undisturbed())
+    person = InterruptiblePrompter(OutputStream(sys.stdout), 0)
+    async with person.hold_terminal():
+        waiting = asyncio.create_task(person.wait_until_free())
         await asyncio.sleep(0)
         assert not waiting.done()
     await waiting

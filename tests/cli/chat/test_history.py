@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.cli.chat import completer
-from dragoman.cli.chat.history import KEPT, History
-from dragoman.cli.chat.line_editor import typed_ahead
-from dragoman.cli.connect.attachments import mentioned
+from dragoman.cli.chat.history import MAX_TEXTS, InputHistory
+from dragoman.cli.chat.line_editor import type_ahead_text
+from dragoman.cli.connect.attachments import mentioned_files
 
 
 def test_texts_come_back_in_order(tmp_path: Path) -> None:
-    history = History(str(tmp_path / "state" / "history"))
+    history = InputHistory(str(tmp_path / "state" / "history"))
     assert history.texts() == []
     for text in ("one", "two\nlines", " not this", "", "drei ü"):
         history.add(text)
@@ -28,23 +28,23 @@ def test_texts_come_back_in_order(tmp_path: Path) -> None:
 def test_a_broken_file_gives_what_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "history"
     file.write_bytes(b'"one"\nnonsense\n\xff\n{"a": 1}\n"two"\n"cut')
-    assert History(str(file)).texts() == ["one", "two"]
+    assert InputHistory(str(file)).texts() == ["one", "two"]
 
 
 def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    History(str(tmp_path / "file" / "history")).add("text")
+    InputHistory(str(tmp_path / "file" / "history")).add("text")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    History(str(tmp_path / "link")).add("text")
+    InputHistory(str(tmp_path / "link")).add("text")
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_the_file_is_cut_before_it_grows_without_end(tmp_path: Path) -> None:
     file = tmp_path / "history"
-    file.write_text("".join(f'"{number}"\n' for number in range(2 * KEPT)))
-    History(str(file)).add("last")
-    assert len(file.read_text().splitlines()) == KEPT
-    assert History(str(file)).texts()[-1] == "last"
+    file.write_text("".join(f'"{number}"\n' for number in range(2 * MAX_TEXTS)))
+    InputHistory(str(file)).add("last")
+    assert len(file.read_text().splitlines()) == MAX_TEXTS
+    assert InputHistory(str(file)).texts()[-1] == "last"
 
 
 # --- what is typed --------------------------------------------------------------------------------------------
@@ -62,19 +62,19 @@ def test_the_file_is_cut_before_it_grows_without_end(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_typed_ahead_is_text_and_nothing_else(keys: bytes, text: str) -> None:
-    assert typed_ahead(keys) == text
+    assert type_ahead_text(keys) == text
 
 
 @given(st.binary())
 def test_no_keys_typed_ahead_leave_anything_that_acts(keys: bytes) -> None:
-    assert all(character == "\n" or character.isprintable() for character in typed_ahead(keys))
+    assert all(character == "\n" or character.isprintable() for character in type_ahead_text(keys))
 
 
 def test_files_are_mentioned_with_an_at_sign(tmp_path: Path) -> None:
     for name in ("a.txt", "b c.txt", "d.py"):
         (tmp_path / name).touch()
     text = 'see @a.txt, @"b c.txt" and (not@d.py) @nosuch @a.txt @d.py.'
-    assert mentioned(text, str(tmp_path)) == [str(tmp_path / name) for name in ("a.txt", "b c.txt", "d.py")]
+    assert mentioned_files(text, str(tmp_path)) == [str(tmp_path / name) for name in ("a.txt", "b c.txt", "d.py")]
 
 
 def test_files_are_offered_by_any_part_of_their_name(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_files_are_offered_by_any_part_of_their_name(tmp_path: Path) -> None:
     (tmp_path / "maintenance").mkdir()
 
     def offered(before: str) -> list[str]:
-        return [candidate.text for candidate in completer.files(before, str(tmp_path))]
+        return [candidate.text for candidate in completer.complete_file(before, str(tmp_path))]
 
     assert offered("see @main") == ["@maintenance/", "@main.py", "@test_main.py"]
     assert offered("@.h") == ["@.hidden"]
@@ -95,6 +95,6 @@ def test_files_are_offered_by_any_part_of_their_name(tmp_path: Path) -> None:
 
 def test_an_agents_commands_are_offered_as_far_as_they_can_be_typed() -> None:
     commands = [("plan", "a\x1b[31mb"), ("pl an", ""), ("p\x1b[2J", ""), ("other", "")]
-    (found,) = completer.slash("/p", commands)
-    assert (found.text, found.replaces, found.about) == ("/plan ", 2, "a␛[31mb")
-    assert list(completer.slash("/p x", commands)) == []
+    (found,) = completer.complete_slash_command("/p", commands)
+    assert (found.text, found.replaced_length, found.description) == ("/plan ", 2, "a␛[31mb")
+    assert list(completer.complete_slash_command("/p x", commands)) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.commands.completion import _LISTING, table
+from dragoman.cli.commands.completion import _LISTING, argument_table
 from dragoman.cli.main import COMMANDS
 from tests.cli.process import EVERYTHING, PATIENCE, dragoman
 
@@ -22,7 +22,7 @@ BASH = shutil.which("bash")
 
 
 def test_every_command_is_completed_with_its_own_options() -> None:
-    known = table()
+    known = argument_table()
     assert set(known) == set(COMMANDS)
     assert {"--prompt", "--cwd", "--dialect", "--help"} <= {taken.flag for taken in known["run"]}
     assert any(taken.choices and "explain" in taken.choices for taken in known["policy"])

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import pytest
 
-from dragoman.cli.host_client.api import meant
-from dragoman.cli.host_client.probe import reached
+from dragoman.cli.host_client.api import resolve_host
+from dragoman.cli.host_client.probe import probe_hosts
 from dragoman.cli.main import main
-from dragoman.config.config_file import load
-from dragoman.config.paths import places
+from dragoman.config.config_file import load_config
+from dragoman.config.paths import user_paths
 from tests.cli.process import dragoman
 
 
@@ -96,7 +96,7 @@ def test_tokens_alone_are_listed_and_those_that_end_soon_with_the_minute(run: Ru
 
 
 def test_agents_that_a_host_cannot_serve_are_a_fault_of_the_file(run: Run) -> None:
-    path = Path(places().agents)
+    path = Path(user_paths().config_file)
     path.parent.mkdir(parents=True)
     path.write_text('version = 1\n[agents.one]\ncommand = "one"\n[host]\nagents = ["one", "nope"]\n')
     checked = run("config", "check")
@@ -138,7 +138,7 @@ def test_of_a_host_that_is_kept_only_what_is_said_changes_and_its_token_goes_to_
     file = tmp_path / "config" / "dragoman" / "tokens" / "office"
     run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
     assert run("hosts", "add", "office", "--ca", "new.pem").out == "office is changed\n"
-    kept = load(places().agents).hosts["office"]
+    kept = load_config(user_paths().config_file).hosts["office"]
     assert (kept.url, kept.token_file, kept.ca) == (
         "https://office.example:7437",
         str(file),
@@ -148,7 +148,7 @@ def test_of_a_host_that_is_kept_only_what_is_said_changes_and_its_token_goes_to_
     assert file.read_text() == "dgm_next\n"
     moved = run("hosts", "add", "office", "https://elsewhere.example:7437", "--json")
     assert json.loads(moved.out) == {"changed": "office", "token": False}
-    known = load(places().agents)
+    known = load_config(user_paths().config_file)
     assert (known.default_host, known.hosts["office"].ca) == ("office", os.path.abspath("new.pem"))
     assert not file.exists()
     assert run("hosts", "add", "other").code == 2
@@ -184,6 +184,6 @@ def test_the_list_says_how_each_host_is_and_waits_for_none_too_long(run: Run) ->
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        late = reached({"late": lambda: meant(url)}, lambda _: None, patience=0.2)
+        late = probe_hosts({"late": lambda: resolve_host(url)}, lambda _: None, timeout=0.2)
         assert late["late"].error
         server.shutdown()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.config.grants import Grants
+from dragoman.config.grants import GrantsFile
 from dragoman.policy.grants import Grant
-from dragoman.store.audit import Audit, Entry
+from dragoman.store.audit import AuditEntry, AuditLog
 from tests.cli.process import dragoman
 
 RULES = '[[rule]]\ndecision = "deny"\npath = "secret"\n[[rule]]\ndecision = "allow"\ncommand = ["git", "status"]\n'
@@ -32,8 +32,8 @@ class Home:
         self.project = self.work / ".dragoman" / "policy.toml"
         for place in (self.config, self.state, self.project.parent):
             place.mkdir(parents=True)
-        self.grants = Grants(str(self.state / "grants.json"))
-        self.audit = Audit(str(self.state / "audit" / "audit.jsonl"), durable=False)
+        self.grants = GrantsFile(str(self.state / "grants.json"))
+        self.audit = AuditLog(str(self.state / "audit" / "audit.jsonl"), durable=False)
 
     def write(self, text: str) -> None:
         """The user's own policy."""
@@ -214,7 +214,7 @@ def test_a_damaged_file_is_one_line(home: Home) -> None:
 def told(home: Home) -> Home:
     """A home in which something happened."""
     entries = [
-        Entry(
+        AuditEntry(
             who="coder",
             what="decided",
             time=f"2026-01-01T00:00:0{number}Z",

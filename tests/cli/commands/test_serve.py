@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from dragoman import ConnectionFailed, ProtocolError, connect
-from dragoman.cli.commands.serve import told
+from dragoman.cli.commands.serve import announce
 from dragoman.cli.main import main
 from dragoman.config.config_file import NamedAgent
-from dragoman.host.auth.database import Register
-from dragoman.store.urls import located
+from dragoman.host.auth.database import HostDatabase
+from dragoman.store.urls import parse_address
 from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen
 from tests.cli.serve_process import Served
 
@@ -328,16 +328,16 @@ def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path
     assert (code, host.told["store"], host.told["lasts"]) == (0, "memory:", False)
     assert "sessions are in memory alone: they end with this process" in host.process.communicate()[1]
     assert not (tmp_path / "state" / "dragoman" / "sessions.db").exists()
-    with Register(str(tmp_path / "state" / "dragoman" / "host.db")) as register:
-        assert register.rows("SELECT * FROM members") == []
+    with HostDatabase(str(tmp_path / "state" / "dragoman" / "host.db")) as register:
+        assert register.fetch_rows("SELECT * FROM members") == []
 
 
 def test_the_second_signal_ends_a_host_at_once_and_its_agents_with_it(tmp_path: Path) -> None:
     host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:", "--verbose")
 
     async def scene() -> None:
-        async with connect(f"{host.url}/acp", reconnect=0.0) as remote:
-            session = await remote.open(str(tmp_path))
+        async with connect(f"{host.url}/acp", reconnect_timeout=0.0) as remote:
+            session = await remote.open_session(str(tmp_path))
             heard = asyncio.Event()
             session.on_update = lambda _: heard.set()
             asked = asyncio.ensure_future(session.ask("/slow 60"))
@@ -365,7 +365,7 @@ def test_the_second_signal_ends_a_host_at_once_and_its_agents_with_it(tmp_path: 
 
 def test_a_command_that_is_not_there_is_said_when_the_host_starts(capsys: pytest.CaptureFixture[str]) -> None:
     agents = [NamedAgent(name="ok", command=EVERYTHING[0]), NamedAgent(name="not", command="/nope/agent")]
-    told(agents, "http://127.0.0.1:1/acp", located("x.db"), Namespace(json=True))
+    announce(agents, "http://127.0.0.1:1/acp", parse_address("x.db"), Namespace(json=True))
     assert capsys.readouterr().err == "dragoman: there is no command /nope/agent yet: sessions need it\n"
 
 

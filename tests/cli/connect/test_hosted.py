@@ -19,10 +19,10 @@ from dragoman import connect
 from dragoman.cli.chat import chat
 from dragoman.cli.commands import run as run_command
 from dragoman.cli.connect import hosted
-from dragoman.cli.connect.follow_log import Following
-from dragoman.cli.connect.path_mapping import renaming
-from dragoman.cli.host_client.api import meant
-from dragoman.cli.parser import Parser, described
+from dragoman.cli.connect.follow_log import LogFollower
+from dragoman.cli.connect.path_mapping import build_path_mapper
+from dragoman.cli.host_client.api import resolve_host
+from dragoman.cli.parser import Parser, capture_parser
 from dragoman.schema.content import ResourceLink
 from dragoman.store.contract import Entry
 from tests.cli.process import DRAGOMAN, PATIENCE, in_process
@@ -185,8 +185,8 @@ async def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(s
     on = {"_dragoman/queue": lambda params: is_queued.set() if params["waiting"] else None}
     announce = {"host": {"queue": True}}
     address = f"{served.url}/acp"
-    async with connect(address, upgrade=True, permission=permission, on=on, announce=announce) as remote:
-        session = await remote.open(str(place))
+    async with connect(address, upgrade=True, permission=permission, on=on, extra_capabilities=announce) as remote:
+        session = await remote.open_session(str(place))
         async with session.prompt("write b.txt two") as turn:
             await anext(aiter(turn))  # it is about to ask
             words = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
@@ -236,8 +236,8 @@ async def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: 
     told: asyncio.Queue[Any] = asyncio.Queue()
     on = {"_dragoman/workspace": lambda params: told.put_nowait(params["files"])}
     announce = {"host": {"presence": True}}
-    async with connect(f"{served.url}/acp", upgrade=True, on=on, announce=announce) as remote:
-        session = await remote.open(str(served.folder / "root"))
+    async with connect(f"{served.url}/acp", upgrade=True, on=on, extra_capabilities=announce) as remote:
+        session = await remote.open_session(str(served.folder / "root"))
         words = ["run", "--host", served.url, "--session", session.id, "--lend", "--prompt", "read a.txt"]
         ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdout=subprocess.PIPE)
         async with asyncio.timeout(PATIENCE):
@@ -261,11 +261,11 @@ async def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: 
     ],
 )
 def test_paths_have_the_names_of_here_and_texts_are_left_alone(frame: Any, renamed: Any) -> None:
-    assert json.loads(renaming("/srv/work", "/me/a b")(json.dumps(frame).encode())) == renamed
+    assert json.loads(build_path_mapper("/srv/work", "/me/a b")(json.dumps(frame).encode())) == renamed
 
 
 def test_what_is_no_message_passes_as_it_is() -> None:
-    assert renaming("/srv/work", "/me")(b'{"path": "/srv/work') == b'{"path": "/srv/work'
+    assert build_path_mapper("/srv/work", "/me")(b'{"path": "/srv/work') == b'{"path": "/srv/work'
 
 
 # --- the flags ------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
 def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
     command: Callable[[list[str]], int], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = described(command)
+    parser = capture_parser(command)
     assert isinstance(parser, Parser)
     (place / "token").write_text("dgm_x")
     (place / "token").chmod(0o600)
@@ -317,7 +317,7 @@ def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
         words, reason = FLAGS[name]
         options: Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *words])
         try:
-            hosted.agreed(parser, options, [])
+            hosted.resolve_options(parser, options, [])
             assert reason == "", name
         except SystemExit:
             assert reason, name
@@ -326,10 +326,12 @@ def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
 
 def test_a_link_to_a_file_of_this_machine_is_said_to_lead_nowhere_on_another() -> None:
     link = ResourceLink(name="a.bin", uri="file:///here/a.bin")
-    near, far = (Namespace(afar=meant(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example"))
-    assert run_command.out_of_reach([link], near) == []
-    assert run_command.out_of_reach([link], far) == ["a.bin"]
-    assert run_command.out_of_reach([link], Namespace(afar=far.afar, lend="/here")) == []
+    near, far = (
+        Namespace(afar=resolve_host(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example")
+    )
+    assert run_command.unreachable_files([link], near) == []
+    assert run_command.unreachable_files([link], far) == ["a.bin"]
+    assert run_command.unreachable_files([link], Namespace(afar=far.afar, lend="/here")) == []
 
 
 # --- following a log ------------------------------------------------------------------------------------------
@@ -354,8 +356,8 @@ async def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_
         told.append(entry.seq)
         is_told.set()
 
-    following = Following(log, tell, lambda: own)  # type: ignore[arg-type]
-    following.begin("s", 0)
+    following = LogFollower(log, tell, lambda: own)  # type: ignore[arg-type]
+    following.start("s", 0)
     async with asyncio.timeout(PATIENCE):
         await is_told.wait()
     assert told == [1]

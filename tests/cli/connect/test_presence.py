@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.connect.presence import Company
-from dragoman.cli.ui.key_prompt import Choice, Person
-from dragoman.cli.ui.terminal import Line, Sheet
+from dragoman.cli.connect.presence import Presence
+from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
+from dragoman.cli.ui.terminal import OutputStream, StyledLine
 
 
-def company() -> tuple[Company, list[str]]:
+def company() -> tuple[Presence, list[str]]:
     told: list[str] = []
-    others = Company("ann", lambda text, _: told.append(text))
-    others.session = "roof"
+    others = Presence("ann", lambda text, _: told.append(text))
+    others.session_id = "roof"
     return others, told
 
 
-def hear(others: Company, method: str, **params: Any) -> None:
-    others.handlers()[method]({"sessionId": "roof", **params})
+def hear(others: Presence, method: str, **params: Any) -> None:
+    others.notification_handlers()[method]({"sessionId": "roof", **params})
 
 
 def test_whose_files_the_agent_uses_is_said_when_it_changes() -> None:
@@ -37,7 +37,9 @@ def test_whose_files_the_agent_uses_is_said_when_it_changes() -> None:
 
 def test_what_is_said_of_another_session_is_not_for_this_chat() -> None:
     others, told = company()
-    others.handlers()["_dragoman/workspace"]({"sessionId": "cellar", "files": {"user": "ben", "client": ""}})
+    others.notification_handlers()["_dragoman/workspace"](
+        {"sessionId": "cellar", "files": {"user": "ben", "client": ""}}
+    )
     assert told == []
 
 
@@ -58,16 +60,16 @@ def test_a_turn_is_ones_own_from_when_the_host_says_so_to_its_end(
     others, _ = company()
     for state in states:
         hear(others, "_dragoman/turn", state=state, turn="t", by="ann")
-    assert (others.is_ours, others.is_theirs) == (is_ours, is_theirs)
+    assert (others.is_own_turn, others.is_others_turn) == (is_ours, is_theirs)
 
 
 def test_of_two_windows_of_ones_own_the_other_is_shown() -> None:
     others, _ = company()
     mine = {"user": "ann", "role": "admin", "client": "dragoman"}
     hear(others, "_dragoman/presence", members=[{**mine, "state": "typing"}, {**mine, "state": "here"}])
-    assert others.status == "with ann (admin, typing)"
-    others.state = "typing"
-    assert others.status == "with ann (admin)"
+    assert others.status_text == "with ann (admin, typing)"
+    others.own_state = "typing"
+    assert others.status_text == "with ann (admin)"
 
 
 async def test_who_comes_while_a_question_stands_is_said_above_its_last_line() -> None:
@@ -76,12 +78,12 @@ async def test_who_comes_while_a_question_stands_is_said_above_its_last_line() -
             return True
 
     screen, (master, slave) = Screen(), pty.openpty()
-    person = Person(Sheet(screen, {"TERM": "xterm"}), slave)
+    person = Prompter(OutputStream(screen, {"TERM": "xterm"}), slave)
     try:
-        assert not person.interject("ben came", "dim")
-        asking = asyncio.create_task(person.choose([Line("May I?")], [Choice("y", "yes", "allowed")]))
+        assert not person.show_above_question("ben came", "dim")
+        asking = asyncio.create_task(person.choose([StyledLine("May I?")], [KeyChoice("y", "yes", "allowed")]))
         await asyncio.sleep(0)  # it stands there now
-        assert person.interject("ben came", "")
+        assert person.show_above_question("ben came", "")
         os.write(master, b"y")
         async with asyncio.timeout(20):
             assert await asking == "allowed"
@@ -98,7 +100,7 @@ def test_a_turn_that_its_host_could_not_finish_is_told_also_to_who_asked() -> No
     hear(others, "_dragoman/turn", state="started", turn="t", by="ann")
     hear(others, "_dragoman/turn", state="yours", turn="t")
     hear(others, "_dragoman/turn", state="ended", turn="t", error={"kind": "interrupted", "message": "its host ended"})
-    assert (told, others.cut_off) == (["the turn failed: its host ended"], "t")
+    assert (told, others.interrupted_turn_id) == (["the turn failed: its host ended"], "t")
 
 
 DIED = "agent x exited with status 3; last words: it was\nthe \x1bend"

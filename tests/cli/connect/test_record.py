@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.connect.record import found
+from dragoman.cli.connect.record import find_session
 from dragoman.errors import ConfigFault
 from dragoman.store.contract import Draft, Summary
 from dragoman.store.memory import MemoryStore
@@ -107,9 +107,9 @@ async def test_a_beginning_of_several_ids_is_no_new_name() -> None:
     for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):
         await store.append(id, [Draft(kind="opened", actor="user", time="", body={})])
     with pytest.raises(ConfigFault, match="2 sessions begin with '0f0e0d0c'"):
-        await found(store, "0f0e0d0c")
-    assert await found(store, "0f0e") is None
-    assert await found(store, "0f0e0d0c-l") == await store.find("0f0e0d0c-loft")
+        await find_session(store, "0f0e0d0c")
+    assert await find_session(store, "0f0e") is None
+    assert await find_session(store, "0f0e0d0c-l") == await store.find("0f0e0d0c-loft")
 
 
 def test_an_agent_that_cannot_go_on_is_told_what_was_said_and_the_user_that_it_was(tmp_path: Path, file: Path) -> None:

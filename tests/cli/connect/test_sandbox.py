@@ -17,9 +17,12 @@ from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, dragoman, run
 SOURCES = str(Path(door.__file__).parents[2])
 
 needs_landlock = pytest.mark.skipif(
-    landlock.version() < landlock.TCP_SINCE, reason=f"Landlock of this kernel has version {landlock.version()}"
+    landlock.abi_version() < landlock.TCP_MIN_ABI,
+    reason=f"Landlock of this kernel has version {landlock.abi_version()}",
 )
-needs_bubblewrap = pytest.mark.skipif(bubblewrap.find()[0] is None, reason=bubblewrap.find()[1] or "-")
+needs_bubblewrap = pytest.mark.skipif(
+    bubblewrap.find_bubblewrap()[0] is None, reason=bubblewrap.find_bubblewrap()[1] or "-"
+)
 
 
 @pytest.fixture

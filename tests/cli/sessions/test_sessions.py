@@ -19,8 +19,8 @@ import pytest
 
 from dragoman.cli import main, sessions
 from dragoman.cli.commands import completion
-from dragoman.cli.sessions.open_store import ago
-from dragoman.config.paths import places
+from dragoman.cli.sessions.open_store import format_age
+from dragoman.config.paths import user_paths
 from dragoman.store.contract import Draft, Summary
 from dragoman.store.export import export_session
 from dragoman.store.memory import MemoryStore
@@ -52,7 +52,7 @@ def keep(id: str, *entries: tuple[str, object], name: str | None = None, days: f
     ]
 
     async def work() -> Summary:
-        store = await SqliteStore.open(places().sessions)
+        store = await SqliteStore.open(user_paths().sessions)
         try:
             await store.append(id, drafts)
             return await store.rename(id, name) if name else await store.find(id)
@@ -135,7 +135,7 @@ def test_where_nothing_is_kept_that_is_said_and_nothing_made(run: Dragoman, capf
     assert run("show", "roof") == 1
     assert capfd.readouterr().err == "dragoman sessions show: there is no session 'roof' in this store\n"
     assert run("repair") == 0
-    assert not os.path.exists(places().sessions)
+    assert not os.path.exists(user_paths().sessions)
 
 
 @pytest.mark.usefixtures("two")
@@ -280,7 +280,7 @@ def test_it_is_carried_in_one_file_that_nobody_may_change(
 def test_what_is_intact_of_a_damaged_log_is_shown_and_a_repair_makes_it_whole(
     run: Dragoman, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with closing(sqlite3.connect(places().sessions)) as connection, connection:
+    with closing(sqlite3.connect(user_paths().sessions)) as connection, connection:
         connection.execute("UPDATE entries SET entry = replace(entry, 'Climb', 'Fall!') WHERE entry LIKE '%Climb%'")
     assert run("show", "roof") == 1
     shown = capfd.readouterr()
@@ -299,7 +299,7 @@ def test_what_is_intact_of_a_damaged_log_is_shown_and_a_repair_makes_it_whole(
 def test_a_file_that_cannot_be_read_is_made_anew_and_the_old_one_kept(
     run: Dragoman, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = Path(places().sessions)
+    path = Path(user_paths().sessions)
     with open(path, "r+b") as file:
         file.write(b"x" * 100)
     assert run() == 10
@@ -328,11 +328,11 @@ def test_another_word_is_wrong_usage(run: Dragoman, capfd: pytest.CaptureFixture
 
 
 def test_sessions_are_completed_wherever_one_is_wanted() -> None:
-    known = completion.table()
+    known = completion.argument_table()
     for command in ("run", "chat", "sessions"):
-        assert any(taken.flag == "--session" and taken.wants == "sessions" for taken in known[command])
-    assert any(not taken.flag and taken.wants == "sessions" for taken in known["sessions"])
-    for shell in (completion.bash, completion.zsh, completion.fish):
+        assert any(taken.flag == "--session" and taken.value_kind == "sessions" for taken in known[command])
+    assert any(not taken.flag and taken.value_kind == "sessions" for taken in known["sessions"])
+    for shell in (completion.bash_script, completion.zsh_script, completion.fish_script):
         assert "dragoman sessions list --names" in shell(known)
 
 
@@ -350,5 +350,5 @@ def test_sessions_are_completed_wherever_one_is_wanted() -> None:
 )
 def test_times_are_said_as_people_say_them(seconds: int, said: str) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    assert ago((now - timedelta(seconds=seconds)).isoformat(), now) == said
-    assert ago("yesterday-ish", now) == "at some time"
+    assert format_age((now - timedelta(seconds=seconds)).isoformat(), now) == said
+    assert format_age("yesterday-ish", now) == "at some time"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.cli.ui.markdown import Markdown
-from dragoman.cli.ui.terminal import columns
+from dragoman.cli.ui.terminal import char_width
 
 Pieces = list[tuple[str, str]]
 
@@ -21,7 +21,7 @@ def rendered(*chunks: str, width: int = 60) -> Pieces:
     text = Markdown(shown.extend, lambda: width + 1)
     for chunk in chunks:
         text.feed(chunk)
-    text.settle()
+    text.finish()
     return shown
 
 
@@ -103,13 +103,13 @@ def test_what_is_certain_is_shown_at_once() -> None:
 
     text.feed("Hello wor")
     assert so_far() == "Hello"
-    text.rest()
+    text.flush_partial()
     assert so_far() == "Hello wor"
     text.feed("ld **bo")
     assert so_far() == "Hello world"
     text.feed("ld** on")
     assert so_far() == "Hello world bold"
-    text.settle()
+    text.finish()
     assert so_far() == "Hello world bold on"
 
 
@@ -117,9 +117,9 @@ def test_a_word_that_was_shown_in_part_is_not_broken() -> None:
     shown: Pieces = []
     text = Markdown(shown.extend, lambda: 12)
     text.feed("12345 789")
-    text.rest()
+    text.flush_partial()
     text.feed("abcdef ghi")
-    text.settle()
+    text.finish()
     assert "".join(piece for piece, _ in shown) == "12345 789abcdef\nghi"
 
 
@@ -145,4 +145,4 @@ def test_no_letter_is_lost_and_nothing_acts(text: str, width: int) -> None:
 @given(st.lists(st.text(st.sampled_from("ab漢"), min_size=1, max_size=4), max_size=40), st.integers(10, 60))
 def test_no_line_is_wider_than_the_terminal(words: list[str], width: int) -> None:
     for line in plain(" ".join(words), width=width).splitlines():
-        assert sum(map(columns, line)) <= width
+        assert sum(map(char_width, line)) <= width

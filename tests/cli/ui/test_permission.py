@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.config.grants import Grants
-from dragoman.store.audit import Audit
+from dragoman.config.grants import GrantsFile
+from dragoman.store.audit import AuditLog
 from tests.cli.process import EVERYTHING, OnTerminal, dragoman, run
 
 RUN = ("run", "--prompt")
@@ -29,11 +29,11 @@ class Home:
         for place in (self.config, self.state, self.work):
             place.mkdir(parents=True)
         self.policy = self.config / "policy.toml"
-        self.grants = Grants(str(self.state / "grants.json"))
+        self.grants = GrantsFile(str(self.state / "grants.json"))
 
     def entries(self) -> list[dict[str, Any]]:
         """The audit, which must be whole."""
-        audit = Audit(str(self.state / "audit" / "audit.jsonl"))
+        audit = AuditLog(str(self.state / "audit" / "audit.jsonl"))
         assert audit.verify().faults == []
         return list(audit.entries())
 

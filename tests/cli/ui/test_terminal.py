@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.ui.diff import changed
-from dragoman.cli.ui.terminal import MARK, Line, Sheet, Terminal, clip, columns, single, visible
+from dragoman.cli.ui.diff import diff_lines
+from dragoman.cli.ui.terminal import (
+    QUESTION_BAR,
+    OutputStream,
+    StyledLine,
+    TerminalOutput,
+    char_width,
+    clip,
+    sanitize,
+    sanitize_line,
+)
 
 
 class Screenlike(io.StringIO):
@@ -41,20 +50,20 @@ PLAIN: dict[str, str] = {"NO_COLOR": "1"}
     ],
 )
 def test_what_could_act_is_made_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert sanitize(text) == shown
 
 
 @given(st.text(st.characters(codec=None)))
 def test_no_text_leaves_anything_a_terminal_obeys(text: str) -> None:
-    left = {character for character in visible(text) if unicodedata.category(character) in ("Cc", "Cs")}
+    left = {character for character in sanitize(text) if unicodedata.category(character) in ("Cc", "Cs")}
     assert left <= {"\n", "\t"}
-    assert not set(visible(text)) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+    assert not set(sanitize(text)) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
 
 
 @given(st.text(), st.integers(1, 40))
 def test_a_clipped_line_fits(text: str, width: int) -> None:
-    line = single(text)
-    assert sum(map(columns, clip(line, width))) <= width
+    line = sanitize_line(text)
+    assert sum(map(char_width, clip(line, width))) <= width
     assert "\n" not in line
 
 
@@ -66,82 +75,82 @@ def test_styles_only_on_a_terminal_that_wants_them() -> None:
         (Screenlike(), {"TERM": "dumb"}, False),
         (io.StringIO(), {}, False),
     ):
-        Sheet(stream, environ).line("hello", "red")
+        OutputStream(stream, environ).write_line("hello", "red")
         assert ("\x1b[31m" in stream.getvalue()) is inked
 
 
 def test_peer_text_gets_our_style_but_never_its_own() -> None:
     stream = Screenlike()
-    Sheet(stream, {}).say("a\x1b[0mb", "dim")
+    OutputStream(stream, {}).write_text("a\x1b[0mb", "dim")
     assert stream.getvalue() == "\x1b[2ma␛[0mb\x1b[0m"
 
 
 def test_the_mark_of_questions_cannot_be_written_by_a_peer() -> None:
     stream = Screenlike()
-    sheet = Sheet(stream, PLAIN)
-    sheet.say(f"{MARK} y/n? ")
-    sheet.line(f"{MARK} fake")
-    sheet.block("x", [Line(f"{MARK} fake")])
-    assert MARK not in stream.getvalue()
-    sheet.mark([Line(f"write this:\n{MARK} y/n? y\nand more")])
-    assert stream.getvalue().count(MARK) == 3
-    assert all(line.startswith(f"{MARK} ") for line in stream.getvalue().splitlines()[-3:])
+    sheet = OutputStream(stream, PLAIN)
+    sheet.write_text(f"{QUESTION_BAR} y/n? ")
+    sheet.write_line(f"{QUESTION_BAR} fake")
+    sheet.draw_block("x", [StyledLine(f"{QUESTION_BAR} fake")])
+    assert QUESTION_BAR not in stream.getvalue()
+    sheet.write_question([StyledLine(f"write this:\n{QUESTION_BAR} y/n? y\nand more")])
+    assert stream.getvalue().count(QUESTION_BAR) == 3
+    assert all(line.startswith(f"{QUESTION_BAR} ") for line in stream.getvalue().splitlines()[-3:])
 
 
 def test_a_long_line_of_a_question_is_wrapped_behind_the_mark() -> None:
     stream = Screenlike()
-    Sheet(stream, PLAIN).mark([Line("word " * 60), Line("漢" * 100)])
+    OutputStream(stream, PLAIN).write_question([StyledLine("word " * 60), StyledLine("漢" * 100)])
     lines = stream.getvalue().splitlines()
-    assert all(line.startswith(f"{MARK} ") and sum(map(columns, line)) <= 80 for line in lines)
+    assert all(line.startswith(f"{QUESTION_BAR} ") and sum(map(char_width, line)) <= 80 for line in lines)
     assert "".join(line[2:] for line in lines) == "word " * 60 + "漢" * 100
 
 
 def test_a_line_begins_on_a_line_of_its_own() -> None:
     stream = io.StringIO()
-    sheet = Sheet(stream)
-    sheet.say("half a line")
-    sheet.line("ours")
-    sheet.gap()
-    sheet.say("more\n")
-    sheet.fresh()
+    sheet = OutputStream(stream)
+    sheet.write_text("half a line")
+    sheet.write_line("ours")
+    sheet.ensure_blank_line()
+    sheet.write_text("more\n")
+    sheet.ensure_line_start()
     assert stream.getvalue() == "half a line\nours\n\nmore\n"
 
 
 def test_a_block_is_drawn_over_only_while_it_stands_at_the_end() -> None:
     stream = Screenlike()
-    sheet = Sheet(stream, {})
-    sheet.block("plan", [Line("a"), Line("b")])
-    sheet.block("plan", [Line("A"), Line("b")])
+    sheet = OutputStream(stream, {})
+    sheet.draw_block("plan", [StyledLine("a"), StyledLine("b")])
+    sheet.draw_block("plan", [StyledLine("A"), StyledLine("b")])
     assert stream.getvalue() == "a\nb\n\x1b[2A\x1b[JA\nb\n"
-    sheet.line("between")
-    assert not sheet.continues("plan")
+    sheet.write_line("between")
+    assert not sheet.can_redraw("plan")
 
 
 def test_beside_a_pipe_everything_but_the_answer_goes_to_stderr() -> None:
     out, err = io.StringIO(), io.StringIO()
-    piped = Terminal(out, err)
-    piped.answer.say("the answer")
-    piped.aside.line("a note")
+    piped = TerminalOutput(out, err)
+    piped.answer.write_text("the answer")
+    piped.diagnostics.write_line("a note")
     assert (out.getvalue(), err.getvalue()) == ("the answer", "a note\n")
-    shown = Terminal(Screenlike(), err, {})
-    assert shown.aside is shown.answer
+    shown = TerminalOutput(Screenlike(), err, {})
+    assert shown.diagnostics is shown.answer
 
 
 def test_a_change_is_shown_with_what_goes_and_what_comes() -> None:
-    assert [line.text for line in changed("a\nb\nc\n", "a\nB\nc\n", 20)] == [
+    assert [line.text for line in diff_lines("a\nb\nc\n", "a\nB\nc\n", 20)] == [
         "@@ -1,3 +1,3 @@",
         "  a",
         "- b",
         "+ B",
         "  c",
     ]
-    assert [line.text for line in changed(None, "x\ny\n", 20)] == ["+ x", "+ y"]
-    assert [line.text for line in changed("a", "a\n", 20)][1:] == ["- a (no newline at the end)", "+ a"]
-    assert [line.text for line in changed("a\n", "a\n", 20)] == ["(nothing changes)"]
+    assert [line.text for line in diff_lines(None, "x\ny\n", 20)] == ["+ x", "+ y"]
+    assert [line.text for line in diff_lines("a", "a\n", 20)][1:] == ["- a (no newline at the end)", "+ a"]
+    assert [line.text for line in diff_lines("a\n", "a\n", 20)] == ["(nothing changes)"]
 
 
 def test_a_long_change_says_what_it_leaves_out() -> None:
-    lines = changed(None, "x\n" * 100, 10)
+    lines = diff_lines(None, "x\n" * 100, 10)
     assert len(lines) == 11
     assert lines[-1].text == "… 90 more lines"
-    assert "too long to compare" in changed("a" * 300_000, "b" * 300_000, 10)[0].text
+    assert "too long to compare" in diff_lines("a" * 300_000, "b" * 300_000, 10)[0].text

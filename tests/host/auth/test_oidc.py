@@ -20,7 +20,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from dragoman.errors import ConfigFault
 from dragoman.host.auth import jwks
-from dragoman.host.auth.oidc import Issuer, Trust
+from dragoman.host.auth.oidc import Oidc, OidcSettings
 from dragoman.transport.remote.server.auth import Refused
 from tests.host.memory_host import until
 
@@ -105,13 +105,13 @@ def by_hand(header: dict[str, Any], body: dict[str, Any], secret: bytes | None) 
     return f"{start}.{part(b'' if secret is None else hmac.digest(secret, start.encode(), 'sha256'))}"
 
 
-def trust(there: Published, **more: Any) -> Trust:
-    return Trust(issuer=there.url, audience="dragoman", **more)
+def trust(there: Published, **more: Any) -> OidcSettings:
+    return OidcSettings(issuer=there.url, audience="dragoman", **more)
 
 
-def refusal(issuer: Issuer, text: str, status: int = 401) -> str:
+def refusal(issuer: Oidc, text: str, status: int = 401) -> str:
     with pytest.raises(Refused) as caught:
-        asyncio.run(issuer.check(text))
+        asyncio.run(issuer.verify(text))
     assert caught.value.status == status
     assert text not in caught.value.message
     return caught.value.message
@@ -119,13 +119,13 @@ def refusal(issuer: Issuer, text: str, status: int = 401) -> str:
 
 @pytest.mark.parametrize(("key", "algorithm", "id"), [(RSA, "RS256", "r1"), (RSA, "PS256", "r1"), (EC, "ES256", "e1")])
 def test_a_token_of_the_issuer_lets_its_user_in(there: Published, key: Any, algorithm: str, id: str) -> None:
-    found = asyncio.run(Issuer(trust(there)).check(signed(there, key, algorithm, id)))
+    found = asyncio.run(Oidc(trust(there)).verify(signed(there, key, algorithm, id)))
     assert (found.user, found.role) == ("ann", "viewer")
     assert 0 < found.expires - time.time() < 400
 
 
 def test_forged_tokens_are_refused(there: Published) -> None:
-    issuer = Issuer(trust(there))
+    issuer = Oidc(trust(there))
     public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     body = claims(there)
     other = rsa.generate_private_key(65537, 2048)
@@ -151,7 +151,7 @@ def test_forged_tokens_are_refused(there: Published) -> None:
 
 
 def test_tokens_for_others_from_others_and_of_other_times_are_refused(there: Published) -> None:
-    issuer = Issuer(trust(there))
+    issuer = Oidc(trust(there))
     assert "expired" in refusal(issuer, signed(there, exp=time.time() - 60))
     assert "somebody else than dragoman" in refusal(issuer, signed(there, aud="payments"))
     assert "from somebody else" in refusal(issuer, signed(there, iss="https://evil.example"))
@@ -161,78 +161,76 @@ def test_tokens_for_others_from_others_and_of_other_times_are_refused(there: Pub
 
 
 def test_clocks_may_differ_a_little(there: Published) -> None:
-    assert asyncio.run(Issuer(trust(there)).check(signed(there, exp=time.time() - 5))).user == "ann"
+    assert asyncio.run(Oidc(trust(there)).verify(signed(there, exp=time.time() - 5))).user == "ann"
 
 
 async def test_new_keys_are_found_and_withdrawn_ones_forgotten(there: Published) -> None:
     now = time.time()
-    issuer = Issuer(trust(there), clock=lambda: now)
+    issuer = Oidc(trust(there), clock=lambda: now)
 
-    await issuer.check(signed(there))
-    await issuer.check(signed(there))
+    await issuer.verify(signed(there))
+    await issuer.verify(signed(there))
     assert len(there.asked) == 2  # the document and the keys, once
     later = rsa.generate_private_key(65537, 2048)
     there.keys = [published(later, "r2")]
-    now += jwks.LOOK_AGAIN
-    assert (await issuer.check(signed(there, later, id="r2"))).user == "ann"
+    now += jwks.MIN_REFETCH_INTERVAL
+    assert (await issuer.verify(signed(there, later, id="r2"))).user == "ann"
     with pytest.raises(Refused):
-        await issuer.check(signed(there))
+        await issuer.verify(signed(there))
     asked = len(there.asked)
     for _ in range(20):
         with pytest.raises(Refused):
-            await issuer.check(signed(there, id="invented"))
+            await issuer.verify(signed(there, id="invented"))
     assert len(there.asked) == asked  # inventing key ids does not make us ask each time
 
 
 async def test_keys_go_on_counting_for_a_while_when_the_issuer_is_gone(there: Published) -> None:
     now = time.time()
-    issuer = Issuer(trust(there), clock=lambda: now)
+    issuer = Oidc(trust(there), clock=lambda: now)
 
-    await issuer.check(signed(there))
+    await issuer.verify(signed(there))
     there.name = "somebody else"  # its document is not believed any more
-    now += jwks.FRESH + 1
-    await issuer.check(signed(there))
-    now += jwks.STALE
+    now += jwks.FRESH_FOR + 1
+    await issuer.verify(signed(there))
+    now += jwks.STALE_AFTER
     with pytest.raises(Refused) as caught:
-        await issuer.check(signed(there))
+        await issuer.verify(signed(there))
     assert caught.value.status == 503
 
 
 def test_an_issuer_that_calls_itself_something_else_is_not_believed(there: Published) -> None:
     there.name = "https://evil.example"
-    assert "cannot be had" in refusal(Issuer(trust(there)), signed(there), 503)
+    assert "cannot be had" in refusal(Oidc(trust(there)), signed(there), 503)
 
 
 def test_roles_come_from_a_claim_and_the_highest_counts(there: Published) -> None:
     settings = trust(there, role="", role_claim="groups", roles={"staff": "viewer", "devs": "editor"})
-    issuer = Issuer(settings)
-    assert asyncio.run(issuer.check(signed(there, groups=["staff", "devs", "x"]))).role == "editor"
-    assert asyncio.run(issuer.check(signed(there, groups="staff"))).role == "viewer"
+    issuer = Oidc(settings)
+    assert asyncio.run(issuer.verify(signed(there, groups=["staff", "devs", "x"]))).role == "editor"
+    assert asyncio.run(issuer.verify(signed(there, groups="staff"))).role == "viewer"
     assert "no role here" in refusal(issuer, signed(there, groups=["x"]), 403)
     assert "no role here" in refusal(issuer, signed(there), 403)
 
 
 def test_nobody_becomes_the_owner_by_calling_themselves_so(there: Published) -> None:
-    assert "owner" in refusal(Issuer(trust(there), "ann"), signed(there), 403)
-    found = asyncio.run(
-        Issuer(trust(there, user="email", owner="a@b.org"), "ann").check(signed(there, email="a@b.org"))
-    )
+    assert "owner" in refusal(Oidc(trust(there), "ann"), signed(there), 403)
+    found = asyncio.run(Oidc(trust(there, user="email", owner="a@b.org"), "ann").verify(signed(there, email="a@b.org")))
     assert (found.user, found.role) == ("ann", "admin")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ann (guest)", 7, "x\n", "a" * 200])
 def test_a_claim_that_is_no_name_is_refused(there: Published, name: Any) -> None:
-    assert refusal(Issuer(trust(there, user="name")), signed(there, name=name))
+    assert refusal(Oidc(trust(there, user="name")), signed(there, name=name))
 
 
 @pytest.mark.parametrize("said", [False, "false", "no", None, 0])
 def test_an_address_of_which_the_issuer_does_not_say_yes_is_refused(there: Published, said: Any) -> None:
     text = jwt.encode(claims(there) | {"email": "a@b.org", "email_verified": said}, RSA, "RS256", {"kid": "r1"})
-    assert "verified" in refusal(Issuer(trust(there, user="email")), text)
+    assert "verified" in refusal(Oidc(trust(there, user="email")), text)
 
 
 def test_odd_tokens_are_refused_and_disturb_nobody(there: Published) -> None:
-    issuer = Issuer(trust(there))
+    issuer = Oidc(trust(there))
     deep = by_hand({}, {}, None).split(".")
     deep[0] = base64.urlsafe_b64encode(b"[" * 9000).rstrip(b"=").decode()
     assert refusal(issuer, ".".join(deep))
@@ -250,8 +248,8 @@ def test_a_key_makes_no_signatures_but_those_it_is_for(there: Published) -> None
     there.keys = [published(curve, "c"), published(EC, "d", alg="ES384"), published(weak, "w"), published(RSA, "enc")]
     there.keys[-1]["use"] = "enc"
     there.keys += [{"kty": "EC", "crv": "P-256", "x": "!", "y": 7, "kid": "broken"}, "no key", {"kid": "empty"}]
-    issuer = Issuer(trust(there))
-    assert asyncio.run(issuer.check(signed(there, curve, "ES384", "c"))).user == "ann"
+    issuer = Oidc(trust(there))
+    assert asyncio.run(issuer.verify(signed(there, curve, "ES384", "c"))).user == "ann"
     assert "not signed in the way" in refusal(issuer, signed(there, EC, "ES256", "d"))
     assert "does not publish" in refusal(issuer, signed(there, weak, id="w"))
     for id in ("enc", "broken", "empty"):
@@ -260,11 +258,11 @@ def test_a_key_makes_no_signatures_but_those_it_is_for(there: Published) -> None
 
 def test_a_role_may_stand_inside_another_claim(there: Published) -> None:
     roles = {"devs": "editor"}
-    inside = Issuer(trust(there, role="", role_claim="realm_access.roles", roles=roles))
-    assert asyncio.run(inside.check(signed(there, realm_access={"roles": ["devs"]}))).role == "editor"
+    inside = Oidc(trust(there, role="", role_claim="realm_access.roles", roles=roles))
+    assert asyncio.run(inside.verify(signed(there, realm_access={"roles": ["devs"]}))).role == "editor"
     assert "no role here" in refusal(inside, signed(there, realm_access="devs"), 403)
-    dotted = Issuer(trust(there, role="", role_claim="https://b.org/roles", roles=roles))
-    assert asyncio.run(dotted.check(signed(there, **{"https://b.org/roles": "devs"}))).role == "editor"
+    dotted = Oidc(trust(there, role="", role_claim="https://b.org/roles", roles=roles))
+    assert asyncio.run(dotted.verify(signed(there, **{"https://b.org/roles": "devs"}))).role == "editor"
 
 
 class Scripted:
@@ -286,7 +284,7 @@ class Scripted:
         return found
 
 
-EXAMPLE = Trust(issuer="https://login.example", audience="dragoman")
+EXAMPLE = OidcSettings(issuer="https://login.example", audience="dragoman")
 
 
 def for_example(id: str = "r1") -> str:
@@ -297,7 +295,7 @@ def for_example(id: str = "r1") -> str:
 @pytest.mark.parametrize("place", ["http://127.0.0.1/keys", "http://login.example/keys", "file:///keys", "", 7])
 def test_keys_come_as_safely_as_the_issuer_itself(place: Any) -> None:
     there, reports = Scripted(jwks_uri=place), list[str]()
-    issuer = Issuer(EXAMPLE, fetch=there.fetch, report=reports.append)
+    issuer = Oidc(EXAMPLE, fetch=there.fetch, report=reports.append)
     assert "cannot be had" in refusal(issuer, for_example(), 503)
     assert len(there.asked) == 1
     assert reports == ["the keys of https://login.example cannot be had: it does not say safely where its keys are"]
@@ -309,31 +307,31 @@ async def test_an_issuer_that_cannot_be_reached_is_asked_again_later_and_no_soon
     now = time.time()
     there, reports = Scripted(), list[str]()
     fine, there.keys = there.keys, keys
-    issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
+    issuer = Oidc(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
     for _ in range(5):
         with pytest.raises(Refused) as caught:
-            await issuer.check(for_example())
+            await issuer.verify(for_example())
         assert (caught.value.status, caught.value.headers["retry-after"]) == (503, "10")
     assert (len(there.asked), len(reports)) == (2, 1)
     there.keys = fine
-    now += jwks.LOOK_AGAIN
-    assert (await issuer.check(for_example())).user == "ann"
+    now += jwks.MIN_REFETCH_INTERVAL
+    assert (await issuer.verify(for_example())).user == "ann"
 
 
 async def test_an_issuer_that_does_not_answer_holds_up_nobody_whose_key_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jwks, "FETCH_PATIENCE", 0.05)
+    monkeypatch.setattr(jwks, "FETCH_TIMEOUT", 0.05)
 
     now = time.time()
     there, reports = Scripted(), list[str]()
-    issuer = Issuer(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
-    await issuer.check(for_example())
+    issuer = Oidc(EXAMPLE, fetch=there.fetch, clock=lambda: now, report=reports.append)
+    await issuer.verify(for_example())
     there.gate = asyncio.Event()
-    now += jwks.FRESH
-    looking = asyncio.ensure_future(issuer.check(for_example()))
+    now += jwks.FRESH_FOR
+    looking = asyncio.ensure_future(issuer.verify(for_example()))
     await until(lambda: len(there.asked) == 3)
-    assert (await issuer.check(for_example())).user == "ann"
+    assert (await issuer.verify(for_example())).user == "ann"
     assert not looking.done()
     assert (await looking).user == "ann"  # with the key from before
     assert reports == ["the keys of https://login.example cannot be had: it does not answer"]
@@ -354,5 +352,5 @@ async def test_an_issuer_that_does_not_answer_holds_up_nobody_whose_key_is_known
 )
 def test_unsafe_settings_are_refused(settings: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigFault) as caught:
-        Issuer(Trust(**settings))
+        Oidc(OidcSettings(**settings))
     assert word in str(caught.value)

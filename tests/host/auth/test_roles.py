@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import connect
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.limits import Bounds
+from dragoman.host.limits import HostLimits
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.memory import MemoryStore
@@ -36,7 +36,7 @@ async def test_a_viewer_sees_and_may_do_nothing(tmp_path: Path) -> None:
 
     async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("vic", permission="allow") as vic:
         one = await opened(ann, tmp_path)
-        await hosted.house.directory.set_role(one.id, "vic", "viewer")
+        await hosted.house.session_roles.set_role(one.id, "vic", "viewer")
         two = await vic.load(one.id, str(tmp_path))
         for work in (two.ask("mine"), two.set_mode("x"), vic.delete(one.id)):
             assert (await denied(work)).kind == Kind.PERMISSION_DENIED
@@ -109,7 +109,7 @@ async def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its
     ):
         one = await opened(ann, tmp_path)
         for user in ("ben", "cem"):
-            await hosted.house.directory.set_role(one.id, user, "editor")
+            await hosted.house.session_roles.set_role(one.id, user, "editor")
         two, three = await ben.resume(one.id, "/"), await cem.resume(one.id, "/")
         first = asyncio.ensure_future(one.ask("wait gate"))
         await until(lambda: said(one)[-1:] == [("agent", "waiting for gate")])
@@ -142,7 +142,7 @@ async def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its
 
 def test_who_comes_by_an_url_asks_whose_turn_it_is_and_whatever_else_they_like() -> None:
     def announced(target: str, **options: Any) -> Any:
-        capabilities = connect(target, **options)._introduction.client_capabilities
+        capabilities = connect(target, **options)._initialize_params.client_capabilities
         return capabilities.meta["dragoman"] if capabilities and capabilities.meta else None
 
     assert announced("wss://host.example/acp") == {"host": {"turns": True}}
@@ -156,16 +156,18 @@ async def test_a_turn_that_waits_behind_others_is_not_given_up_as_silent(tmp_pat
     async with hosting() as hosted, hosted.client("ann", announce={"host": {"turns": True}}) as ann:
         one = await opened(ann, tmp_path)
         async with one.prompt("wait gate", idle_timeout=30.0) as turn:
-            await until(lambda: turn._heard)
-            before = turn._heard + turn._elsewhere
-            one.turn_told("started", "another")
+            await until(lambda: turn._received_count)
+            before = turn._received_count + turn._foreign_count
+            one.note_host_turn("started", "another")
             one.receive(AgentMessageChunk(content=TextContent(text="theirs")))
-            assert turn._heard + turn._elsewhere == before + 1
-            one.turn_told("ended", "another")
+            assert turn._received_count + turn._foreign_count == before + 1
+            one.note_host_turn("ended", "another")
             hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
             said = [getattr(update, "content", None) async for update in turn]
         assert TextContent(text="theirs") not in said
-        assert TextContent(text="theirs") in [update.content for update in one.between if hasattr(update, "content")]
+        assert TextContent(text="theirs") in [
+            update.content for update in one.updates_outside_turns if hasattr(update, "content")
+        ]
 
 
 async def test_who_waits_takes_back_their_own_and_who_edits_stops_the_turn(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ async def test_presence_tells_who_is_there_as_what_and_typing(tmp_path: Path) ->
     heard: list[tuple[str, Any]] = []
     async with hosting() as hosted, hosted.client("ann", name="zed", **hearing(heard)) as ann:
         one = await opened(ann, tmp_path)
-        await hosted.house.directory.set_role(one.id, "ben", "viewer")
+        await hosted.house.session_roles.set_role(one.id, "ben", "viewer")
 
         def there() -> list[tuple[str, str, str, str]]:
             last: dict[str, Any] = next(
@@ -220,8 +222,8 @@ async def test_presence_tells_who_is_there_as_what_and_typing(tmp_path: Path) ->
             assert there() == [("ann", "admin", "here", "zed"), ("ben", "viewer", "here", "vim")]
             ben.notify("_dragoman/presence", {"sessionId": one.id, "state": "typing"})
             await until(lambda: there()[-1][2] == "typing")
-            await hosted.house.directory.set_role(one.id, "ben", "editor")
-            await hosted.house.roles_changed(one.id)
+            await hosted.house.session_roles.set_role(one.id, "ben", "editor")
+            await hosted.house.apply_role_changes(one.id)
             await until(lambda: there()[-1][1] == "editor")
         await until(lambda: [each[0] for each in there()] == ["ann"])
 
@@ -243,7 +245,7 @@ async def test_an_admin_changes_roles_and_takes_people_out(tmp_path: Path) -> No
 
 async def test_prompts_past_the_limit_are_refused(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(prompts=1)) as hosted, hosted.client("ann") as ann:
+    async with hosting(bounds=HostLimits(max_prompts=1)) as hosted, hosted.client("ann") as ann:
         one = await opened(ann, tmp_path)
         prompt = {"sessionId": one.id, "prompt": [{"type": "text", "text": "wait gate"}]}
         tasks = [asyncio.ensure_future(ann.request("session/prompt", prompt)) for _ in range(3)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ProtocolError, StoreFault
-from dragoman.host.auth.database import Register
+from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.tokens import Tokens
 from dragoman.transport.remote.server.auth import Refused
 
@@ -27,26 +27,26 @@ class Clock:
 
 
 @pytest.fixture
-def register(tmp_path: Path) -> Register:
-    return Register(str(tmp_path / "state" / "host.db"), "owner")
+def register(tmp_path: Path) -> HostDatabase:
+    return HostDatabase(str(tmp_path / "state" / "host.db"), "owner")
 
 
 def refusal(tokens: Tokens, text: str) -> str:
     with pytest.raises(Refused) as caught:
-        tokens.check(text)
+        tokens.verify(text)
     assert caught.value.status == 401
     assert caught.value.headers["www-authenticate"].startswith("Bearer")
     assert not text or text not in caught.value.message
     return caught.value.message
 
 
-def test_a_token_lets_its_user_in_with_its_role(register: Register) -> None:
+def test_a_token_lets_its_user_in_with_its_role(register: HostDatabase) -> None:
     text, made = Tokens(register).create("ann", "viewer", label="laptop", maker="owner")
-    found = Tokens(register).check(text)
+    found = Tokens(register).verify(text)
     assert (found.id, found.user, found.role, found.session) == (made.id, "ann", "viewer", None)
 
 
-def test_only_a_digest_is_kept_and_only_the_owner_reads_the_file(register: Register) -> None:
+def test_only_a_digest_is_kept_and_only_the_owner_reads_the_file(register: HostDatabase) -> None:
     text, _ = Tokens(register).create("ann")
     secret = text.rsplit("_", 1)[-1]
     folder = os.path.dirname(register.path)
@@ -56,7 +56,7 @@ def test_only_a_digest_is_kept_and_only_the_owner_reads_the_file(register: Regis
         assert secret.encode() not in Path(path).read_bytes()
 
 
-def test_what_is_not_a_token_of_this_host_is_refused(register: Register) -> None:
+def test_what_is_not_a_token_of_this_host_is_refused(register: HostDatabase) -> None:
     tokens = Tokens(register)
     text, _ = tokens.create("ann")
     other = text[:-1] + ("A" if text[-1] != "A" else "B")
@@ -64,45 +64,45 @@ def test_what_is_not_a_token_of_this_host_is_refused(register: Register) -> None
         assert "token" in refusal(tokens, wrong)
 
 
-def test_an_expired_token_is_refused_and_says_so(register: Register) -> None:
+def test_an_expired_token_is_refused_and_says_so(register: HostDatabase) -> None:
     clock = Clock()
     tokens = Tokens(register, clock)
     text, made = tokens.create("ann", seconds=60)
     clock.now += 59
-    assert tokens.check(text).expires == made.expires
+    assert tokens.verify(text).expires == made.expires
     clock.now += 1
     assert "expired" in refusal(tokens, text)
     assert not tokens.is_valid(made.id)
 
 
-def test_a_revoked_token_is_refused_at_once_also_by_a_host_that_runs(register: Register) -> None:
+def test_a_revoked_token_is_refused_at_once_also_by_a_host_that_runs(register: HostDatabase) -> None:
     text, made = Tokens(register).create("ann")
-    with Register(register.path) as elsewhere:  # `dragoman tokens revoke` is another process
+    with HostDatabase(register.path) as elsewhere:  # `dragoman tokens revoke` is another process
         assert Tokens(elsewhere).revoke(made.id).user == "ann"
     assert "revoked" in refusal(Tokens(register), text)
-    assert Tokens(register).listed()[0].state(made.created + 1) == "revoked"
+    assert Tokens(register).list_tokens()[0].state(made.created + 1) == "revoked"
 
 
-def test_using_a_token_is_noted_but_not_each_time(register: Register) -> None:
+def test_using_a_token_is_noted_but_not_each_time(register: HostDatabase) -> None:
     clock = Clock()
     tokens = Tokens(register, clock)
     text, made = tokens.create("ann")
-    assert tokens.is_due(made)
-    tokens.note(made)
+    assert tokens.is_use_note_due(made)
+    tokens.note_use(made)
     clock.now += 10
-    assert not tokens.is_due(tokens.check(text))
+    assert not tokens.is_use_note_due(tokens.verify(text))
     clock.now += 60
-    assert tokens.is_due(tokens.check(text))
+    assert tokens.is_use_note_due(tokens.verify(text))
 
 
-async def test_a_share_link_is_for_one_session_and_for_a_guest(register: Register) -> None:
+async def test_a_share_link_is_for_one_session_and_for_a_guest(register: HostDatabase) -> None:
     tokens = Tokens(register)
-    text, _ = tokens.share("s1", "viewer", 3600, name="ann", maker="owner")
-    found = tokens.check(text)
+    text, _ = tokens.create_share_link("s1", "viewer", 3600, name="ann", maker="owner")
+    found = tokens.verify(text)
     assert (found.session, found.role, found.user) == ("s1", "viewer", "ann (guest)")
-    assert [token.id for token in tokens.listed("s1")] == [found.id]
-    assert not tokens.has_any()
-    await register.remove("s1")
+    assert [token.id for token in tokens.list_tokens("s1")] == [found.id]
+    assert not tokens.has_user_tokens()
+    await register.remove_session("s1")
     assert "not known" in refusal(tokens, text)
 
 
@@ -110,15 +110,15 @@ async def test_a_share_link_is_for_one_session_and_for_a_guest(register: Registe
     ("user", "role"),
     [("ann (guest)", "viewer"), ("", "viewer"), ("a b", "viewer"), ("a\n", "editor"), ("ann", "owner")],
 )
-def test_a_token_for_nobody_or_for_no_role_is_not_made(register: Register, user: str, role: str) -> None:
+def test_a_token_for_nobody_or_for_no_role_is_not_made(register: HostDatabase, user: str, role: str) -> None:
     with pytest.raises(ProtocolError):
         Tokens(register).create(user, role)
 
 
-async def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(register: Register) -> None:
+async def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(register: HostDatabase) -> None:
 
-    await register.created("s1", "ann")
-    await register.created("s1", "ben")  # too late
+    await register.set_creator("s1", "ann")
+    await register.set_creator("s1", "ben")  # too late
     assert await register.role_of("ann", "s1") == "admin"
     assert await register.role_of("ben", "s1") is None
     assert await register.role_of("owner", "s1") is None
@@ -129,7 +129,7 @@ async def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(reg
     assert await register.role_of("ben", "s1") is None
 
 
-async def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_shared(register: Register) -> None:
+async def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_shared(register: HostDatabase) -> None:
 
     assert await register.role_of("owner", "old") == "admin"
     assert await register.role_of("ann", "old") is None
@@ -139,9 +139,9 @@ async def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_sha
 
 def test_roles_are_there_again_when_the_host_is_started_again(tmp_path: Path) -> None:
     path = str(tmp_path / "host.db")
-    with Register(path) as first:
-        asyncio.run(first.created("s1", "ann"))
-    with Register(path) as again:
+    with HostDatabase(path) as first:
+        asyncio.run(first.set_creator("s1", "ann"))
+    with HostDatabase(path) as again:
         assert asyncio.run(again.role_of("ann", "s1")) == "admin"
 
 
@@ -152,5 +152,5 @@ def test_a_file_of_another_program_or_of_a_newer_dragoman_is_refused(tmp_path: P
         connection.executescript(f"CREATE TABLE t (x); {statement};")
         connection.close()
         with pytest.raises(StoreFault) as caught:
-            Register(path)
+            HostDatabase(path)
         assert caught.value.why == why

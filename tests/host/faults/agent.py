@@ -42,7 +42,7 @@ def made(store: str | None) -> Agent:
             if number % 3 == 0:
                 await asyncio.sleep(dice.random() * PAUSE)
             if dice.randrange(100) < QUESTIONS:
-                await turn.ask(f"{prompt}?{number}")
+                await turn.ask_permission(f"{prompt}?{number}")
 
     return agent
 

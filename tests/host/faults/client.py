@@ -84,10 +84,10 @@ class Guest:
             tls=self.authority,
         ) as agent:
             if self._opens and not self._session.done():
-                session = await agent.open(self._folder)
+                session = await agent.open_session(self._folder)
                 self._session.set_result(session.id)
             else:
-                session = await agent.load(await asyncio.shield(self._session), self._folder)
+                session = await agent.load_session(await asyncio.shield(self._session), self._folder)
             view.session = session.id
             self.here.set()
             if self._prompts:

@@ -82,7 +82,7 @@ async def logs(path: str, findings: Findings) -> dict[str, Log]:
     try:
         for summary in await store.sessions():
             report = await store.verify(summary.session_id)
-            if not report.is_whole:
+            if not report.is_intact:
                 findings.fault("", f"{summary.session_id} is damaged: {report.lost}")
             found[summary.session_id] = Log(summary.session_id, await store.read(summary.session_id, intact=True))
     finally:

@@ -27,7 +27,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from dragoman import connect
-from dragoman.host.auth.database import Register
+from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.tokens import Tokens
 from tests.host.faults.host import Host
 from tests.host.hostile.attacker import INITIALIZE, WITHIN, Door, closing
@@ -90,8 +90,8 @@ class Victim:
 
     async def work(self, url: str) -> None:
         """Turn after turn until told to stop."""
-        async with connect(url, token=self._token, permission="allow", reconnect=0.0) as agent:
-            session = await agent.open(self._door.folder)
+        async with connect(url, token=self._token, permission="allow", reconnect_timeout=0.0) as agent:
+            session = await agent.open_session(self._door.folder)
             self._door.session = session.id
             self._ready += 1
             if self._ready == WAYS:
@@ -139,7 +139,7 @@ class Victim:
 
 def opened(host: Host) -> tuple[Door, str, Tokens]:
     """Tokens for everybody, made before the host is there; gives the door, the victim's token, and all of them."""
-    register = Register(f"{host.store}.host", "owner")
+    register = HostDatabase(f"{host.store}.host", "owner")
     tokens = Tokens(register)
     victim, _ = tokens.create("ann", "admin")
     good, _ = tokens.create("bob", "admin")
@@ -147,7 +147,7 @@ def opened(host: Host) -> tuple[Door, str, Tokens]:
     expired, _ = past.create("ann", "admin", seconds=10)
     revoked, known = tokens.create("ann", "admin")
     tokens.revoke(known.id)
-    shared, _ = tokens.share("another-session", "viewer", 3600.0)
+    shared, _ = tokens.create_share_link("another-session", "viewer", 3600.0)
     return Door(0, str(host.folder), good, expired, revoked, shared), victim, tokens
 
 

@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
-from dragoman.host.auth.database import Register
+from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.tokens import Tokens
-from dragoman.host.http.app import Host
+from dragoman.host.http.app import HostApp
 from dragoman.store.contract import Draft
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 from tests.host.memory_host import Hosted, hosting, opened
 
 
@@ -33,7 +33,7 @@ class Answered(NamedTuple):
 class Caller:
     """Somebody who calls the app with a token."""
 
-    def __init__(self, app: Host, token: str = "") -> None:
+    def __init__(self, app: HostApp, token: str = "") -> None:
         self._app = app
         self._token = token
         self.root = ""  # where the app is mounted
@@ -72,7 +72,7 @@ class Doors(NamedTuple):
     """A house with a door, and people with tokens."""
 
     hosted: Hosted
-    app: Host
+    app: HostApp
     tokens: Tokens
     ann: Caller
     ben: Caller
@@ -81,10 +81,10 @@ class Doors(NamedTuple):
 
 @asynccontextmanager
 async def doors(tmp_path: Path, **options: Any) -> AsyncIterator[Doors]:
-    with Register(str(tmp_path / "host.db"), "owner") as register:
+    with HostDatabase(str(tmp_path / "host.db"), "owner") as register:
         tokens = Tokens(register)
         async with hosting(directory=register) as hosted:
-            app = Host(hosted.house, tokens=tokens, local=None, **options)
+            app = HostApp(hosted.house, tokens=tokens, local=None, **options)
             callers = [Caller(app, tokens.create(user, "admin")[0]) for user in ("ann", "ben")]
             async with hosted.client("ann") as remote:
                 session = await opened(remote, tmp_path)
@@ -193,7 +193,7 @@ async def test_a_share_link_opens_its_session_and_no_other_until_it_is_revoked(t
 async def test_whoever_came_with_a_token_that_was_revoked_is_put_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.host.http.app.REVOKED", 0.01)
+    monkeypatch.setattr("dragoman.host.http.app.REVOCATION_CHECK_INTERVAL", 0.01)
 
     async with doors(tmp_path) as at:
         text, made = at.tokens.create("cid", "viewer")
@@ -201,7 +201,7 @@ async def test_whoever_came_with_a_token_that_was_revoked_is_put_out(
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
         begun = await Caller(at.app, text)("POST", "/acp", hello, **headers)
         assert begun.status == 200, begun.body
-        assert at.app.metrics.counted("connections") == 1
+        assert at.app.metrics.value("connections") == 1
         at.tokens.revoke(made.id)
         while b"connections_open 0" not in (await at.ann("GET", "/metrics")).body:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -248,7 +248,7 @@ async def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
 
 async def test_web_pages_of_others_and_wrong_requests_are_refused(tmp_path: Path) -> None:
 
-    async with doors(tmp_path, limits=Limits(rate=1.0, burst=20)) as at:
+    async with doors(tmp_path, limits=ServerLimits(rate=1.0, burst=20)) as at:
         assert (await at.ann("GET", "/api/sessions", origin="https://evil.example")).status == 403
         assert (await at.ann("GET", "/", host="evil.example")).status == 421
         assert (await at.ann("POST", "/")).status == 405

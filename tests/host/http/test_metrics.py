@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dragoman.host.http.metrics import FAMILIES, Metrics, Timed
+from dragoman.host.http.metrics import FAMILIES, Metrics, TimedStore
 from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
 
@@ -17,8 +17,8 @@ def test_every_family_is_told_and_the_end_is_marked() -> None:
     metrics = Metrics(lambda: 12.5)
     metrics.count("refusals", "no_token")
     metrics.count("refusals", 'a "quoted"\nreason')
-    metrics.watch("connections_open", lambda: 3)
-    text = metrics.text({"version": "1.2"})
+    metrics.set_source("connections_open", lambda: 3)
+    text = metrics.render({"version": "1.2"})
     assert text.endswith("# EOF\n")
     lines = text.splitlines()
     for name, family in FAMILIES.items():
@@ -37,8 +37,8 @@ def test_every_family_is_told_and_the_end_is_marked() -> None:
 def test_buckets_are_cumulative() -> None:
     metrics = Metrics()
     for seconds in (0.0001, 0.002, 0.002, 99.0):
-        metrics.took(seconds)
-    buckets = re.findall(r'_bucket\{le="([^"]+)"\} (\d+)', metrics.text())
+        metrics.observe_commit(seconds)
+    buckets = re.findall(r'_bucket\{le="([^"]+)"\} (\d+)', metrics.render())
     counts = dict(buckets)
     assert (counts["0.0005"], counts["0.001"], counts["0.0025"], counts["5"], counts["+Inf"]) == (
         "1",
@@ -47,21 +47,21 @@ def test_buckets_are_cumulative() -> None:
         "3",
         "4",
     )
-    assert "dragoman_commit_seconds_count 4" in metrics.text()
+    assert "dragoman_commit_seconds_count 4" in metrics.render()
 
 
 def test_a_flood_of_reasons_does_not_fill_the_memory() -> None:
     metrics = Metrics()
     for number in range(10_000):
         metrics.count("refusals", f"reason {number}")
-    assert metrics.text().count("dragoman_refusals_total") < 200
-    assert metrics.counted("refusals", "other") > 9_000
+    assert metrics.render().count("dragoman_refusals_total") < 200
+    assert metrics.value("refusals", "other") > 9_000
 
 
 async def test_commits_of_a_store_are_timed() -> None:
 
     metrics = Metrics()
-    store = Timed(MemoryStore(), metrics)
+    store = TimedStore(MemoryStore(), metrics)
     await store.append("s", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})])
     assert [summary.session_id for summary in await store.sessions()] == ["s"]
-    assert "dragoman_commit_seconds_count 1" in metrics.text()
+    assert "dragoman_commit_seconds_count 1" in metrics.render()

@@ -15,12 +15,12 @@ import pytest
 from dragoman import Agent
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import Kind
-from dragoman.host.auth.roles import MemoryDirectory
-from dragoman.host.host import House
-from dragoman.host.pool.pool import PooledDial
-from dragoman.host.room.agent import reaching
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.host import Host
+from dragoman.host.pool.pool import PooledDialer
+from dragoman.host.room.agent import dialer_for_room
 from dragoman.store.memory import MemoryStore
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.auth import Principal
 from tests.host.auth.test_roles import denied, hearing
 from tests.host.memory_host import Hosted, hosting, opened, talker, until
 from tests.host.pool.test_process_limits import agents, descriptors, told
@@ -52,7 +52,7 @@ def run(scene: Awaitable[None]) -> None:
 async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path: Path) -> None:
 
     before = descriptors()
-    house = House([REAL], store=MemoryStore(), directory=MemoryDirectory(), shares=True)
+    house = Host([REAL], store=MemoryStore(), session_roles=MemorySessionRoles(), share_processes=True)
     hosted = Hosted(house, [], [])
     person = Person()
     folders = [tmp_path / name for name in ("one", "two", "bens")]
@@ -71,7 +71,7 @@ async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path
 
         asking = asyncio.ensure_future(two.ask("/ask"))
         await until(lambda: person.asked == 1)
-        assert not house.rooms[one.id].questions.are_open
+        assert not house.rooms[one.id].questions.has_open
         assert await one.ask("/echo meanwhile") == "meanwhile"
         person.say("allow")
         assert "allows" in await asking
@@ -84,7 +84,7 @@ async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path
         assert [(folder / "note.txt").read_text() for folder in folders[:2]] == [one.id, two.id]
 
         slow = [asyncio.ensure_future(each.ask(seconds)) for each, seconds in ((one, "/slow 60"), (two, "/slow 1"))]
-        await until(lambda: all(house.rooms[each.id].standing.turn is not None for each in (one, two)))
+        await until(lambda: all(house.rooms[each.id].state.open_turn is not None for each in (one, two)))
         one.cancel()
         await asyncio.gather(*slow)
         reasons = [
@@ -94,16 +94,16 @@ async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path
         assert reasons == ["cancelled", "end_turn"]
 
         running = asyncio.ensure_future(one.ask("/slow 60"))
-        await until(lambda: house.rooms[one.id].standing.turn is not None)
-        await house.rooms[one.id].sleep()
+        await until(lambda: house.rooms[one.id].state.open_turn is not None)
+        await house.rooms[one.id].stop_agent()
         await denied(running)
         assert shared in agents()
         assert await two.ask("/echo alone") == "alone"
         assert await one.ask("/echo back") == "back"  # woken, in the process that is there
         assert shared in agents()
         assert len(agents()) == 2
-        await house.rooms[one.id].sleep()
-        await house.rooms[two.id].sleep()
+        await house.rooms[one.id].stop_agent()
+        await house.rooms[two.id].stop_agent()
         assert shared not in agents()  # ended with the last of them
     await ended(hosted)
     assert not agents()
@@ -112,14 +112,14 @@ async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path
 
 async def test_the_death_of_a_shared_process_is_told_in_each_session_and_each_comes_back(tmp_path: Path) -> None:
 
-    house = House([REAL], store=MemoryStore(), directory=MemoryDirectory(), shares=True)
+    house = Host([REAL], store=MemoryStore(), session_roles=MemorySessionRoles(), share_processes=True)
     hosted = Hosted(house, [], [])
     heard: list[tuple[str, Any]] = []
     async with hosted.client("ann", **hearing(heard)) as ann:
         one, two = [await ann.open(str(tmp_path)) for _ in range(2)]
         (shared,) = agents()
         running = asyncio.ensure_future(one.ask("/slow 60"))
-        await until(lambda: house.rooms[one.id].standing.turn is not None)
+        await until(lambda: house.rooms[one.id].state.open_turn is not None)
         error = await denied(two.ask("/crash"))
         assert (error.data or {})["status"] == 3
         assert "crashing, as I was told" in (error.data or {})["stderr"]
@@ -133,9 +133,9 @@ async def test_the_death_of_a_shared_process_is_told_in_each_session_and_each_co
 
         rooms = [house.rooms[each.id] for each in (one, two)]
         for room in rooms:
-            room.crashes.count = 1  # as if the answers above had not been
+            room.restart_backoff.count = 1  # as if the answers above had not been
         os.kill(other, signal.SIGKILL)
-        await until(lambda: not agents() and not any(room.is_held for room in rooms))
+        await until(lambda: not agents() and not any(room.has_agent for room in rooms))
         for each in (one, two):
             refused = await denied(each.ask("/echo too soon"))
             assert refused.kind == Kind.RATE_LIMITED
@@ -155,28 +155,28 @@ async def test_a_fork_shares_the_process_of_who_forked_it_and_never_that_of_who_
         hers = await ann.fork(one.id, str(tmp_path))
         assert await hers.ask("mine") == "heard mine"
         assert len(hosted.agents) == count
-        await hosted.house.directory.set_role(one.id, "ben", "admin")
+        await hosted.house.session_roles.set_role(one.id, "ben", "admin")
         fork = await ben.fork(one.id, str(tmp_path))
         assert await fork.ask("mine") == "heard mine"
         assert len(hosted.agents) == count + 1
-        await hosted.house.directory.set_role(fork.id, "ann", "admin")
+        await hosted.house.session_roles.set_role(fork.id, "ann", "admin")
         await hosted.house.rooms[fork.id].close("for a while")
-        hosted.house.forget(fork.id)
+        hosted.house.forget_room(fork.id)
         again = await ben.load(fork.id, str(tmp_path))  # from the store, where ann stands first in its log
         assert await again.ask("still mine") == "heard still mine"
         assert len(hosted.agents) == count + 2
-        assert await hosted.house.rooms[fork.id].whose() == "ben"  # whose login it gets, though ann is admin too
-        assert {room.process for room in hosted.house.rooms.values()} == {"shared"}
+        assert await hosted.house.rooms[fork.id].login_user() == "ben"  # whose login it gets, though ann is admin too
+        assert {room.process_note for room in hosted.house.rooms.values()} == {"shared"}
 
 
 async def test_a_session_is_not_shared_with_who_is_not_its_admin_any_more(tmp_path: Path) -> None:
 
     async with hosting(shares=True) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
         one, two = [await opened(ann, tmp_path) for _ in range(2)]
-        directory = hosted.house.directory
+        directory = hosted.house.session_roles
         await directory.set_role(two.id, "ben", "admin")
         await directory.set_role(two.id, "ann", None)
-        await hosted.house.rooms[two.id].sleep()
+        await hosted.house.rooms[two.id].stop_agent()
         bens = await ben.load(two.id, str(tmp_path))
         count = len(hosted.agents)
         assert await bens.ask("now mine") == "heard now mine"
@@ -213,7 +213,7 @@ async def test_who_logs_out_and_in_again_is_logged_in_also_where_a_process_was_s
     def made() -> Agent:
         agent = talker()
         agent.authenticate("key", "Key")(lambda _: heard.append("in"))
-        agent.logout(lambda: heard.append("out"))
+        agent.on_logout(lambda: heard.append("out"))
         return agent
 
     async with hosting(made, shares=True) as hosted, hosted.client("ann") as ann:
@@ -247,7 +247,7 @@ async def test_what_says_its_session_is_shared_and_what_does_not_says_why_it_is_
         both = [await opened(ann, os.getcwd()) for _ in range(2)]
         assert [await each.ask("on") for each in both] == ["heard on"] * 2
         assert len(hosted.agents) == (3 if why else 2)  # one was asked who it is
-        assert {room.process for room in hosted.house.rooms.values()} == {f"own: {why}" if why else "shared"}
+        assert {room.process_note for room in hosted.house.rooms.values()} == {f"own: {why}" if why else "shared"}
         told = [line for line in reports if "the process of its agent is its own" in line]
         assert len(told) == (2 if why else 0)
 
@@ -261,16 +261,16 @@ async def test_sessions_of_a_crow_agent_ask_stop_and_leave_alone_in_one_process(
         one, two = [await opened(ann, tmp_path) for _ in range(2)]
         asking = asyncio.ensure_future(two.ask("ask"))
         await until(lambda: person.asked == 1)
-        assert not hosted.house.rooms[one.id].questions.are_open
+        assert not hosted.house.rooms[one.id].questions.has_open
         running = asyncio.ensure_future(one.ask("wait a"))
-        await until(lambda: hosted.house.rooms[one.id].standing.turn is not None)
+        await until(lambda: hosted.house.rooms[one.id].state.open_turn is not None)
         one.cancel()
         assert "came" not in await running
         person.say("allow")
         assert await asking == "yes"
         running = asyncio.ensure_future(one.ask("wait b"))
         await until(lambda: "b" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
-        await hosted.house.rooms[one.id].sleep()  # which ends its turn at the agent, in the words of crow
+        await hosted.house.rooms[one.id].stop_agent()  # which ends its turn at the agent, in the words of crow
         await denied(running)
         assert await two.ask("still here") == "heard still here"
         assert await one.ask("back") == "heard back"
@@ -282,7 +282,7 @@ async def test_agents_in_a_sandbox_keep_a_process_for_each_session() -> None:
     boxed, plain = [
         NamedAgent(name=name, command="true", dialect="v1", sandbox=name == "boxed") for name in ("boxed", "plain")
     ]
-    async with House([boxed, plain], store=MemoryStore(), shares=True) as house:
-        room = await house.new_room(Visitor(user="ann", local=True))
-        ways = [reaching(room, named, "/", report=None, patience=1.0) for named in (boxed, plain)]
-        assert [isinstance(way, PooledDial) for way in ways] == [False, True]
+    async with Host([boxed, plain], store=MemoryStore(), share_processes=True) as house:
+        room = await house.create_room(Principal(user="ann", is_local=True))
+        ways = [dialer_for_room(room, named, "/", report=None, patience=1.0) for named in (boxed, plain)]
+        assert [isinstance(way, PooledDialer) for way in ways] == [False, True]

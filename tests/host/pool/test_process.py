@@ -11,8 +11,8 @@ import pytest
 
 from dragoman.errors import TransportClosed
 from dragoman.host.pool import process
-from dragoman.host.pool.transport import Berth
-from dragoman.transport.memory import MemoryTransport, pair
+from dragoman.host.pool.transport import SharedTransport
+from dragoman.transport.memory import MemoryTransport, memory_pair
 from dragoman.wire.frames import Oversize
 
 PATIENCE = 20.0
@@ -24,13 +24,13 @@ class Stage:
     """Two rooms at one process, which the test plays."""
 
     def __init__(self) -> None:
-        ours, self.process = pair()
-        self.over: list[process.Pier] = []
-        self.pier = process.Pier(ours, self.over.append)
-        self.one, self.two = self.pier.berth(), self.pier.berth()
+        ours, self.process = memory_pair()
+        self.over: list[process.SharedProcess] = []
+        self.pier = process.SharedProcess(ours, self.over.append)
+        self.one, self.two = self.pier.attach(), self.pier.attach()
         self._held: dict[Any, list[Any]] = {}
 
-    async def next(self, end: MemoryTransport | Berth) -> Any:
+    async def next(self, end: MemoryTransport | SharedTransport) -> Any:
         """The next message at this end."""
         held = self._held.setdefault(end, [])
         if not held:
@@ -47,7 +47,7 @@ class Stage:
                 theirs.append(message)
         return heard
 
-    def asks(self, berth: Berth, method: str, params: Any, id: Any = 1) -> None:
+    def asks(self, berth: SharedTransport, method: str, params: Any, id: Any = 1) -> None:
         """A room asks."""
         berth.send(_said({"id": id, "method": method, "params": params}))
 
@@ -84,7 +84,7 @@ def play(scene: Callable[[Stage], Awaitable[None]]) -> None:
             try:
                 await scene(stage)
             finally:
-                await stage.pier.end()
+                await stage.pier.close()
 
     asyncio.run(bounded())
 
@@ -243,7 +243,7 @@ def test_a_room_that_leaves_ends_its_session_and_what_was_open_in_it(introductio
 
 
 def test_a_session_that_is_opened_for_a_room_that_left_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "PARTING", 0.01)
+    monkeypatch.setattr(process, "RELEASE_TIMEOUT", 0.01)
 
     async def scene(stage: Stage) -> None:
         await stage.opened()

@@ -13,12 +13,12 @@ import pytest
 
 from dragoman import connect
 from dragoman.config.config_file import NamedAgent
-from dragoman.host.auth.roles import MemoryDirectory
-from dragoman.host.host import House
-from dragoman.roles.client.session import Conversation
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.host import Host
+from dragoman.roles.client.session import ClientSession
 from dragoman.store.sqlite import SqliteStore
-from dragoman.transport.memory import pair
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.memory import memory_pair
+from dragoman.transport.remote.server.auth import Principal
 from tests.host.auth.test_roles import denied, hearing
 from tests.host.memory_host import Hosted, until
 
@@ -33,7 +33,7 @@ AGENT = NamedAgent(
 )
 
 
-def told(session: Conversation) -> str:
+def told(session: ClientSession) -> str:
     """What the agent said, whatever was between."""
     return "".join(message.text for message in session.transcript.messages if message.role == "agent")
 
@@ -55,9 +55,9 @@ def descriptors() -> set[str]:
 async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_restarted(tmp_path: Path) -> None:
     async def scene() -> None:
         store = await SqliteStore.open(str(tmp_path / "log.db"))
-        directory = MemoryDirectory()
+        directory = MemorySessionRoles()
         heard: list[tuple[str, Any]] = []
-        house = House([AGENT], store=store, directory=directory)
+        house = Host([AGENT], store=store, session_roles=directory)
         hosted = Hosted(house, [], [])
         async with hosted.client("ann", **hearing(heard)) as ann, hosted.client("ann", dialect="crow") as ben:
             one = await ann.open(str(tmp_path))
@@ -79,12 +79,12 @@ async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_
         await house.close()
         assert not agents()
         once = descriptors()
-        house = House([AGENT], store=store, directory=directory)
+        house = Host([AGENT], store=store, session_roles=directory)
         hosted.house = house
-        ours, theirs = pair()
-        serving = asyncio.ensure_future(house.receive(theirs, Visitor(user="ann", local=True)))
+        ours, theirs = memory_pair()
+        serving = asyncio.ensure_future(house.serve_client(theirs, Principal(user="ann", is_local=True)))
         async with connect(ours, dialect="draft") as ann:
-            again = await ann.load(one.id, str(tmp_path))
+            again = await ann.load_session(one.id, str(tmp_path))
             assert told(again) == told(one)
             assert not agents()  # looking wakes nobody
             assert await again.ask("/echo on") == "on"

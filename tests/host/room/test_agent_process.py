@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
-from dragoman.host.limits import Bounds
-from dragoman.host.room.agent_process import LONGEST, Crashes
+from dragoman.host.limits import HostLimits
+from dragoman.host.room.agent_process import LONGEST_DELAY, RestartBackoff
 from dragoman.schema.config import SessionMode
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
@@ -20,20 +20,20 @@ from tests.host.memory_host import hosting, opened, said, talker, until
 
 
 def test_deaths_in_a_row_are_waited_for_longer_and_longer() -> None:
-    crashes, pauses = Crashes(), []
+    crashes, pauses = RestartBackoff(), []
     for _ in range(10):
-        crashes.died(100.0)
-        pauses.append(crashes.pause(100.0))
-    assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, LONGEST, LONGEST, LONGEST]
-    assert crashes.pause(100.0 + LONGEST) == 0.0
-    crashes.lived()
-    crashes.died(500.0)
-    assert crashes.pause(500.0) == 0.0
+        crashes.record_crash(100.0)
+        pauses.append(crashes.remaining(100.0))
+    assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, LONGEST_DELAY, LONGEST_DELAY, LONGEST_DELAY]
+    assert crashes.remaining(100.0 + LONGEST_DELAY) == 0.0
+    crashes.reset()
+    crashes.record_crash(500.0)
+    assert crashes.remaining(500.0) == 0.0
 
 
 async def test_a_session_sleeps_when_all_have_left_and_a_prompt_wakes_it(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(idle=0.0)) as hosted:
+    async with hosting(bounds=HostLimits(idle_timeout=0.0)) as hosted:
         async with hosted.client() as ann:
             session = await opened(ann, tmp_path)
             await session.ask("one")
@@ -119,7 +119,7 @@ async def test_a_host_that_starts_again_goes_on_with_its_sessions(tmp_path: Path
         async with hosting(store=store) as hosted, hosted.client() as ann:
             session = await opened(ann, tmp_path)
             await session.ask("one")
-            directory = hosted.house.directory
+            directory = hosted.house.session_roles
             ann.notify("session/prompt", {"sessionId": session.id, "prompt": [{"type": "text", "text": "wait x"}]})
             await until(lambda: said(session)[-1][1].endswith("waiting for x"))
             await hosted.house.close()
@@ -153,7 +153,7 @@ async def test_a_prompter_hears_that_the_host_stopped_and_nothing_is_left(tmp_pa
         for task in (running, queued):
             assert "the host was stopped" in str((await asyncio.gather(task, return_exceptions=True))[0])
         assert not hosted.house.rooms
-        assert not hosted.house.desks
+        assert not hosted.house.clients
     left = [task for task in asyncio.all_tasks() - before if not task.done()]
     assert not left
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConnectionFailed, Kind
-from dragoman.host.limits import Bounds
+from dragoman.host.limits import HostLimits
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import ScriptedPeer
@@ -133,7 +133,11 @@ async def test_a_cursor_that_is_none_is_refused(cursor: Any, tmp_path: Path) -> 
 
 async def test_a_client_that_does_not_read_is_let_go_and_the_others_never_wait(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(buffered=200_000)) as hosted, hosted.client() as ann, hosted.client() as ben:
+    async with (
+        hosting(bounds=HostLimits(max_unread_bytes=200_000)) as hosted,
+        hosted.client() as ann,
+        hosted.client() as ben,
+    ):
         session = await opened(ann, tmp_path)
         other = await ben.resume(session.id, "/")
         stalled = await raw(hosted, limit=10_000)
@@ -143,7 +147,7 @@ async def test_a_client_that_does_not_read_is_let_go_and_the_others_never_wait(t
         await session.ask("many 6000")
         await until(lambda: len(hosted.room.members) == 2)
         await until(lambda: said(other)[-1][1].endswith("5999 "))
-        await until(lambda: len(hosted.house.desks) == 2)
+        await until(lambda: len(hosted.house.clients) == 2)
 
 
 async def test_what_another_program_writes_into_the_log_is_heard_in_its_place(tmp_path: Path) -> None:

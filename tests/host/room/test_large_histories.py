@@ -10,15 +10,15 @@ import pytest
 
 from dragoman import connect
 from dragoman.config.config_file import NamedAgent
-from dragoman.host.auth.roles import MemoryDirectory
-from dragoman.host.host import House
-from dragoman.host.limits import Bounds
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.host import Host
+from dragoman.host.limits import HostLimits
 from dragoman.store.contract import Draft, EntryKind
 from dragoman.store.memory import MemoryStore
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.listener import serving
-from dragoman.transport.remote.server.origin import own_name
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.listener import open_listener
+from dragoman.transport.remote.server.origin import current_user
 
 WITHIN = 30.0
 BUFFERED = 512 * 1024
@@ -41,12 +41,12 @@ def test_a_history_beyond_the_limit_of_unread_bytes_is_told_as_fast_as_it_is_rea
         opened = {"sessionId": "s", "cwd": str(tmp_path), "agent": {"name": "everything", "version": "1"}}
         await store.append("s", [draft(EntryKind.OPENED, opened), *map(said, PIECES)])
         agent = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
-        bounds = Bounds(buffered=BUFFERED)
-        async with House([agent], store=store, directory=MemoryDirectory(own_name()), bounds=bounds) as house:
-            async with serving(Endpoint(house.receive, limits=Limits(buffered=BUFFERED))) as served:
+        bounds = HostLimits(max_unread_bytes=BUFFERED)
+        async with Host([agent], store=store, session_roles=MemorySessionRoles(current_user()), limits=bounds) as house:
+            async with open_listener(Endpoint(house.serve_client, limits=ServerLimits(buffered=BUFFERED))) as served:
                 url = served.url.replace("http", scheme, 1)
-                async with asyncio.timeout(WITHIN), connect(url, reconnect=0.0) as client:
-                    session = await client.load("s", str(tmp_path))
-                    return [len(update.content.text) for update in session.between]
+                async with asyncio.timeout(WITHIN), connect(url, reconnect_timeout=0.0) as client:
+                    session = await client.load_session("s", str(tmp_path))
+                    return [len(update.content.text) for update in session.updates_outside_turns]
 
     assert asyncio.run(main()) == [len(piece) for piece in PIECES]

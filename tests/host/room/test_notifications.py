@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.dialect.dialects import dialect
-from dragoman.engine.codec import Speech
-from dragoman.host.room.notifications import UPDATE, News, retold, stamped, told
+from dragoman.dialect.dialects import load_dialect
+from dragoman.engine.codec import PeerCodec
+from dragoman.host.room.notifications import UPDATE, Notification, add_seq, live_notifications, replay_notifications
 from dragoman.schema.base import encode
 from dragoman.schema.content import TextContent
 from dragoman.schema.side import Side
@@ -24,16 +24,16 @@ from dragoman.schema.update import (
     UpdateParams,
     UsageUpdate,
 )
-from dragoman.store.contract import Line
+from dragoman.store.contract import RawEntry
 
 
-def line(kind: str, body: Any, seq: int = 7, actor: str = "agent") -> Line:
-    return Line(seq, kind, msgspec.Raw(encode(body)), actor, "t1")
+def line(kind: str, body: Any, seq: int = 7, actor: str = "agent") -> RawEntry:
+    return RawEntry(seq, kind, msgspec.Raw(encode(body)), actor, "t1")
 
 
 def lowered(update: Any) -> Any:
     """An update as official v1 says it."""
-    body = Speech(dialect("v1"), Side.AGENT).lower_call(UPDATE, UpdateParams(session_id="s", update=update))[1]
+    body = PeerCodec(load_dialect("v1"), Side.AGENT).lower_call(UPDATE, UpdateParams(session_id="s", update=update))[1]
     return json.loads(body)
 
 
@@ -50,7 +50,7 @@ def lowered(update: Any) -> Any:
     ],
 )
 def test_a_shared_frame_is_what_official_v1_says_and_a_number(update: Any, is_shared: bool) -> None:
-    (news,) = told("s", line("update", update))
+    (news,) = live_notifications("s", line("update", update))
     assert (news.frame is not None) is is_shared
     assert encode(news.update) == encode(update)
     if news.frame is not None:
@@ -61,13 +61,13 @@ def test_a_shared_frame_is_what_official_v1_says_and_a_number(update: Any, is_sh
 
 def test_a_prompt_is_heard_by_all_but_who_said_it_and_later_by_all() -> None:
     body = {"prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "connection": "c1"}
-    heard = told("s", line("prompt", body, actor="ann"))
+    heard = live_notifications("s", line("prompt", body, actor="ann"))
     yours, *said = heard
-    assert (yours.only, yours.params["state"]) == ("c1", "yours")
-    assert [(news.update.content.text, news.but) for news in said] == [("a", "c1"), ("b", "c1")]
+    assert (yours.only_client, yours.params["state"]) == ("c1", "yours")
+    assert [(news.update.content.text, news.except_client) for news in said] == [("a", "c1"), ("b", "c1")]
     meta = json.loads(said[0].frame or b"")["params"]["_meta"]
     assert meta == {"dragoman": {"seq": 7, "user": "ann"}}
-    assert [news.but for news in retold("s", line("prompt", body))] == ["", ""]
+    assert [news.except_client for news in replay_notifications("s", line("prompt", body))] == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -80,22 +80,22 @@ def test_a_prompt_is_heard_by_all_but_who_said_it_and_later_by_all() -> None:
     ],
 )
 def test_what_only_those_hear_who_want_it(kind: str, body: Any, method: str, told_of: dict[str, Any]) -> None:
-    news: News = told("s", line(kind, body, actor="ann"))[0]
+    news: Notification = live_notifications("s", line(kind, body, actor="ann"))[0]
     assert news.method == method
-    assert news.wanted
+    assert news.topic
     assert told_of.items() <= news.params.items()
-    assert retold("s", line(kind, body)) == []
+    assert replay_notifications("s", line(kind, body)) == []
 
 
 def test_who_was_not_there_hears_that_a_turn_failed() -> None:
     failed = {"error": {"kind": "interrupted", "message": "its host ended"}}
-    (news,) = retold("s", line("turn_ended", failed))
+    (news,) = replay_notifications("s", line("turn_ended", failed))
     assert (news.method, news.params["error"]) == ("_dragoman/turn", failed["error"])
 
 
 @pytest.mark.parametrize("kind", ["file", "terminal", "asked", "opened", "member", "lost", "from the future"])
 def test_what_nobody_hears(kind: str) -> None:
-    assert told("s", line(kind, {})) == []
+    assert live_notifications("s", line(kind, {})) == []
 
 
 def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
@@ -118,6 +118,6 @@ def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
     ],
 )
 def test_a_number_joins_what_an_update_carries_already(params: dict[str, Any], meta: dict[str, Any]) -> None:
-    frame = stamped(encode({"jsonrpc": "2.0", "method": UPDATE, "params": params}), 7)
+    frame = add_seq(encode({"jsonrpc": "2.0", "method": UPDATE, "params": params}), 7)
     assert frame.count(b'"_meta":{"dragoman":{"seq":7') == 1
     assert json.loads(frame)["params"] == {**params, "_meta": meta}

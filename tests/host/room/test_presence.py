@@ -10,26 +10,28 @@ from typing import Any
 import msgspec
 
 from dragoman import connect
-from dragoman.cli.ui.terminal import Sheet
-from dragoman.cli.ui.transcript_view import Telling
-from dragoman.host.limits import Bounds
+from dragoman.cli.ui.terminal import OutputStream
+from dragoman.cli.ui.transcript_view import TranscriptView
+from dragoman.host.limits import HostLimits
 from dragoman.schema.base import encode
 from dragoman.store.contract import Entry, Summary
-from dragoman.transport.memory import pair
-from dragoman.transport.remote.headers import SLOW
-from dragoman.transport.remote.server.auth import Visitor
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.ws_transport import SocketTransport
+from dragoman.transport.memory import memory_pair
+from dragoman.transport.remote.headers import CLOSE_SLOW
+from dragoman.transport.remote.server.auth import Principal
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.ws_transport import WebSocketServerTransport
 from tests.host.memory_host import hosting, opened, said, until
 
 
 async def test_whoever_has_lost_the_socket_is_away_until_it_is_back(tmp_path: Path) -> None:
 
     async with hosting() as hosted:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         door: Any = theirs
         door.on_presence = lambda _: None  # as the transport of a WebSocket has it
-        hosted.tasks.append(asyncio.ensure_future(hosted.house.receive(theirs, Visitor(user="ann", local=True))))
+        hosted.tasks.append(
+            asyncio.ensure_future(hosted.house.serve_client(theirs, Principal(user="ann", is_local=True)))
+        )
         async with connect(ours) as remote:
             await opened(remote, tmp_path)
             states = []
@@ -56,15 +58,15 @@ class Wire:
 
 async def test_a_transport_says_when_its_socket_parts_and_when_another_comes() -> None:
 
-    transport = SocketTransport("ann", Limits(), resumable=True)
+    transport = WebSocketServerTransport("ann", ServerLimits(), is_resumable=True)
     heard: list[bool] = []
-    transport.on_presence = heard.append
+    transport.on_attached = heard.append
     wire: Any = Wire()
     transport.attach(wire)
-    transport.part(wire, "the network is gone")
+    transport.detach(wire, "the network is gone")
     transport.attach(wire)
     assert heard == [True, False, True]
-    transport.part(wire, "", is_goodbye=True)
+    transport.detach(wire, "", is_final=True)
     assert heard == [True, False, True]
 
 
@@ -90,23 +92,25 @@ class Stuck(Wire):
 
 async def test_a_client_that_does_not_read_its_socket_is_told_so_by_the_code(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(buffered=100_000)) as hosted, hosted.client("ann") as ann:
+    async with hosting(bounds=HostLimits(max_unread_bytes=100_000)) as hosted, hosted.client("ann") as ann:
         session = await opened(ann, tmp_path)
-        transport, wire = SocketTransport("ann", Limits()), Stuck()
+        transport, wire = WebSocketServerTransport("ann", ServerLimits()), Stuck()
         transport.attach(wire)
-        hosted.tasks.append(asyncio.ensure_future(hosted.house.receive(transport, Visitor(user="ann", local=True))))
+        hosted.tasks.append(
+            asyncio.ensure_future(hosted.house.serve_client(transport, Principal(user="ann", is_local=True)))
+        )
         loading = {"sessionId": session.id, "cwd": str(tmp_path), "mcpServers": []}
         for id, (method, params) in enumerate([("initialize", {"protocolVersion": 1}), ("session/resume", loading)], 1):
             call = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-            transport.arrived([msgspec.json.encode(call)])
+            transport.deliver_frames([msgspec.json.encode(call)])
             await until(lambda id=id: any(b'"id":%d' % id in frame for frame in wire.frames))  # type: ignore[misc]
             wire.buffered = 0
         assert len(hosted.room.members) == 2
         await session.ask("many 3000")
         await until(lambda: wire.closed)
-        assert wire.closed[0][0] == SLOW
+        assert wire.closed[0][0] == CLOSE_SLOW
         assert "slow_consumer" in wire.closed[0][1]
-        await until(lambda: len(hosted.house.desks) == 1)
+        await until(lambda: len(hosted.house.clients) == 1)
 
 
 async def test_the_log_has_who_was_there_while_something_was_said(tmp_path: Path) -> None:
@@ -116,7 +120,7 @@ async def test_the_log_has_who_was_there_while_something_was_said(tmp_path: Path
         house, store = hosted.house, hosted.house.store
         before = (await store.sessions())[0].updated_at
         for user in ("ben", "cem"):
-            await house.directory.set_role(session.id, user, "viewer")
+            await house.session_roles.set_role(session.id, user, "viewer")
 
         async def noted() -> list[dict[str, Any]]:
             await hosted.room.chronicle.flush()
@@ -150,10 +154,10 @@ async def test_the_log_has_who_was_there_while_something_was_said(tmp_path: Path
         assert kinds.index("member") < kinds.index("turn_started")
         assert [text for _, text in said(heard)] == ["wait gate", "waiting for gate"]
         await hosted.room.close("for a while")
-        house.forget(session.id)
-        room = await house.room(session.id)  # from the store
-        assert room.standing.people == {("ann", "admin", "dragoman")}
-        house.done_with(room)
+        house.forget_room(session.id)
+        room = await house.acquire_room(session.id)  # from the store
+        assert room.state.people == {("ann", "admin", "dragoman")}
+        house.release_room(room)
 
 
 def test_a_log_is_shown_with_everybody_who_was_there() -> None:
@@ -164,5 +168,5 @@ def test_a_log_is_shown_with_everybody_who_was_there() -> None:
         for seq, body in enumerate(bodies, 1)
     ]
     shown = io.StringIO()
-    Telling(Sheet(shown)).tell(Summary(session_id="one", entries=4, updated_at=""), lines)
+    TranscriptView(OutputStream(shown)).show_session(Summary(session_id="one", entries=4, updated_at=""), lines)
     assert "who was there: ann (admin), ben (viewer)\n" in shown.getvalue()

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.room.prompt_queue import PREVIEW, Queue, Waiting
+from dragoman.host.room.prompt_queue import PREVIEW_LENGTH, PromptQueue, QueuedPrompt
 from dragoman.schema.content import TextContent
 
 
-def waiting(id: str, desk: str) -> Waiting:
-    return Waiting(id, desk.upper(), desk, [TextContent(text=id)])
+def waiting(id: str, desk: str) -> QueuedPrompt:
+    return QueuedPrompt(id, desk.upper(), desk, [TextContent(text=id)])
 
 
-def filled(*prompts: tuple[str, str]) -> Queue:
-    queue = Queue(10)
+def filled(*prompts: tuple[str, str]) -> PromptQueue:
+    queue = PromptQueue(10)
     for id, desk in prompts:
         queue.add(waiting(id, desk))
-    queue.next()
+    queue.start_next()
     return queue
 
 
 def test_prompts_run_in_the_order_they_came() -> None:
     queue = filled(("1", "ann"), ("2", "ben"), ("3", "ann"))
     ran = [queue.running]
-    while (one := queue.next()) is not None:
+    while (one := queue.start_next()) is not None:
         ran.append(one)
     assert [one.id for one in ran if one] == ["1", "2", "3"]
     assert queue.is_empty
@@ -59,7 +59,7 @@ def test_one_prompt_can_be_cancelled_by_its_id() -> None:
 
 
 def test_too_many_prompts_are_refused() -> None:
-    queue = Queue(1)
+    queue = PromptQueue(1)
     queue.add(waiting("1", "ann"))
     with pytest.raises(ProtocolError) as refused:
         queue.add(waiting("2", "ann"))
@@ -68,7 +68,7 @@ def test_too_many_prompts_are_refused() -> None:
 
 
 def test_a_preview_is_one_short_line() -> None:
-    shown = Waiting("1", "Ann", "ann", [TextContent(text="first\nsecond " + "x" * 200)]).preview
+    shown = QueuedPrompt("1", "Ann", "ann", [TextContent(text="first\nsecond " + "x" * 200)]).preview
     assert shown.startswith("first second x")
-    assert len(shown) == PREVIEW
+    assert len(shown) == PREVIEW_LENGTH
     assert "\n" not in shown

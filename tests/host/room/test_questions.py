@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Turn
-from dragoman.host.limits import Bounds
+from dragoman.host.limits import HostLimits
 from tests.host.auth.test_roles import hearing
 from tests.host.memory_host import Hosted, hosting, opened, until
 
@@ -67,7 +67,7 @@ async def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Pa
         hosted.client("ben", permission=ben) as two,
     ):
         session = await opened(one, tmp_path)
-        await hosted.house.directory.set_role(session.id, "ben", "editor")
+        await hosted.house.session_roles.set_role(session.id, "ben", "editor")
         await two.resume(session.id, "/")
         await ask(hosted, one, session)
         await until(lambda: ann.asked and ben.asked)
@@ -115,7 +115,7 @@ async def test_a_question_outlives_everybody_and_is_put_to_who_comes_back(policy
 
 async def test_unattended_questions_are_denied_where_the_house_does_not_wait(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(waits=False)) as hosted:
+    async with hosting(bounds=HostLimits(waits_unattended=False)) as hosted:
         async with hosted.client(permission=Person()) as one:
             session = await opened(one, tmp_path)
             await ask(hosted, one, session)
@@ -124,10 +124,10 @@ async def test_unattended_questions_are_denied_where_the_house_does_not_wait(tmp
 
 async def test_the_deadline_runs_only_while_somebody_is_there_who_may_answer(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client("vic") as vic:
+    async with hosting(bounds=HostLimits(answer_timeout=0.3)) as hosted, hosted.client("vic") as vic:
         async with hosted.client(permission=Person()) as one:
             session = await opened(one, tmp_path)
-            await hosted.house.directory.set_role(session.id, "vic", "viewer")
+            await hosted.house.session_roles.set_role(session.id, "vic", "viewer")
             await vic.resume(session.id, "/")
             await ask(hosted, one, session)
         await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
@@ -139,14 +139,14 @@ async def test_the_deadline_runs_only_while_somebody_is_there_who_may_answer(tmp
 
 async def test_the_deadline_stands_still_while_the_only_one_who_may_answer_has_no_socket(tmp_path: Path) -> None:
 
-    async with hosting(bounds=Bounds(patience=0.3)) as hosted, hosted.client(permission=Person()) as one:
+    async with hosting(bounds=HostLimits(answer_timeout=0.3)) as hosted, hosted.client(permission=Person()) as one:
         session = await opened(one, tmp_path)
-        (desk,) = hosted.house.desks
-        desk._is_seen(False)
+        (desk,) = hosted.house.clients
+        desk._on_presence(False)
         await ask(hosted, one, session)
         await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
         assert hosted.room.questions.are_open
-        desk._is_seen(True)
+        desk._on_presence(True)
         assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
 
 

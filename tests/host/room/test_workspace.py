@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Lending, Turn
+from dragoman import Agent, Turn, WorkspaceAccess
 from dragoman.errors import Kind, ProtocolError
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
@@ -108,8 +108,8 @@ async def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> No
     heard: list[tuple[str, Any]] = []
     async with hosting(runner, guard=free_guard) as hosted, hosted.client("ann", **hearing(heard)) as ann:
         session = await opened(ann, tmp_path)
-        async with hosted.client("ben", visitor={"local": True}, lend=Lending()) as ben:
-            await hosted.house.directory.set_role(session.id, "ben", "editor")
+        async with hosted.client("ben", visitor={"local": True}, lend=WorkspaceAccess()) as ben:
+            await hosted.house.session_roles.set_role(session.id, "ben", "editor")
             await ben.resume(session.id, "/")
             running = asyncio.ensure_future(session.ask("go"))
             await until(lambda: any(name == "workspace" for name, _ in heard))
@@ -140,7 +140,7 @@ async def test_what_a_command_printed_is_told_once_to_all_but_who_ran_it(tmp_pat
         on = {"_dragoman/terminal": lambda params: heard[name].append(params["output"])}
         return {"on": on, "announce": {"host": {"terminals": True}}}
 
-    lend: dict[str, Any] = {"lend": Lending()} if is_lent else {}
+    lend: dict[str, Any] = {"lend": WorkspaceAccess()} if is_lent else {}
     async with (
         hosting(echoing, guard=free_guard) as hosted,
         hosted.client("ann", **options("ann")) as ann,

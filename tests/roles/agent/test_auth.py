@@ -54,7 +54,7 @@ async def test_an_official_client_names_a_method_and_is_let_in_until_it_logs_out
     async def check(credentials: dict[str, Any]) -> None:
         assert credentials == {}
 
-    agent.logout(lambda: forgotten.append("all"))
+    agent.on_logout(lambda: forgotten.append("all"))
     async with served(agent) as client:
         assert client.heard[0]["result"]["authMethods"] == [{"id": "browser", "name": "Log in with the browser"}]
         assert client.heard[0]["result"]["agentCapabilities"]["auth"] == {"logout": {}}
@@ -157,7 +157,7 @@ async def test_a_login_ends_at_its_time_in_the_middle_of_a_session(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.setattr(auth, "clock", lambda: time)
+    monkeypatch.setattr(auth, "utc_now", lambda: time)
 
     def told(start: datetime) -> str:
         return (start + timedelta(hours=1)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -189,7 +189,7 @@ async def test_a_login_in_a_terminal_is_offered_to_clients_that_have_one_and_cou
     terminal = AuthMethod(id="setup", name="Set up", type="terminal", args=["--login"], env={"MODE": "login"})
     agent = locked(auth_methods=[terminal])
     stored: list[str] = []
-    agent.logged_in(lambda: bool(stored))
+    agent.check_login(lambda: bool(stored))
     async with served(agent) as client:
         assert client.heard[0]["result"]["authMethods"] == []
     async with served(agent, capabilities={"auth": {"terminal": True}}) as client:
@@ -253,7 +253,7 @@ async def test_a_client_hears_unasked_who_is_logged_in_now() -> None:
     agent = locked(unstable=True)
     lasts = [timedelta(hours=1), timedelta(milliseconds=50)]
     agent.authenticate("browser")(lambda _: lasts.pop(0))
-    agent.accounts(lambda: [AuthAccount(label="ada")])
+    agent.list_accounts(lambda: [AuthAccount(label="ada")])
     async with served(agent) as client:
         await client.result("authenticate", {"methodId": "browser"})
         await client.result("logout", {})
@@ -263,10 +263,10 @@ async def test_a_client_hears_unasked_who_is_logged_in_now() -> None:
         no_one = {"state": "unauthenticated"}
         assert client.said("auth/status_update") == [ada, no_one, ada, no_one]
         stored = {"is": False}
-        agent.logged_in(lambda: stored["is"])
-        await agent.auth_changed()  # nothing has changed
+        agent.check_login(lambda: stored["is"])
+        await agent.notify_auth_changed()  # nothing has changed
         stored["is"] = True
-        await agent.auth_changed()
+        await agent.notify_auth_changed()
         await client.heard_call("auth/status_update")
         assert client.said("auth/status_update")[4:] == [ada]
 
@@ -277,7 +277,7 @@ async def test_only_clients_that_were_offered_it_hear_of_the_login() -> None:
     agent.authenticate("browser")(lambda _: None)
     async with served(agent) as client:
         await client.result("authenticate", {"methodId": "browser"})
-        await agent.auth_changed()
+        await agent.notify_auth_changed()
         assert client.said("auth/status_update") == []
 
 

@@ -52,8 +52,10 @@ def test_a_client_stays_with_the_one_of_many_that_knows_it(
         async with AsyncExitStack() as stack:
             sessions = []
             for _ in range(4):
-                agent = await stack.enter_async_context(connect(url, token=TOKEN, tls=str(keys[0]), reconnect=5.0))
-                sessions.append(await agent.open(str(tmp_path)))
+                agent = await stack.enter_async_context(
+                    connect(url, token=TOKEN, tls=str(keys[0]), reconnect_timeout=5.0)
+                )
+                sessions.append(await agent.open_session(str(tmp_path)))
             rounds = [await asyncio.gather(*(each.ask(f"{turn}") for each in sessions)) for turn in range(3)]
             return [list(answers) for answers in zip(*rounds, strict=True)]
 
@@ -72,7 +74,7 @@ def test_nobody_comes_in_without_the_token_by_whatever_way(
 ) -> None:
     async def main(url: str) -> str:
         with pytest.raises(StartFailed) as refused:
-            async with connect(url, token="another", tls=str(keys[0]), reconnect=5.0):
+            async with connect(url, token="another", tls=str(keys[0]), reconnect_timeout=5.0):
                 pass
         return str(refused.value)
 
@@ -95,7 +97,7 @@ def test_a_client_whose_server_is_taken_out_goes_on_with_its_session_at_another(
                 joined.set()
 
         async with connect(balancer.url(way), token=TOKEN, tls=str(keys[0]), report=report, timeout=WITHIN) as agent:
-            session = await agent.open(str(tmp_path))
+            session = await agent.open_session(str(tmp_path))
             first = heard(await session.ask("before"))
             await asyncio.to_thread(balancer.take_out, NAMES.index(first))
             await joined.wait()

@@ -13,7 +13,7 @@ import pytest
 from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.engine.incoming import Incoming
 from dragoman.roles.agent import auth, prompt
-from dragoman.roles.agent.hooks import PassOn
+from dragoman.roles.agent.hooks import CallNext
 from tests.roles.raw_client import Raw, opened, prompted, served, updates
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ async def swallows(turn: Turn, begun: asyncio.Event) -> str:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
         await turn.say("never mind")
-        await call.text("goes on")
+        await call.add_text("goes on")
     return "max_tokens"
 
 
@@ -76,7 +76,7 @@ def agent_with(work: Work) -> tuple[Agent, asyncio.Event]:
 
     @agent.prompt
     async def answer(turn: Turn) -> Any:
-        if turn.session.turns > 1:
+        if turn.session.turn_count > 1:
             await turn.say("hello again")
             return None
         return await work(turn, begun)
@@ -113,7 +113,7 @@ async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: W
 
 
 async def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt, "CANCEL_PATIENCE", 0.05)
+    monkeypatch.setattr(prompt, "CANCEL_TIMEOUT", 0.05)
 
     let_go = asyncio.Event()
 
@@ -146,14 +146,14 @@ def passing(agent: Agent) -> None:
     """Put a middleware before everything that lets everything go on."""
 
     @agent.middleware
-    async def watch(message: Incoming, pass_on: PassOn) -> Any:
+    async def watch(message: Incoming, pass_on: CallNext) -> Any:
         return await pass_on()
 
 
 async def test_code_that_does_not_end_is_answered_without_it_past_the_middleware_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prompt, "CANCEL_PATIENCE", 0.05)
+    monkeypatch.setattr(prompt, "CANCEL_TIMEOUT", 0.05)
 
     let_go = asyncio.Event()
 
@@ -185,9 +185,9 @@ async def test_code_that_does_not_end_is_answered_without_it_past_the_middleware
 async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
     where: str, is_deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt, "CANCEL_PATIENCE", 0.05)
+    monkeypatch.setattr(prompt, "CANCEL_TIMEOUT", 0.05)
     clock = [START]
-    monkeypatch.setattr(auth, "clock", lambda: clock[0])
+    monkeypatch.setattr(auth, "utc_now", lambda: clock[0])
 
     begun, let_go, ran = asyncio.Event(), asyncio.Event(), False
     agent = Agent("slow", auth_required=where == "login")
@@ -208,7 +208,7 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
 
     if where == "login":
 
-        @agent.logged_in
+        @agent.check_login
         async def logged_in() -> timedelta:
             if clock[0] > START:
                 await wait()
@@ -217,7 +217,7 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
     else:
 
         @agent.middleware
-        async def slowly(message: Incoming, pass_on: PassOn) -> Any:
+        async def slowly(message: Incoming, pass_on: CallNext) -> Any:
             if message.method == "session/prompt" and not let_go.is_set():
                 await wait()
             return await pass_on()

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Proxy
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from dragoman.transport.stream import StreamTransport
 from tests.pairs.peers import BOUND
 from tests.pairs.words import WORDS
@@ -30,13 +30,13 @@ class Editor:
         self.peer = ScriptedPeer(self.wire)
 
     async def say_no_more(self) -> None:
-        await self.wire.hang_up()
+        await self.wire.send_eof()
 
 
 @asynccontextmanager
 async def interpreted(dialect: str) -> AsyncIterator[tuple[Editor, ScriptedPeer, asyncio.Task[Any]]]:
     editor = Editor()
-    back, right = pair()
+    back, right = memory_pair()
     proxy = Proxy(client_dialect="v1", agent_dialect=dialect)
     running = asyncio.create_task(proxy.serve(StreamTransport(editor.its_input, editor.its_output), back))
     async with asyncio.timeout(BOUND):

@@ -30,7 +30,7 @@ def offered(on: dict[str, Any], dialect: str = "v1") -> set[str]:
 
     async def main() -> None:
         async with joined(agent, dialect=dialect, on=on) as remote:
-            await (await remote.open(CWD)).ask("look")
+            await (await remote.open_session(CWD)).ask("look")
 
     run(main())
     return seen
@@ -60,4 +60,4 @@ async def test_an_agent_lists_what_a_client_of_ones_own_lists(dialect: str) -> N
 
     listing = ListDirectoryResult(entries=[DirectoryEntry(name="virtual.txt", type="file")])
     async with joined(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
-        assert await (await remote.open(CWD)).ask("look") == "virtual.txt"
+        assert await (await remote.open_session(CWD)).ask("look") == "virtual.txt"

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Session, Turn
 from dragoman.schema.config import SessionMode
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import Raw
 from tests.roles.raw_client import CWD, introduction, opened, prompted, served
 
@@ -49,10 +49,10 @@ def moded(**declared: Any) -> Agent:
 @pytest.mark.parametrize("method", ["session/new", "session/list", *OF_SESSIONS, *OF_OPEN_SESSIONS])
 async def test_nothing_is_served_before_initialize_or_without_a_login(method: str) -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     agent = moded(auth_required=True)
     agent.authenticate("door")(lambda _: True)
-    connection = agent.attach(theirs)
+    connection = agent.start_connection(theirs)
     client = Raw(ours)
     early = await client.error(method, params_of(method, "s"))
     assert early["data"]["kind"] == Kind.INVALID_STATE
@@ -138,7 +138,7 @@ async def test_a_session_that_the_author_does_not_let_in_again_stays_closed() ->
 
     agent = moded()
 
-    @agent.reopened
+    @agent.on_session_reopened
     def reopened(_: Session) -> None:
         raise ProtocolError(Kind.SESSION_EXPIRED, "too old")
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from dragoman import Agent, Conversation, RemoteAgent, Turn
+from dragoman import Agent, ClientSession, RemoteAgent, Turn
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import joined
 from tests.roles.translated_pair import CWD, interpreted
@@ -36,7 +36,7 @@ class Repeater:
         return agent
 
 
-async def converse(session: Conversation, prompt: str) -> None:
+async def converse(session: ClientSession, prompt: str) -> None:
     heard = await session.ask(prompt)
     said = "".join(f"{prompt} {number};" for number in range(COUNT)) + "end"
     assert heard == said
@@ -61,7 +61,7 @@ async def agents(repeater: Repeater) -> AsyncIterator[list[RemoteAgent]]:
 async def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() -> None:
 
     async with agents(Repeater(6)) as remotes:
-        sessions = [await remote.open(CWD) for remote in remotes for _ in range(2)]
+        sessions = [await remote.open_session(CWD) for remote in remotes for _ in range(2)]
         assert len({session.id for session in sessions}) == 6
         async with asyncio.TaskGroup() as group:
             for number, session in enumerate(sessions):
@@ -81,7 +81,7 @@ async def test_one_session_is_cancelled_and_its_neighbour_goes_on() -> None:
         await turn.say(" done")
 
     async with joined(agent) as remote:
-        one, other = await remote.open(CWD), await remote.open(CWD)
+        one, other = await remote.open_session(CWD), await remote.open_session(CWD)
         async with one.prompt("a") as first, other.prompt("b") as second:
             await anext(aiter(first))
             await anext(aiter(second))
@@ -101,7 +101,7 @@ async def test_a_question_of_one_session_keeps_no_other_session_waiting() -> Non
     @agent.prompt
     async def ask(turn: Turn) -> None:
         if turn.text == "ask":
-            await turn.say("yes" if await turn.ask("May I?") else "no")
+            await turn.say("yes" if await turn.ask_permission("May I?") else "no")
         else:
             await turn.say("quick")
 
@@ -110,7 +110,7 @@ async def test_a_question_of_one_session_keeps_no_other_session_waiting() -> Non
         return question.options[0].option_id
 
     async with joined(agent, permission=permission) as remote:
-        slow, quick = await remote.open(CWD), await remote.open(CWD)
+        slow, quick = await remote.open_session(CWD), await remote.open_session(CWD)
         asking = asyncio.create_task(slow.ask("ask"))
         assert await quick.ask("go") == "quick"
         assert not asking.done()

@@ -53,13 +53,13 @@ async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool)
 async def test_a_client_puts_them_together_also_after_loading() -> None:
 
     async with joined(reporter()) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         await session.ask("go")
         told = [(message.role, message.text) for message in session.transcript.messages]
         assert told == [
             ("user", "go"), ("agent", "one two"), ("thought", "hm"), ("agent", "uno dos"), ("agent", "done")
         ]  # fmt: skip
-        loaded = await remote.load(session.id, CWD)
+        loaded = await remote.load_session(session.id, CWD)
         assert [(message.role, message.text) for message in loaded.transcript.messages] == told
 
 
@@ -87,10 +87,10 @@ async def test_what_is_said_beside_messages_with_ids_is_no_part_of_them(streamin
     ]  # fmt: skip
 
     async with joined(agent) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         await session.ask("go")
         assert [(message.role, message.text) for message in session.transcript.messages[1:]] == told
-        loaded = await remote.load(session.id, CWD)
+        loaded = await remote.load_session(session.id, CWD)
         assert [(message.role, message.text) for message in loaded.transcript.messages[1:]] == told
 
 
@@ -98,5 +98,5 @@ async def test_what_is_said_beside_messages_with_ids_is_no_part_of_them(streamin
 async def test_dialects_without_ids_hear_the_pieces_in_order(client: str, speaks: str) -> None:
 
     async with interpreted(reporter(), client, speaks) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert await session.ask("go") == "one uno twodosdone"

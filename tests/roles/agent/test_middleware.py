@@ -145,7 +145,7 @@ async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_to
     def nothing(params: Any) -> Any:
         return {"sessions": []}
 
-    @agent.opened
+    @agent.on_session_opened
     def greet(session: Session) -> None:
         session.notify("_acme/ready", {"sessionId": session.id})
 

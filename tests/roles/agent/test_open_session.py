@@ -19,12 +19,12 @@ def recorded(**declared: Any) -> tuple[Agent, list[Any]]:
     """An agent that writes down what happens to its sessions."""
     agent = Agent("recorded", **declared)
     happened: list[Any] = []
-    agent.opened(lambda session: happened.append(("opened", session.id)))
-    agent.reopened(lambda session: happened.append(("reopened", session.id)))
-    agent.closed(lambda session: happened.append(("closed", session.id)))
-    agent.deleted(lambda session: happened.append(("deleted", session.id)))
+    agent.on_session_opened(lambda session: happened.append(("opened", session.id)))
+    agent.on_session_reopened(lambda session: happened.append(("reopened", session.id)))
+    agent.on_session_closed(lambda session: happened.append(("closed", session.id)))
+    agent.on_session_deleted(lambda session: happened.append(("deleted", session.id)))
 
-    @agent.forked
+    @agent.on_session_forked
     async def forked(session: Session, origin: Session) -> None:
         session.state.update(origin.state)
         happened.append(("forked", session.id, origin.id))
@@ -80,7 +80,7 @@ async def test_a_session_that_the_author_refuses_is_never_there(dialect: str) ->
 
     agent = Agent("full")
 
-    @agent.opened
+    @agent.on_session_opened
     async def refuse(session: Session) -> None:
         raise ProtocolError(Kind.RATE_LIMITED, "all seats are taken")
 
@@ -103,7 +103,7 @@ async def test_a_system_prompt_is_taken_as_far_as_the_author_declared(
     declared: str, capability: Any, append: bool, override: bool
 ) -> None:
 
-    agent = Agent("instructed", system_prompt=declared)
+    agent = Agent("instructed", system_prompt_mode=declared)
     async with served(agent) as client:
         told = client.heard[0]["result"]["agentCapabilities"]["sessionCapabilities"]
         assert told.get("systemPrompt") == capability
@@ -111,7 +111,7 @@ async def test_a_system_prompt_is_taken_as_far_as_the_author_declared(
             answer = await client.call("session/new", {**FROM, **prompt(mode)})
             if taken:
                 session = agent.sessions[answer["result"]["sessionId"]]
-                assert (session.system_prompt, session.overrides_prompt) == ("Be brief.", mode == "override")
+                assert (session.system_prompt, session.overrides_system_prompt) == ("Be brief.", mode == "override")
             else:
                 assert answer["error"]["code"] == -32602
 
@@ -132,7 +132,7 @@ async def test_folders_beside_the_first_are_told_each_time_and_must_be_absolute(
 
 
 async def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_sessions, "PAGE", 2)
+    monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
     agent, _ = recorded()
     async with served(agent) as client:
@@ -151,7 +151,7 @@ async def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.Mo
 
 
 async def test_sessions_that_come_and_go_between_pages_shift_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_sessions, "PAGE", 2)
+    monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
     agent, _ = recorded()
     async with served(agent) as client:
@@ -168,14 +168,14 @@ async def test_sessions_that_come_and_go_between_pages_shift_no_other(monkeypatc
 
 
 async def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_sessions, "PAGE", 2)
+    monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
     agent, _ = recorded()
     async with joined(agent) as remote:
-        here = [(await remote.open(CWD)).id for _ in range(5)]
-        await remote.open("/elsewhere")
-        assert [info.session_id async for info in remote.each_session(CWD)] == here[::-1]
-        assert len([info async for info in remote.each_session()]) == 6
+        here = [(await remote.open_session(CWD)).id for _ in range(5)]
+        await remote.open_session("/elsewhere")
+        assert [info.session_id async for info in remote.iter_sessions(CWD)] == here[::-1]
+        assert len([info async for info in remote.iter_sessions()]) == 6
 
 
 async def test_what_is_unstable_is_served_where_the_author_declared_it() -> None:

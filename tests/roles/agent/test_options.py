@@ -27,13 +27,13 @@ def listening(**declared: Any) -> tuple[Agent, list[Any]]:
     agent = Agent("listening", **declared)
     heard: list[Any] = []
 
-    @agent.option_changed
+    @agent.on_option_changed
     async def option_changed(session: Session, option: str, value: Any) -> None:
         if value == "bad":
             raise ProtocolError(Kind.INVALID_PARAMS, "not today")
         heard.append((option, value))
 
-    @agent.mode_changed
+    @agent.on_mode_changed
     def mode_changed(session: Session, mode: str) -> None:
         if mode == "plan" and heard:
             raise ProtocolError(Kind.INVALID_STATE, "too late to plan")
@@ -51,7 +51,7 @@ async def value(client: Raw, session: str, option: str, said: Any, **members: An
 
 async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> None:
 
-    options = [MODELS, ROUTES, Option.switch("loud"), Option.free("max_tokens", 4096)]
+    options = [MODELS, ROUTES, Option.switch("loud"), Option.json_value("max_tokens", 4096)]
     agent, heard = listening(options=options)
     boolean: Any = {"session": {"configOptions": {"boolean": {}}}}
     async with served(agent, capabilities=boolean) as client:
@@ -67,7 +67,7 @@ async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> 
         assert (await value(client, session, "loud", True, type="boolean"))["currentValue"] is True
         assert (await value(client, session, "max_tokens", "8192"))["currentValue"] == "8192"
         assert heard == [("route", "duet"), ("loud", True), ("max_tokens", 8192)]
-        assert agent.sessions[session].option("max_tokens") == 8192
+        assert agent.sessions[session].get_option("max_tokens") == 8192
         for wrong in ({"configId": "route", "value": "x"}, {"configId": "no", "value": "x"}):
             error = await client.error("session/set_config_option", {"sessionId": session, **wrong})
             assert error["code"] == -32602
@@ -89,14 +89,14 @@ async def test_what_one_session_sets_stays_its_own() -> None:
     async with served(agent) as client:
         one, other = await opened(client), await opened(client)
         await value(client, one, "model", "opus")
-        assert [agent.sessions[each].option("model") for each in (one, other)] == ["opus", "sonnet"]
+        assert [agent.sessions[each].get_option("model") for each in (one, other)] == ["opus", "sonnet"]
     assert agent.options[0].current_value == "sonnet"
 
 
 @pytest.mark.item("004-17")
 async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json() -> None:
 
-    agent, heard = listening(modes=MODES, options=[Option.free("maxTokens", 100), Option.switch("autoApprove")])
+    agent, heard = listening(modes=MODES, options=[Option.json_value("maxTokens", 100), Option.switch("autoApprove")])
     async with served(agent, "draft") as client:
         declared = client.heard[0]["result"]["capabilities"]["sessionCapabilities"]
         assert (declared["modes"], declared["configOptions"]) == (["default", "plan"], ["maxTokens", "autoApprove"])
@@ -112,7 +112,7 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
         session = agent.sessions[result["sessionId"]]
         assert (session.cwd, session.mode, session.system_prompt) == (CWD, "plan", "Be brief.")
         assert [server.name for server in session.mcp_servers] == ["git"]
-        assert (session.option("maxTokens"), session.option("autoApprove")) == ({"soft": 4096}, True)
+        assert (session.get_option("maxTokens"), session.get_option("autoApprove")) == ({"soft": 4096}, True)
         assert heard == ["plan", ("maxTokens", {"soft": 4096}), ("autoApprove", True)]
         setting: Any = {"sessionId": session.id, "key": "maxTokens", "value": 5}
         told = await client.result("session/set_config_option", setting)
@@ -169,7 +169,7 @@ async def test_what_the_author_refuses_is_not_set() -> None:
         session = await opened(client)
         asked = {"sessionId": session, "configId": "mood", "value": "bad"}
         assert (await client.error("session/set_config_option", asked))["message"] == "not today"
-        assert agent.sessions[session].option("mood") == "good"
+        assert agent.sessions[session].get_option("mood") == "good"
         await client.result("session/set_mode", {"sessionId": session, "modeId": "default"})
         assert (await client.error("session/set_mode", {"sessionId": session, "modeId": "plan"}))["code"] == -32600
         assert agent.sessions[session].mode == "default"

@@ -24,7 +24,7 @@ async def merged(*blocks: Any, capabilities: Any = None, lends: Any = None, dial
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        heard.append(await turn.merged())
+        heard.append(await turn.prompt_text())
         assert len(turn.prompt) == len(blocks)  # the raw prompt stays as it was
 
     async with served(agent, dialect, capabilities) as client:
@@ -131,7 +131,7 @@ async def test_an_attachment_of_a_draft_prompt_is_read_like_a_link() -> None:
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        heard.append(await turn.merged())
+        heard.append(await turn.prompt_text())
 
     async with served(agent, "draft", {"fs": {"read": True, "write": True}}) as client:
         client.answers["fs/read_text_file"] = lambda _: {"content": "the text", "encoding": "utf-8"}

@@ -26,7 +26,7 @@ def routed() -> Agent:
         ],
     )
 
-    @agent.provider_changed
+    @agent.on_provider_changed
     def changed(provider: Provider) -> None:
         if provider.base_url == "http://nowhere":
             raise ProtocolError(Kind.INVALID_PARAMS, "nobody is there")
@@ -104,5 +104,5 @@ async def test_an_agent_that_declared_none_has_no_such_methods(agent: Agent, dia
 
     async with joined(agent, dialect=dialect) as remote:
         with pytest.raises(ProtocolError) as refused:
-            await remote.providers()
+            await remote.list_providers()
         assert refused.value.kind == Kind.CAPABILITY_UNSUPPORTED

@@ -26,7 +26,7 @@ def curious() -> Agent:
             gone.complete()
         return bool(gone)
 
-    @agent.opened
+    @agent.on_session_opened
     async def opened(session: Session) -> None:
         session.state["name"] = (await agent.elicit("Who are you?", form={"name": str}))["name"]
 
@@ -88,11 +88,11 @@ async def test_through_an_interpreter_the_question_names_the_request_as_the_clie
 
     def answer(question: CreateElicitationParams) -> Any:
         named.append(question.request_id)
-        open_ids.append(set(remote.connection._exchanges.open))
+        open_ids.append(set(remote.connection._pending.by_id))
         return reply(question)
 
     async with interpreted(curious(), client, speaks, elicit=answer) as remote:
-        remote.connection._exchanges._last += 100  # the interpreter counts its own requests from 0
+        remote.connection._pending._last_id += 100  # the interpreter counts its own requests from 0
         await tour(remote)
     assert len(named) == 3
     assert all(id in known for id, known in zip(named, open_ids, strict=True))
@@ -109,6 +109,6 @@ async def test_without_a_request_nobody_is_asked() -> None:
     with pytest.raises(RuntimeError, match=r"turn\.elicit"):
         await agent.elicit("Who?", form={"name": str})
     async with joined(agent, elicit=reply) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError):
             await session.ask("hello")

@@ -6,17 +6,22 @@ import asyncio
 
 import pytest
 
-from dragoman import Agent, Lending, ProtocolError, connect
+from dragoman import Agent, ProtocolError, WorkspaceAccess, connect
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 
 @pytest.mark.item("004-42")
 async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_it() -> None:
 
-    agent = Agent("picky", version="1", dialect="draft", requires={"fs": {"read": True}, "terminal": {"create": True}})
-    ours, theirs = pair()
-    connection = agent.attach(theirs)
+    agent = Agent(
+        "picky",
+        version="1",
+        dialect="draft",
+        required_capabilities={"fs": {"read": True}, "terminal": {"create": True}},
+    )
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
     peer = ScriptedPeer(ours)
     params = {
         "protocolVersion": 1,
@@ -32,16 +37,16 @@ async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_i
 @pytest.mark.item("004-42")
 async def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
 
-    agent = Agent("picky", version="1", dialect="draft", requires={"fs": {"read": True}})
-    async with joined(agent, dialect="draft", lend=Lending()) as remote:
-        side = (remote.introduction.meta or {})["dragoman"]
+    agent = Agent("picky", version="1", dialect="draft", required_capabilities={"fs": {"read": True}})
+    async with joined(agent, dialect="draft", lend=WorkspaceAccess()) as remote:
+        side = (remote.initialize_result.meta or {})["dragoman"]
         assert side["requiredClientCapabilities"] == {"fs": {"read": True}}
 
 
 @pytest.mark.item("004-42")
 async def test_our_client_does_not_go_on_with_an_agent_that_requires_more_than_it_offers() -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def script() -> None:

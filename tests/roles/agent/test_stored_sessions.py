@@ -14,7 +14,7 @@ import pytest
 
 from dragoman import Agent, Turn, connect
 from dragoman.errors import AgentExited, Kind, ProtocolError, StoreFault
-from dragoman.roles.client.workspace import Lending
+from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.session import (
@@ -62,9 +62,9 @@ def made(store: Store, **more: Any) -> Agent:
             await turn.say("it says ")
             await turn.say(text)
         elif turn.text == "ask":
-            await turn.say("yes" if await turn.ask("May I?") else "no")
+            await turn.say("yes" if await turn.ask_permission("May I?") else "no")
         else:
-            await turn.title(f"About {turn.text}")
+            await turn.set_title(f"About {turn.text}")
             await turn.say("you said ")
             await turn.say(turn.text)
 
@@ -86,11 +86,11 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
     async def before() -> str:
         store = await SqliteStore.open(path)
         async with joined(made(store)) as client:
-            session = await client.open("/", mcp_servers=[server], directories=["/tmp"])
+            session = await client.open_session("/", mcp_servers=[server], directories=["/tmp"])
             assert await session.ask("hello") == "you said hello"
             await session.set_mode("code")
             await session.set_option("model", "large")
-            other = await client.open("/usr")
+            other = await client.open_session("/usr")
             await other.ask("bye")
         await store.close()
         return session.id
@@ -99,20 +99,24 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
         store = await SqliteStore.open(path)
         agent = made(store)
         async with joined(agent) as client:
-            listed = await client.sessions()
+            listed = await client.list_sessions()
             assert [info.title for info in listed.sessions] == ["About bye", "About hello"]
-            session = await client.load(id, "/", mcp_servers=[server], directories=["/tmp"])
-            told = [update for update in session.between if isinstance(update, UserMessageChunk | AgentMessageChunk)]
+            session = await client.load_session(id, "/", mcp_servers=[server], directories=["/tmp"])
+            told = [
+                update
+                for update in session.updates_outside_turns
+                if isinstance(update, UserMessageChunk | AgentMessageChunk)
+            ]
             assert [update.content.text for update in told] == ["hello", "you said hello"]  # type: ignore[union-attr]
             assert session.mode == "code"
             assert session.options[0].current_value == "large"
             assert await session.ask("again") == "you said again"
-            assert agent.sessions[id].turns == 2
-            fork = await client.fork(id, "/")
+            assert agent.sessions[id].turn_count == 2
+            fork = await client.fork_session(id, "/")
             await fork.ask("apart")
-            await client.delete(id)
+            await client.delete_session(id)
             with pytest.raises(ProtocolError) as caught:
-                await client.load(id, "/")
+                await client.load_session(id, "/")
             assert caught.value.kind == Kind.SESSION_NOT_FOUND
         summary = await store.find(fork.id)
         assert (summary.forked_from, summary.turns) == (id, 3)
@@ -127,13 +131,13 @@ async def test_what_expired_or_is_damaged_is_told_apart_from_what_never_was() ->
 
     store = MemoryStore()
     async with joined(made(store)) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         await session.ask("hello")
     await store.expire(Retention(count=0), "2030-01-01T00:00:00Z")
     async with joined(made(store)) as client:
         for id, kind in ((session.id, Kind.SESSION_EXPIRED), ("nobody", Kind.SESSION_NOT_FOUND)):
             with pytest.raises(ProtocolError) as caught:
-                await client.load(id, "/")
+                await client.load_session(id, "/")
             assert caught.value.kind == kind
 
 
@@ -141,8 +145,8 @@ async def test_the_client_hears_updates_requests_and_the_end_in_order(tmp_path: 
     (tmp_path / "note.txt").write_text("all is well")
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
-    async with joined(made(store), lend=Lending(), permission="allow") as client:
-        session = await client.open(str(tmp_path))
+    async with joined(made(store), lend=WorkspaceAccess(), permission="allow") as client:
+        session = await client.open_session(str(tmp_path))
         kinds = []
         async with session.prompt("tool") as turn:
             async for update in turn:
@@ -165,7 +169,7 @@ def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) ->
     async def before() -> list[str]:
         store = await SqliteStore.open(path)
         async with joined(made(store, unstable=True)) as client:
-            ids = [(await client.open("/")).id for _ in range(3)]
+            ids = [(await client.open_session("/")).id for _ in range(3)]
             for id in ids[:2]:
                 await client.request("session/archive", ArchiveSessionParams(session_id=id))
             await client.request("session/unarchive", UnarchiveSessionParams(session_id=ids[1]))
@@ -201,7 +205,7 @@ async def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest
         raise StoreFault("full", "there is no room")
 
     async with joined(made(store, unstable=True)) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         for call in (
             lambda: session.set_mode("code"),
             lambda: session.set_option("model", "large"),
@@ -221,7 +225,7 @@ async def test_what_a_client_could_not_be_asked_in_its_dialect_is_logged_where_i
 
     store = MemoryStore()
     async with joined(made(store), dialect="2025.1", cwd="/") as client:
-        sessions = [await client.open("/") for _ in range(3)]
+        sessions = [await client.open_session("/") for _ in range(3)]
         await sessions[0].ask("hello")
         assert await sessions[1].ask("ask") in ("yes", "no")
     told: dict[str | None, list[Any]] = {  # a session is called by its title, or else its first prompt
@@ -238,7 +242,7 @@ async def test_messages_that_are_told_whole_are_logged_whole() -> None:
 
     store = MemoryStore()
     async with joined(made(store, streaming=False)) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         assert await session.ask("hello") == "you said hello"
     texts = [
         entry.body["content"]["text"]
@@ -257,7 +261,7 @@ async def test_a_store_that_fails_fails_the_prompt_and_may_recover(monkeypatch: 
         raise StoreFault("full", "there is no room")
 
     async with joined(made(store)) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         monkeypatch.setattr(store, "append", full)
         with pytest.raises(ProtocolError, match="no room"):
             await session.ask("hello")
@@ -289,8 +293,8 @@ async def test_what_a_client_heard_of_an_agent_that_was_killed_is_loaded_again(t
     words = [sys.executable, str(program), str(tmp_path / "s.db")]
 
     heard: list[str] = []
-    async with connect(words, patience=PATIENCE) as client:
-        session = await client.open("/")
+    async with connect(words, initialize_timeout=PATIENCE) as client:
+        session = await client.open_session("/")
 
         async def listen() -> None:
             async for update in await session.prompt("go").__aenter__():
@@ -300,11 +304,11 @@ async def test_what_a_client_heard_of_an_agent_that_was_killed_is_loaded_again(t
 
         with pytest.raises(AgentExited):
             await listen()
-    async with connect(words, patience=PATIENCE) as client:
-        loaded = await client.load(session.id, "/")
+    async with connect(words, initialize_timeout=PATIENCE) as client:
+        loaded = await client.load_session(session.id, "/")
         told = "".join(
             update.content.text  # type: ignore[union-attr]
-            for update in loaded.between
+            for update in loaded.updates_outside_turns
             if isinstance(update, AgentMessageChunk)
         )
     assert len(heard) >= 500

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Tool, Turn
-from dragoman.session.toolcall import MOVES, move
+from dragoman.session.toolcall import TRANSITIONS, next_status
 from tests.roles.raw_client import CWD, Raw, opened, served
 
 Work = Callable[[Tool], Awaitable[Any]]
@@ -60,13 +60,13 @@ def walked(client: Raw) -> list[Any]:
 
 async def ask_and_write(call: Tool) -> None:
     """The whole way: ask, work, tell."""
-    if await call.ask("it is out of date"):
-        await call.text("written")
+    if await call.ask_permission("it is out of date"):
+        await call.add_text("written")
 
 
 async def just_write(call: Tool) -> None:
     """What needs no leave."""
-    await call.text("written")
+    await call.add_text("written")
 
 
 async def break_down(call: Tool) -> None:
@@ -102,7 +102,7 @@ async def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -
         tool = turn.tool("Write a", name="write_file", kind="edit", paths=["/a"], requires_permission=True)
         try:
             async with tool as call:
-                await call.ask("it is out of date")
+                await call.ask_permission("it is out of date")
                 raise OSError("the disk is full")
         except OSError:
             await turn.say("sorry")
@@ -172,14 +172,14 @@ DRAWN = {
 
 
 @pytest.mark.item("004-34")
-@pytest.mark.parametrize("start", sorted(MOVES))
-@pytest.mark.parametrize("end", sorted(MOVES))
+@pytest.mark.parametrize("start", sorted(TRANSITIONS))
+@pytest.mark.parametrize("end", sorted(TRANSITIONS))
 def test_the_machine_has_the_moves_that_are_drawn_and_no_other(start: str, end: str) -> None:
     if (start, end) in DRAWN:
-        assert move(start, end) == end
+        assert next_status(start, end) == end
     else:
         with pytest.raises(ProtocolError, match=f"{start} cannot become {end}"):
-            move(start, end)
+            next_status(start, end)
 
 
 @pytest.mark.item("004-34")
@@ -190,7 +190,7 @@ async def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(
         if where == "in_progress":
             await call.start()
         if where == "awaiting_permission":
-            await call.ask()
+            await call.ask_permission()
         await asyncio.Event().wait()
 
     async with served(doing(hang), "draft", {}) as client:
@@ -234,7 +234,7 @@ async def test_another_task_cannot_move_a_call_on_that_awaits_permission(
     refused: list[ProtocolError] = []
 
     async def work(call: Tool) -> None:
-        asking = asyncio.create_task(call.ask())
+        asking = asyncio.create_task(call.ask_permission())
         await asyncio.sleep(0)  # the question begins to be asked
         assert call.status == "awaiting_permission"
         try:
@@ -251,7 +251,7 @@ async def test_another_task_cannot_move_a_call_on_that_awaits_permission(
 async def test_a_call_that_fails_before_there_was_leave_never_began() -> None:
 
     async def work(call: Tool) -> None:
-        asking = asyncio.create_task(call.ask())
+        asking = asyncio.create_task(call.ask_permission())
         await asyncio.sleep(0)  # the question begins to be asked
         assert call.status == "awaiting_permission"
         await call.fail("the disk is gone")
@@ -266,7 +266,7 @@ async def test_a_call_that_is_left_while_leave_is_asked_is_cancelled() -> None:
     waiting: list[asyncio.Task[Any]] = []
 
     async def work(call: Tool) -> None:
-        waiting.append(asyncio.create_task(call.ask()))
+        waiting.append(asyncio.create_task(call.ask_permission()))
         await asyncio.sleep(0)  # the question begins to be asked
         assert call.status == "awaiting_permission"
 

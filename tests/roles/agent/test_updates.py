@@ -48,7 +48,7 @@ async def work(turn: Turn) -> None:
     """Walk through a plan."""
     plan = await turn.plan("look", PlanEntry(content="leap", priority="high", status="pending"))
     await plan.start(0)
-    await plan.done(0)
+    await plan.finish(0)
     await plan.add("rest")
     await plan.change(1, content="jump", status="in_progress")
 
@@ -94,7 +94,7 @@ async def name_plans(turn: Turn) -> None:
     """Two plans side by side, one of them taken away."""
     build = await turn.plan("compile", name="build")
     await turn.plan("write", name="docs")
-    await build.done(0)
+    await build.finish(0)
     await build.remove()
 
 
@@ -129,7 +129,9 @@ async def test_what_is_replayed_is_said_to_the_client_that_loads_in_its_own_form
 
 async def test_usage_is_told_now_and_with_the_end_of_the_turn() -> None:
     async def spend(turn: Turn) -> None:
-        await turn.usage(input=10, output=5, thought=2, used=1500, size=8000, cost=0.25)
+        await turn.report_usage(
+            input_tokens=10, output_tokens=5, thought_tokens=2, context_used=1500, context_size=8000, cost=0.25
+        )
 
     client = await heard(spend)
     [update] = updates(client, "usage_update")
@@ -147,10 +149,10 @@ MODES = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
 
 async def settle(turn: Turn) -> None:
     """Change everything a session is set to."""
-    await turn.title("A good name")
-    await turn.mode("code", reason="the plan was approved")
-    await turn.option("route", "codex")
-    await turn.commands(AvailableCommand(name="undo", description="Take it back"))
+    await turn.set_title("A good name")
+    await turn.set_mode("code", reason="the plan was approved")
+    await turn.set_option("route", "codex")
+    await turn.set_commands(AvailableCommand(name="undo", description="Take it back"))
 
 
 async def test_settings_of_the_session_are_changed_and_told() -> None:
@@ -185,10 +187,10 @@ async def test_commands_of_a_session_are_told_again_to_who_loads_it() -> None:
 
 async def remark(turn: Turn) -> None:
     """A notice and a compaction."""
-    await turn.notice("The disk is nearly full", "2 MB are left", severity="warning")
+    await turn.send_notice("The disk is nearly full", "2 MB are left", severity="warning")
     async with turn.compaction() as compaction:
-        await compaction.summary("They talked ")
-        await compaction.summary("about disks.")
+        await compaction.add_summary("They talked ")
+        await compaction.add_summary("about disks.")
 
 
 async def test_notices_and_compactions_are_for_clients_that_asked_for_them() -> None:

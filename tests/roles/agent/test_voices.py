@@ -24,7 +24,7 @@ def duet(**declared: Any) -> Agent:
             await turn.say(f"{name} ")
             return "refusal" if turn.text == "no" else None
 
-        agent.voice(name)(answer)
+        agent.responder(name)(answer)
     return agent
 
 
@@ -45,7 +45,7 @@ async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
 ) -> None:
 
     async with joined(duet(), dialect=dialect) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         for option, value in settings.items():
             await session.set_option(option, value)
         assert await session.ask("hi") == heard
@@ -54,7 +54,7 @@ async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
 async def test_a_voice_that_ends_the_turn_early_has_the_last_word() -> None:
 
     async with joined(duet()) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         await session.set_option("route", "duet")
         async with session.prompt("no") as turn:
             updates = [update async for update in turn]
@@ -65,12 +65,12 @@ async def test_a_voice_that_ends_the_turn_early_has_the_last_word() -> None:
 async def test_with_one_voice_there_is_nothing_to_choose() -> None:
     agent = Agent("solo", options=[Option.switch("loud")])
 
-    @agent.voice("only")
+    @agent.responder("only")
     async def answer(turn: Turn) -> None:
         await turn.say("me")
 
     async with joined(agent) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert [option.id for option in session.options] == ["loud"]
         assert await session.ask("hi") == "me"
 
@@ -81,24 +81,24 @@ async def test_with_auto_resume_a_new_session_goes_on_where_the_last_of_its_fold
     agent = duet(options=[Option.auto_resume()], modes=modes)
     went_on: list[tuple[str, str]] = []
 
-    @agent.forked
+    @agent.on_session_forked
     def forked(session: Session, origin: Session) -> None:
         went_on.append((session.id, origin.id))
 
     async with joined(agent) as remote:
-        first = await remote.open(CWD)
+        first = await remote.open_session(CWD)
         await first.ask("hi")
         await first.set_mode("b")
         await first.set_option("route", "codex")
-        second = await remote.open(CWD)
+        second = await remote.open_session(CWD)
         assert went_on == [(second.id, first.id)]
         assert second.mode == "b"
         assert await second.ask("hi") == "codex "
-        replayed = await remote.load(second.id, CWD)
+        replayed = await remote.load_session(second.id, CWD)
         assert [message.text for message in replayed.transcript.messages] == ["hi", "claude ", "hi", "codex "]
-        assert await (await remote.open(ELSEWHERE)).ask("hi") == "claude "  # another folder begins anew
+        assert await (await remote.open_session(ELSEWHERE)).ask("hi") == "claude "  # another folder begins anew
         await second.set_option("auto_resume", "off")
-        third = await remote.open(CWD)
+        third = await remote.open_session(CWD)
         assert third.mode == "a"
         assert len(went_on) == 1
 
@@ -109,4 +109,4 @@ async def test_without_auto_resume_each_session_begins_anew() -> None:
     async with served(agent) as client:
         await opened(client)
         second = await opened(client)
-        assert len(agent.sessions[second].transcript) == 0
+        assert len(agent.sessions[second].history) == 0

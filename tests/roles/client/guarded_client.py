@@ -10,16 +10,16 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman import Agent, Conversation, ProtocolError, RemoteAgent, Turn
-from dragoman.config.grants import Grants
+from dragoman import Agent, ClientSession, ProtocolError, RemoteAgent, Turn
+from dragoman.config.grants import GrantsFile
 from dragoman.policy.decide import Policy
 from dragoman.policy.modes import MODES
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import Asked, Choice
+from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
 from dragoman.schema.config import SessionMode
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
-from dragoman.store.audit import Audit
+from dragoman.store.audit import AuditLog
 from dragoman.testing import joined
 
 DIALECTS = ("v1", "draft")
@@ -53,7 +53,7 @@ async def _do(turn: Turn, step: dict[str, Any]) -> str:
                 meta={"dragoman": {"reason": reason}} if reason else UNSET,
                 **step,
             )
-            return (await turn.ask("", tool=call, options=options)).kind
+            return (await turn.ask_permission("", tool=call, options=options)).kind
         case "read":
             return await turn.files.read(step["path"])
         case "write":
@@ -72,11 +72,11 @@ async def _do(turn: Turn, step: dict[str, Any]) -> str:
 class User:
     """Sits in front of the client: notes what is asked, and gives the answers it was given."""
 
-    def __init__(self, *answers: Choice | None) -> None:
-        self.asked: list[Asked] = []
+    def __init__(self, *answers: PermissionChoice | None) -> None:
+        self.asked: list[PermissionPrompt] = []
         self._answers = list(answers)
 
-    def __call__(self, asked: Asked) -> Choice | None:
+    def __call__(self, asked: PermissionPrompt) -> PermissionChoice | None:
         self.asked.append(asked)
         assert self._answers, f"nobody expected to be asked: {asked.lines}"
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -86,7 +86,7 @@ class Scene:
     """A guarded session, and what is kept of it."""
 
     def __init__(
-        self, guard: Guard, agent: RemoteAgent, session: Conversation, folder: Path, user: User, audit: Audit
+        self, guard: Guard, agent: RemoteAgent, session: ClientSession, folder: Path, user: User, audit: AuditLog
     ) -> None:
         self.guard = guard
         self.agent = agent
@@ -114,20 +114,22 @@ class Scene:
 async def guarded(
     folder: Path,
     dialect: str = "v1",
-    *answers: Choice | None,
+    *answers: PermissionChoice | None,
     policy: Any = None,
-    grants: Grants | None = None,
+    grants: GrantsFile | None = None,
     nobody: bool = False,
     **options: Any,
 ) -> AsyncIterator[Scene]:
     """Our agent and our guarded client in one dialect, with a session in `folder`/w."""
     user = User(*answers)
-    audit = Audit(str(folder / "audit.jsonl"), durable=False)
-    kept = grants or Grants(str(folder / "grants.json"))
+    audit = AuditLog(str(folder / "audit.jsonl"), durable=False)
+    kept = grants or GrantsFile(str(folder / "grants.json"))
     guard = Guard(policy or Policy(), grants=kept, audit=audit, ask=None if nobody else user, **options)
     work = folder / "w"
     work.mkdir(exist_ok=True)
-    async with joined(doer(dialect), dialect=dialect, permission=guard.ask, lend=guard.lend()) as agent:
-        guard.attend(agent)
-        yield Scene(guard, agent, await agent.open(str(work)), work, user, audit)
+    async with joined(
+        doer(dialect), dialect=dialect, permission=guard.request_permission, lend=guard.workspace_access()
+    ) as agent:
+        guard.set_agent(agent)
+        yield Scene(guard, agent, await agent.open_session(str(work)), work, user, audit)
     await guard.close()

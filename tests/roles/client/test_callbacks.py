@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Turn, connect
-from dragoman.roles.client.callbacks import Answers
+from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.schema.elicitation import (
     CreateElicitationParams,
     CreateElicitationResult,
@@ -18,7 +18,7 @@ from dragoman.schema.elicitation import (
 )
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, interpreted, run
 
 OPTIONS = [
@@ -37,7 +37,7 @@ def asker() -> Agent:
     @agent.prompt
     async def ask(turn: Turn) -> None:
         async with turn.tool("Write a", kind="edit", id="c1", paths=[f"{CWD}/a"]) as call:
-            answer = await call.ask("because", OPTIONS)
+            answer = await call.ask_permission("because", OPTIONS)
         await turn.say(f"{answer.kind} {answer.option_id}".strip())
 
     return agent
@@ -54,7 +54,7 @@ async def with_banjo_agent(
     script: Callable[[ScriptedPeer], Awaitable[None]], cancel: asyncio.Event | None = None, **options: Any
 ) -> None:
     """Let our client prompt a scripted banjo agent, and cancel the turn when told to."""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def play() -> None:
@@ -69,7 +69,7 @@ async def with_banjo_agent(
 
     playing = asyncio.create_task(play())
     async with connect(ours, dialect="banjo", **options) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("go") as turn:
             if cancel is not None:
                 await cancel.wait()
@@ -100,7 +100,7 @@ async def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> 
         return question.options[kind].option_id
 
     async with joined(asker(), permission=choose) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert await session.ask("go") == f"{OPTIONS[kind].kind} {OPTIONS[kind].option_id}"
         assert session.tool_calls["c1"].status == ("completed" if kind < 2 else "failed")
 
@@ -140,8 +140,8 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
 
     agent = asker()
     agent.dialect = "banjo"
-    ours, theirs = pair()
-    serving = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    serving = agent.start_connection(theirs)
     client = ScriptedPeer(ours)
     info = {"protocolVersion": 1, "clientCapabilities": {}}
     await client.request(1, "initialize", info)
@@ -172,7 +172,7 @@ async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) 
 
     policy = Policy(path)
     async with joined(asker(), permission=policy) as remote:
-        assert await (await remote.open(CWD)).ask("go") == answer
+        assert await (await remote.open_session(CWD)).ask("go") == answer
         assert policy.asked == ["Write a"]
 
 
@@ -180,7 +180,7 @@ async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) 
 async def test_a_word_is_policy_enough(wish: str, answer: str) -> None:
 
     async with joined(asker(), permission=wish) as remote:
-        assert await (await remote.open(CWD)).ask("go") == answer
+        assert await (await remote.open_session(CWD)).ask("go") == answer
 
 
 def test_another_word_is_refused_at_once() -> None:
@@ -198,7 +198,7 @@ async def test_a_policy_is_asked_through_an_interpreter(client: str, agent: str)
         return next(option.option_id for option in question.options if option.kind == "allow_once")
 
     async with interpreted(asker(), client, agent, permission=allow) as remote:
-        heard = await (await remote.open(CWD)).ask("go")
+        heard = await (await remote.open_session(CWD)).ask("go")
         assert heard.startswith("allow_once")
         assert len(asked) == 1
 
@@ -246,7 +246,7 @@ async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> No
         return reply
 
     async with joined(curious(), elicit=elicit) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert await session.ask("form") == heard
         (question,) = asked
         assert (question.message, question.requested_schema) == ("Who?", form(session.id).requested_schema)
@@ -262,7 +262,7 @@ async def test_a_link_is_shown_whole_and_only_agreed_to(reply: Any, heard: str) 
         return reply
 
     async with joined(curious(), elicit=elicit) as remote:
-        assert await (await remote.open(CWD)).ask("url") == heard
+        assert await (await remote.open_session(CWD)).ask("url") == heard
         assert shown == [SIGN_IN]
 
 
@@ -271,7 +271,7 @@ def offered(**options: Any) -> Any:
     found: list[Any] = []
 
     async def main() -> None:
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         peer = ScriptedPeer(theirs)
 
         async def script() -> None:
@@ -299,13 +299,13 @@ def test_only_what_somebody_answers_is_announced() -> None:
 
 def test_a_mode_that_does_not_exist_cannot_be_answered() -> None:
     with pytest.raises(ValueError, match="voice"):
-        Answers("deny", {"voice": lambda _: None})
+        UserCallbacks("deny", {"voice": lambda _: None})
 
 
 @pytest.mark.parametrize("options", [{}, {"elicit": {"url": lambda _: True}}])
 async def test_a_question_that_was_never_offered_is_refused_and_nobody_is_asked(options: Any) -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def script() -> None:
@@ -324,13 +324,13 @@ async def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> Non
 
     async with joined(curious()) as remote:
         with pytest.raises(ProtocolError) as caught:
-            await (await remote.open(CWD)).ask("form")
+            await (await remote.open_session(CWD)).ask("form")
         assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
 
 
 async def test_cancelling_the_turn_closes_its_form() -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     asked = asyncio.Event()
     closed: list[str] = []
@@ -355,7 +355,7 @@ async def test_cancelling_the_turn_closes_its_form() -> None:
 
     playing = asyncio.create_task(script())
     async with connect(ours, elicit=elicit) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("go") as turn:
             await asked.wait()
             turn.cancel()
@@ -368,4 +368,4 @@ async def test_cancelling_the_turn_closes_its_form() -> None:
 async def test_questions_come_through_an_interpreter_where_both_ends_know_them(client: str, agent: str) -> None:
 
     async with interpreted(curious(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
-        assert await (await remote.open(CWD)).ask("form") == "accept {'name': 'Ada'}"
+        assert await (await remote.open_session(CWD)).ask("form") == "accept {'name': 'Ada'}"

@@ -10,9 +10,9 @@ import pytest
 from dragoman import Agent, ConnectionFailed, Turn, connect
 from dragoman.schema.toolcall import ToolCallLocation
 from dragoman.schema.update import ToolCallProgress
-from dragoman.session.location import Place
+from dragoman.session.location import Location
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
 
 A, B = f"{CWD}/src/a.py", f"{CWD}/src/b.py"
@@ -24,23 +24,23 @@ def wanderer() -> Agent:
     @agent.prompt
     async def wander(turn: Turn) -> None:
         async with turn.tool("Read", kind="read", id="c1", paths=[ToolCallLocation(path=A, line=3)]) as call:
-            await call.text("found")
+            await call.add_text("found")
         places = [ToolCallLocation(path=B, line=7)]
         async with turn.tool("Edit", kind="edit", id="c2", paths=places) as call:
-            await turn.update(ToolCallProgress(tool_call_id="c2", locations=places))  # said again: no news
-            await call.ask()
+            await turn.send_update(ToolCallProgress(tool_call_id="c2", locations=places))  # said again: no news
+            await call.ask_permission()
 
     return agent
 
 
-TOLD = [Place(path=A, line=3, tool_call_id="c1"), Place(path=B, line=7, tool_call_id="c2")]
+TOLD = [Location(path=A, line=3, tool_call_id="c1"), Location(path=B, line=7, tool_call_id="c2")]
 
 
 async def test_each_place_is_told_once_in_order() -> None:
 
     async with joined(wanderer()) as remote:
-        session = await remote.open(CWD)
-        told: list[Place] = []
+        session = await remote.open_session(CWD)
+        told: list[Location] = []
         session.on_location = told.append
         following = session.follow()
         await session.ask("go")
@@ -64,15 +64,15 @@ async def test_a_range_of_the_draft_arrives_whole() -> None:
         peer.send({"jsonrpc": "2.0", "method": "session/update", "params": params})
         peer.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"stopReason": "end_turn"}})
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     playing = asyncio.create_task(script(ScriptedPeer(theirs)))
     async with connect(ours, dialect="draft") as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         following = session.follow()
         await session.ask("go")
         place = await anext(following)
     await playing
-    assert place == Place(path=A, line=42, column=5, end_line=55, end_column=2, tool_call_id="tc_1")
+    assert place == Location(path=A, line=42, column=5, end_line=55, end_column=2, tool_call_id="tc_1")
 
 
 @pytest.mark.item("004-37")
@@ -86,8 +86,8 @@ async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire()
         async with turn.tool("Edit", kind="edit", paths=[ToolCallLocation(path=A, line=42, meta=there)]):
             pass
 
-    ours, theirs = pair()
-    serving = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    serving = agent.start_connection(theirs)
     client = ScriptedPeer(ours)
     info = {"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "capabilities": {}}
     await client.request(1, "initialize", info)
@@ -104,19 +104,19 @@ async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire()
 async def test_places_come_through_an_interpreter(client: str, agent: str) -> None:
 
     async with interpreted(wanderer(), client, agent) as remote:
-        session = await remote.open(CWD)
-        told: list[Place] = []
+        session = await remote.open_session(CWD)
+        told: list[Location] = []
         session.on_location = told.append
         await session.ask("go")
         assert [(place.path, place.line) for place in told][:2] == [(A, 3), (B, 7)]
 
 
 async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
-    async def read(following: Any) -> list[Place]:
+    async def read(following: Any) -> list[Location]:
         return [place async for place in following]
 
     async with joined(wanderer()) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         closed, left = session.follow(), session.follow()
         closed.close()
         assert await read(closed) == []
@@ -129,8 +129,8 @@ async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
 async def test_following_ends_when_the_agent_is_gone() -> None:
 
     agent = Agent("mortal", version="1")
-    ours, theirs = pair()
-    serving = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    serving = agent.start_connection(theirs)
 
     @agent.prompt
     async def die(turn: Turn) -> None:
@@ -138,7 +138,7 @@ async def test_following_ends_when_the_agent_is_gone() -> None:
         await asyncio.Event().wait()
 
     async with connect(ours) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         following = session.follow()
         with pytest.raises(ConnectionFailed):
             await session.ask("go")

@@ -12,9 +12,9 @@ import pytest
 
 from dragoman import Agent, Turn
 from dragoman.errors import ConnectionFailed, StoreFault
-from dragoman.roles.client.logged_conversation import LoggedConversation
+from dragoman.roles.client.logged_conversation import LoggedClientSession
 from dragoman.roles.client.logged_sessions import LoggedAgent
-from dragoman.roles.client.workspace import Lending
+from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.config import SessionMode
 from dragoman.schema.content import EmbeddedResource, TextContent
 from dragoman.schema.mcp import McpServer, NameValue
@@ -22,7 +22,7 @@ from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.export import export_session, import_session
 from dragoman.store.memory import MemoryStore
-from dragoman.store.replay import as_text, minutes
+from dragoman.store.replay import build_transcript, render_markdown
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import joined
 
@@ -39,7 +39,7 @@ def talker() -> Agent:
                 await turn.say(f"{number} ")
         elif turn.text == "ask":
             async with turn.tool("Paint", kind="edit"):
-                await turn.say("yes" if await turn.ask("May I?") else "no")
+                await turn.say("yes" if await turn.ask_permission("May I?") else "no")
         elif turn.text == "read":
             await turn.say(await turn.files.read(str(Path(turn.session.cwd) / "note.txt")))
         else:
@@ -89,10 +89,10 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
     async with joined(
         talker(), store=store, permission="allow", on_entry=lambda _, entry: heard.append(entry.kind)
     ) as agent:
-        session = await agent.open(str(tmp_path))
+        session = await agent.open_session(str(tmp_path))
         assert await session.ask("ask") == "yes"
-        assert isinstance(session, LoggedConversation)
-        assert session.log == session.id
+        assert isinstance(session, LoggedClientSession)
+        assert session.log_id == session.id
     entries = await store.read(session.id)
     kinds = [entry.kind for entry in entries]
     assert kinds == heard
@@ -103,10 +103,10 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
     summary = await store.find(session.id)
     assert (summary.agent, summary.cwd, summary.title) == ("talker", str(tmp_path), "ask")
     assert summary.agent_session == session.id
-    taken = minutes(await store.lines(session.id))
+    taken = build_transcript(await store.lines(session.id))
     assert [message.text for message in taken.messages] == ["ask", "yes"]
     assert next(iter(taken.tool_calls.values())).status == "completed"
-    assert "## Agent\n\nyes" in as_text(taken)
+    assert "## Agent\n\nyes" in render_markdown(taken)
     await store.close()
 
 
@@ -114,7 +114,7 @@ async def test_nothing_is_told_before_it_is_kept() -> None:
 
     store = Slow()
     async with joined(talker(), store=store) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
         async with session.prompt("hello") as turn:
@@ -142,7 +142,7 @@ async def test_the_agent_gets_a_prompt_only_when_it_is_kept() -> None:
         prompts.append(turn.text)
 
     async with joined(agent, store=store) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         store.gate.clear()
         asking = asyncio.ensure_future(session.ask("hello"))
         for _ in range(50):
@@ -157,7 +157,7 @@ async def test_a_stream_is_kept_in_few_commits_and_loses_nothing() -> None:
 
     store = Slow()
     async with joined(talker(), store=store) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         text = await session.ask("many")
     assert text == "".join(f"{number} " for number in range(5000))
     entries = await store.read(session.id)
@@ -171,7 +171,7 @@ async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover()
 
     store = Slow()
     async with joined(talker(), store=store) as agent:
-        session = await agent.open("/")
+        session = await agent.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
         turn = await session.prompt("many").__aenter__()
@@ -207,7 +207,7 @@ async def test_what_an_agent_still_says_in_a_turn_that_could_not_be_kept_is_no_p
 
     store = Slow()
     async with joined(agent, store=store) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         turn = await session.prompt("first").__aenter__()
         await begun.wait()
         store.fault = StoreFault("full", "there is no room")
@@ -215,7 +215,7 @@ async def test_what_an_agent_still_says_in_a_turn_that_could_not_be_kept_is_no_p
             await turn.wait()
         store.fault = None
         assert await session.ask("second") == "this is second"
-    assert "late" not in as_text(minutes(await store.lines(session.id)))
+    assert "late" not in render_markdown(build_transcript(await store.lines(session.id)))
 
 
 async def test_forms_and_what_was_filled_in_are_logged_on_both_sides_and_links_without_their_keys() -> None:
@@ -235,7 +235,7 @@ async def test_forms_and_what_was_filled_in_are_logged_on_both_sides_and_links_w
 
     store = MemoryStore()
     async with joined(agent, store=store, elicit=reply) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         await session.ask("go")
     for each in (store, kept):
         told = [entry for entry in await each.read(session.id) if entry.kind in ("asked", "decided")]
@@ -254,8 +254,8 @@ async def test_what_is_lost_in_translation_is_logged_in_the_session_it_was_lost_
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[])
     async with joined(talker(), store=store, dialect="2025.1", cwd="/") as client:
-        await client.open("/")
-        session = await client.open("/", mcp_servers=[server])
+        await client.open_session("/")
+        session = await client.open_session("/", mcp_servers=[server])
         await session.ask("hello")
     sessions = {summary.session_id: await store.read(summary.session_id) for summary in await store.sessions()}
     logged = [(id, entry) for id, entries in sessions.items() for entry in entries if entry.kind == "translated"]
@@ -270,7 +270,7 @@ async def test_a_mode_is_set_when_it_is_in_the_log() -> None:
     agent = talker()
     agent.modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
     async with joined(agent, store=store) as client:
-        session = await client.open("/")
+        session = await client.open_session("/")
         await session.set_mode("code")
         assert (await store.read(session.id))[-1].body["currentModeId"] == "code"
         store.fault = StoreFault("full", "there is no room")
@@ -284,8 +284,8 @@ async def test_uses_of_files_are_logged_without_what_is_in_them(tmp_path: Path) 
     (tmp_path / "note.txt").write_text("a secret")
 
     store = MemoryStore()
-    async with joined(talker(), store=store, lend=Lending()) as agent:
-        session = await agent.open(str(tmp_path))
+    async with joined(talker(), store=store, lend=WorkspaceAccess()) as agent:
+        session = await agent.open_session(str(tmp_path))
         assert await session.ask("read") == "a secret"
     (use,) = [entry for entry in await store.read(session.id) if entry.kind == "file"]
     assert use.body == {"method": "fs/read_text_file", "path": str(tmp_path / "note.txt")}
@@ -297,14 +297,14 @@ async def test_secrets_of_mcp_servers_are_kept_apart_and_used_again() -> None:
     server = McpServer(name="db", command="db", args=[], env=[NameValue(name="TOKEN", value="s3cret")])
     agent = talker()
     async with joined(agent, store=store) as remote:
-        session = await remote.open("/", mcp_servers=[server])
+        session = await remote.open_session("/", mcp_servers=[server])
         await session.ask("hello")
         lines = await store.lines(session.id)
         assert b"TOKEN" in lines[0]
         assert not any(b"s3cret" in line for line in lines)
     async with joined(agent, store=store) as remote:
         assert isinstance(remote, LoggedAgent)
-        gone_on = await remote.go_on(session.id)
+        gone_on = await remote.continue_session(session.id)
         assert gone_on.session.mcp_servers == [server]
 
 
@@ -314,7 +314,7 @@ async def test_an_imported_session_names_no_servers_and_folders_until_it_was_ope
     elsewhere, here = MemoryStore(), MemoryStore()
     server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
     async with joined(talker(), store=elsewhere) as remote:
-        session = await remote.open("/", mcp_servers=[server], directories=["/etc"])
+        session = await remote.open_session("/", mcp_servers=[server], directories=["/etc"])
         await session.ask("hello")
     file = io.BytesIO()
     await export_session(elsewhere, session.id, file, "2026-01-02T00:00:00Z")
@@ -324,13 +324,13 @@ async def test_an_imported_session_names_no_servers_and_folders_until_it_was_ope
         log = (await here.fork(log, "fork")).session_id
     async with joined(talker(), store=here) as remote:
         assert isinstance(remote, LoggedAgent)
-        went = (await remote.go_on(log)).session
+        went = (await remote.continue_session(log)).session
         assert (went.mcp_servers, went.directories) == ([], [])
         ours = McpServer(name="ours", command="/bin/true", args=[], env=[])
-        await remote.go_on(log, mcp_servers=[ours])
+        await remote.continue_session(log, mcp_servers=[ours])
     async with joined(talker(), store=here) as remote:
         assert isinstance(remote, LoggedAgent)
-        assert (await remote.go_on(log)).session.mcp_servers == [ours]
+        assert (await remote.continue_session(log)).session.mcp_servers == [ours]
 
 
 async def test_a_session_goes_on_where_its_agent_has_it() -> None:
@@ -338,17 +338,17 @@ async def test_a_session_goes_on_where_its_agent_has_it() -> None:
     store = MemoryStore()
     agent = talker()
     async with joined(agent, store=store) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         await session.ask("hello")
         await store.rename(session.id, "work")
     count = len(await store.read(session.id))
     async with joined(agent, store=store) as remote:
-        loaded = await remote.load(session.id, "/")
-        assert [update for update in loaded.between if isinstance(update, AgentMessageChunk)]
+        loaded = await remote.load_session(session.id, "/")
+        assert [update for update in loaded.updates_outside_turns if isinstance(update, AgentMessageChunk)]
     async with joined(agent, store=store) as remote:
         assert isinstance(remote, LoggedAgent)
-        went = await remote.go_on("work")
-        assert went.how == "session/resume"
+        went = await remote.continue_session("work")
+        assert went.method == "session/resume"
         assert await went.session.ask("more") == "TextContent: more"
     kinds = [entry.kind for entry in (await store.read(session.id))[count:]]
     # What load told again is not logged again.
@@ -360,13 +360,13 @@ async def test_a_session_whose_agent_forgot_it_goes_on_with_what_was_said() -> N
 
     store = MemoryStore()
     async with joined(talker(), store=store) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         await session.ask("hello")
     async with joined(talker(), store=store) as remote:  # another one, which knows nothing
         assert isinstance(remote, LoggedAgent)
-        went = await remote.go_on(session.id)
-        assert went.how == "session/new"
-        assert "no session" in went.why
+        went = await remote.continue_session(session.id)
+        assert went.method == "session/new"
+        assert "no session" in went.reason
         answer = await went.session.ask("more")
         assert answer.startswith(f"{EmbeddedResource.__name__},{TextContent.__name__}: ")
         assert "## User\n\nhello" in answer
@@ -381,7 +381,7 @@ async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: 
     store = MemoryStore()
     for _ in range(2):
         async with joined(talker(), store=store) as remote:
-            session = await remote.open("/")
+            session = await remote.open_session("/")
             await session.ask("hello")
     logs = await store.sessions()
     assert [summary.agent_session for summary in logs] == ["session-1", "session-1"]
@@ -392,13 +392,13 @@ async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
 
     store = MemoryStore()
     async with joined(talker(), store=store) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         await session.ask("hello")
-        fork = await remote.fork(session.id, "/")
+        fork = await remote.fork_session(session.id, "/")
         await fork.ask("more")
     summary = await store.find(fork.id)
     assert summary.forked_from == session.id
-    assert [m.text for m in minutes(await store.lines(fork.id)).messages][0::2] == ["hello", "more"]
+    assert [m.text for m in build_transcript(await store.lines(fork.id)).messages][0::2] == ["hello", "more"]
     assert (await store.find(session.id)).turns == 1
 
 
@@ -415,7 +415,7 @@ async def test_the_death_of_an_agent_is_the_last_thing_in_the_log() -> None:
         await asyncio.Event().wait()
 
     async with joined(agent, store=store) as remote:
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
         with pytest.raises(ConnectionFailed):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, ConnectionFailed, Kind, Lending, Option, ProtocolError, Turn
-from dragoman.roles.client.recovery import STRATEGIES, Recovery, Strategy, Trouble, strategy_of
+from dragoman import Agent, ConnectionFailed, Kind, Option, ProtocolError, Turn, WorkspaceAccess
+from dragoman.roles.client.recovery import STRATEGIES, FailedAttempt, Recovery, Strategy, strategy_of
 from dragoman.schema.config import SessionMode
 from dragoman.testing import joined
 from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
@@ -40,7 +40,7 @@ class Failing:
         return "done"
 
 
-def yes(_: Trouble) -> bool:
+def yes(_: FailedAttempt) -> bool:
     return True
 
 
@@ -51,7 +51,7 @@ def yes(_: Trouble) -> bool:
         (Kind.SESSION_NOT_FOUND, Strategy.NEW_SESSION),
         (Kind.PERMISSION_DENIED, Strategy.EXPLAIN),
         (Kind.RATE_LIMITED, Strategy.BACK_OFF),
-        (Kind.TIMEOUT, Strategy.LONGER),
+        (Kind.TIMEOUT, Strategy.LONGER_TIMEOUT),
         (Kind.INTERNAL_ERROR, Strategy.REPORT),
         (Kind.INVALID_PARAMS, None),
         (Kind.CANCELLED, None),
@@ -82,7 +82,9 @@ async def test_pauses_grow_twofold_up_to_a_limit_and_are_never_quite_the_same() 
 
     clock = Clock()
     chances = iter([1.0, 0.0, 0.5, 1.0, 1.0])
-    recovery = Recovery(tries=6, first_pause=1.0, longest_pause=6.0, sleep=clock.sleep, chance=lambda: next(chances))
+    recovery = Recovery(
+        max_attempts=6, initial_delay=1.0, max_delay=6.0, sleep=clock.sleep, jitter=lambda: next(chances)
+    )
     assert await recovery.run(Failing(*[Kind.RATE_LIMITED] * 5)) == "done"
     assert clock.pauses == [1.0, 1.0, 3.0, 6.0, 6.0]
 
@@ -91,7 +93,7 @@ async def test_pauses_grow_twofold_up_to_a_limit_and_are_never_quite_the_same() 
 async def test_each_timeout_makes_the_next_try_more_patient() -> None:
 
     work = Failing(Kind.TIMEOUT, Kind.TIMEOUT)
-    assert await Recovery(longer=3.0).run(work) == "done"
+    assert await Recovery(timeout_factor=3.0).run(work) == "done"
     assert work.stretches == [1.0, 3.0, 9.0]
 
 
@@ -102,11 +104,11 @@ async def test_the_user_is_told_and_decides_whether_to_try_again(kind: str, capl
     told: list[str] = []
     answers = iter([True, False])
 
-    async def retry(_: Trouble) -> bool:
+    async def retry(_: FailedAttempt) -> bool:
         return next(answers)
 
     work = Failing(kind, kind, kind)
-    recovery = Recovery(tell=lambda trouble: told.append(trouble.explanation), retry=retry)
+    recovery = Recovery(on_failure=lambda trouble: told.append(trouble.explanation), confirm_retry=retry)
     with pytest.raises(ProtocolError) as caught:
         await recovery.run(work)
     assert caught.value.kind == kind
@@ -133,7 +135,7 @@ async def test_tries_are_bounded_and_the_last_error_is_raised(kind: str) -> None
     async def renew() -> None:
         return None
 
-    recovery = Recovery(tries=3, retry=yes, sleep=Clock().sleep)
+    recovery = Recovery(max_attempts=3, confirm_retry=yes, sleep=Clock().sleep)
     with pytest.raises(ProtocolError) as caught:
         await recovery.run(work, renew=renew)
     assert caught.value.kind == kind
@@ -148,7 +150,7 @@ async def test_what_has_had_effects_is_not_repeated_unasked(kind: str) -> None:
 
     for retry, tries in ((None, 1), (yes, 2)):
         work = Failing(kind)
-        recovery = Recovery(retry=retry, sleep=Clock().sleep)
+        recovery = Recovery(confirm_retry=retry, sleep=Clock().sleep)
         running = recovery.run(work, renew=renew, has_acted=lambda: True)
         if retry is None:
             with pytest.raises(ProtocolError):
@@ -162,13 +164,13 @@ async def test_other_errors_and_a_lost_agent_pass_through() -> None:
 
     work = Failing(Kind.AUTH_REQUIRED)
     with pytest.raises(ProtocolError):
-        await Recovery(retry=yes).run(work)
+        await Recovery(confirm_retry=yes).run(work)
 
     async def lost(_: float) -> None:
         raise ConnectionFailed("gone")
 
     with pytest.raises(ConnectionFailed):
-        await Recovery(retry=yes).run(lost)
+        await Recovery(confirm_retry=yes).run(lost)
     assert len(work.stretches) == 1
 
 
@@ -197,9 +199,9 @@ async def test_a_rate_limited_prompt_is_asked_again_after_a_pause() -> None:
 
     clock = Clock()
     async with joined(troubled(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
-        session = await remote.open(CWD)
-        recovery = Recovery(sleep=clock.sleep, chance=lambda: 1.0)
-        assert await session.ask("go", recover=recovery) == "well done"
+        session = await remote.open_session(CWD)
+        recovery = Recovery(sleep=clock.sleep, jitter=lambda: 1.0)
+        assert await session.ask("go", recovery=recovery) == "well done"
         assert clock.pauses == [1.0, 2.0]
 
 
@@ -208,13 +210,13 @@ async def test_a_session_that_the_agent_forgot_goes_on_as_a_new_one() -> None:
 
     agent = troubled(lambda _: None)
     async with joined(agent) as remote:
-        session = await remote.open(CWD, mode="code")
+        session = await remote.open_session(CWD, mode="code")
         assert await session.ask("one") == "well done"
         before = session.id
         agent.sessions.clear()  # it was started anew, say
-        told: list[Trouble] = []
-        recovery = Recovery(tell=told.append)
-        assert await session.ask("two", recover=recovery) == "well done"
+        told: list[FailedAttempt] = []
+        recovery = Recovery(on_failure=told.append)
+        assert await session.ask("two", recovery=recovery) == "well done"
         assert session.id != before
         assert session.mode == "code"
         assert [trouble.strategy for trouble in told] == [Strategy.NEW_SESSION]
@@ -229,23 +231,23 @@ async def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: 
     options = [
         Option.models(["sonnet", "opus"]),
         Option.switch("loud"),
-        Option.free("depth", 3),
+        Option.json_value("depth", 3),
         Option.select("mood", ["good", "bad"]),
     ]
     agent = Agent("set", options=options)
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        await turn.say(" ".join(str(turn.session.option(option.id)) for option in options))
+        await turn.say(" ".join(str(turn.session.get_option(option.id)) for option in options))
 
     async with joined(agent, dialect=dialect) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         for option, value in (("model", "opus"), ("loud", True), ("depth", 5), ("mood", "bad")):
             await session.set_option(option, value)
         assert await session.ask("how?") == "opus True 5 bad"
         agent.sessions.clear()
         agent.options[3] = Option.select("mood", ["good"])  # what is no longer taken stops nobody
-        assert await session.ask("how?", recover=Recovery()) == "opus True 5 good"
+        assert await session.ask("how?", recovery=Recovery()) == "opus True 5 good"
 
 
 async def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_anew(tmp_path: Path) -> None:
@@ -258,13 +260,13 @@ async def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_an
         opened.append(await turn.terminals.create("sleep", ["600"]))
         await turn.say(opened[-1].id)
 
-    lending = Lending()
+    lending = WorkspaceAccess()
     async with joined(agent, lend=lending) as remote:
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         first = await session.ask("one")
         agent.sessions.clear()
-        second = await session.ask("two", recover=Recovery())
-        ended, running = lending.terminal(first), lending.terminal(second)
+        second = await session.ask("two", recovery=Recovery())
+        ended, running = lending.find_terminal(first), lending.find_terminal(second)
         assert ended is not None
         assert ended.output()[2] is not None
         assert running is not None
@@ -278,14 +280,16 @@ async def test_kinds_arrive_through_an_interpreter_and_are_recovered_from(client
     kinds = [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR]
     clock = Clock()
     told: list[str] = []
-    recovery = Recovery(tries=9, sleep=clock.sleep, retry=yes, tell=lambda trouble: told.append(trouble.error.kind))
+    recovery = Recovery(
+        max_attempts=9, sleep=clock.sleep, confirm_retry=yes, on_failure=lambda trouble: told.append(trouble.error.kind)
+    )
     failing = troubled(lambda n: kinds[n - 1] if n <= len(kinds) else None)
     async with interpreted(failing, client, agent) as remote:
-        session = await remote.open(CWD)
-        assert await session.ask("go", recover=recovery) == "well done"
+        session = await remote.open_session(CWD)
+        assert await session.ask("go", recovery=recovery) == "well done"
         assert told == kinds
         failing.sessions.clear()
-        assert await session.ask("go", recover=recovery) == "well done"
+        assert await session.ask("go", recovery=recovery) == "well done"
         assert told[len(kinds) :] == [Kind.SESSION_NOT_FOUND]
 
 
@@ -306,10 +310,10 @@ async def test_a_silent_turn_is_asked_again_with_more_patience() -> None:
         await turn.say("awake")
 
     async with joined(agent) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         told: list[str] = []
-        recovery = Recovery(longer=1000.0, tell=lambda trouble: told.append(trouble.error.message))
-        assert await session.ask("go", idle_timeout=0.02, recover=recovery) == "awake"
+        recovery = Recovery(timeout_factor=1000.0, on_failure=lambda trouble: told.append(trouble.error.message))
+        assert await session.ask("go", idle_timeout=0.02, recovery=recovery) == "awake"
         assert cancelled
         assert told == ["nothing was heard of the agent for 0.02 s"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Turn, connect
-from dragoman.roles.client.terminal_login import SignIn, in_this_terminal
+from dragoman.roles.client.terminal_login import TerminalLogin, run_in_terminal
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.content import TextContent
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 
 # An agent that works for those who signed in: `--login` writes the token, a session needs it.
 AGENT = """
@@ -53,14 +53,14 @@ def command(folder: Path, exit_code: int) -> list[str]:
 async def test_one_signs_in_by_the_agents_own_command_and_the_agent_starts_afresh(tmp_path: Path) -> None:
 
     words = command(tmp_path, 0)
-    ran: list[SignIn] = []
+    ran: list[TerminalLogin] = []
 
-    async def runner(signing: SignIn) -> int:
+    async def runner(signing: TerminalLogin) -> int:
         ran.append(signing)
-        return await in_this_terminal(signing)
+        return await run_in_terminal(signing)
 
-    async with connect(words, dialect="v1", cwd=str(tmp_path), env={"BASE": "x"}, sign_in=runner) as remote:
-        session = await remote.open(str(tmp_path))
+    async with connect(words, dialect="v1", cwd=str(tmp_path), env={"BASE": "x"}, terminal_login=runner) as remote:
+        session = await remote.open_session(str(tmp_path))
         with pytest.raises(ProtocolError) as caught:
             await session.ask("hi")
         assert caught.value.kind == Kind.AUTH_REQUIRED
@@ -71,13 +71,13 @@ async def test_one_signs_in_by_the_agents_own_command_and_the_agent_starts_afres
         assert (ran[0].command, ran[0].cwd) == ([*words, "--login", "now"], str(tmp_path))
         assert (ran[0].env["WHO"], ran[0].env["BASE"]) == ("Ada", "x")
         assert "PATH" in ran[0].env
-        session = await remote.open(str(tmp_path))
+        session = await remote.open_session(str(tmp_path))
         assert (await session.ask("hi")).startswith("hello Ada x, from ")
 
 
 async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_is(tmp_path: Path) -> None:
 
-    options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "sign_in": in_this_terminal}
+    options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "sign_in": run_in_terminal}
     async with connect(command(tmp_path, 3), **options) as remote:  # type: ignore[arg-type]
         before = remote.connection
         with pytest.raises(ProtocolError, match="exit code 3") as caught:
@@ -92,7 +92,7 @@ async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_
 )
 async def test_where_one_cannot_sign_in_nothing_is_announced_and_nothing_is_sent(options: Any, why: str) -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     method = {"id": "device", "name": "Device", "type": "terminal", "args": ["--login"]}
 
@@ -124,9 +124,9 @@ async def test_the_terminal_is_announced_where_there_is_one(tmp_path: Path) -> N
         "agent.run()\n",
         encoding="utf-8",
     )
-    for runner, heard in ((None, "False"), (in_this_terminal, "True")):
-        async with connect([sys.executable, str(teller)], cwd=str(tmp_path), sign_in=runner) as remote:
-            assert await (await remote.open(str(tmp_path))).ask("?") == heard
+    for runner, heard in ((None, "False"), (run_in_terminal, "True")):
+        async with connect([sys.executable, str(teller)], cwd=str(tmp_path), terminal_login=runner) as remote:
+            assert await (await remote.open_session(str(tmp_path))).ask("?") == heard
 
 
 async def test_methods_of_the_agent_itself_are_asked_of_the_agent() -> None:
@@ -141,5 +141,5 @@ async def test_methods_of_the_agent_itself_are_asked_of_the_agent() -> None:
 
     async with joined(agent) as remote:
         await remote.authenticate("browser")
-        await (await remote.open()).ask("hi")
+        await (await remote.open_session()).ask("hi")
         assert asked.is_set()

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, StartFailed, Turn, connect
-from dragoman.roles.client.turn import GRACE, Watch
+from dragoman.roles.client.turn import CANCEL_GRACE, TurnTimeouts
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
 
 SOON = 0.03
@@ -20,34 +20,34 @@ SOON = 0.03
 
 
 def test_an_agent_is_idle_when_nothing_new_was_heard_for_so_long() -> None:
-    watch = Watch(10.0, None, now=0.0)
-    assert watch.look(2.5, heard=0, is_waiting=False) is None
-    assert watch.look(10.0, heard=1, is_waiting=False) is None
-    assert watch.look(19.9, heard=1, is_waiting=False) is None
-    assert watch.look(20.0, heard=1, is_waiting=False) == "nothing was heard of the agent for 10 s"
+    watch = TurnTimeouts(10.0, None, now=0.0)
+    assert watch.check(2.5, update_count=0, agent_is_waiting=False) is None
+    assert watch.check(10.0, update_count=1, agent_is_waiting=False) is None
+    assert watch.check(19.9, update_count=1, agent_is_waiting=False) is None
+    assert watch.check(20.0, update_count=1, agent_is_waiting=False) == "nothing was heard of the agent for 10 s"
 
 
 def test_time_in_which_the_agent_waits_for_us_does_not_count() -> None:
-    watch = Watch(10.0, None, now=0.0)
-    assert watch.look(100.0, heard=0, is_waiting=True) is None
-    assert watch.look(109.0, heard=0, is_waiting=False) is None
-    assert watch.look(110.0, heard=0, is_waiting=False) is not None
+    watch = TurnTimeouts(10.0, None, now=0.0)
+    assert watch.check(100.0, update_count=0, agent_is_waiting=True) is None
+    assert watch.check(109.0, update_count=0, agent_is_waiting=False) is None
+    assert watch.check(110.0, update_count=0, agent_is_waiting=False) is not None
 
 
 def test_for_the_whole_turn_everything_counts() -> None:
-    watch = Watch(None, 10.0, now=5.0)
-    assert watch.look(14.9, heard=99, is_waiting=True) is None
-    assert watch.look(15.0, heard=100, is_waiting=True) == "the turn took longer than 10 s"
+    watch = TurnTimeouts(None, 10.0, now=5.0)
+    assert watch.check(14.9, update_count=99, agent_is_waiting=True) is None
+    assert watch.check(15.0, update_count=100, agent_is_waiting=True) == "the turn took longer than 10 s"
 
 
 @pytest.mark.parametrize(
-    ("idle", "whole", "pause", "grace"), [(8.0, None, 2.0, GRACE), (None, 3.0, 3.0, 3.0), (8.0, 1.0, 1.0, 1.0)]
+    ("idle", "whole", "pause", "grace"), [(8.0, None, 2.0, CANCEL_GRACE), (None, 3.0, 3.0, 3.0), (8.0, 1.0, 1.0, 1.0)]
 )
 def test_it_is_looked_at_in_time_for_both_limits(
     idle: float | None, whole: float | None, pause: float, grace: float
 ) -> None:
-    watch = Watch(idle, whole, now=0.0)
-    assert (watch.pause(0.0), watch.grace) == (pause, grace)
+    watch = TurnTimeouts(idle, whole, now=0.0)
+    assert (watch.next_check(0.0), watch.grace) == (pause, grace)
 
 
 # --- turns ----------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
 
     agent, ends = dreamer()
     async with joined(agent, idle_timeout=SOON) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError, match="nothing was heard") as caught:
             await session.ask("dream")
         assert caught.value.kind == Kind.TIMEOUT
@@ -98,7 +98,7 @@ async def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
             await asyncio.sleep(0)
 
     async with joined(agent) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError, match="longer than") as caught:
             await session.ask("talk", timeout=SOON, idle_timeout=10)
         assert caught.value.kind == Kind.TIMEOUT
@@ -106,7 +106,7 @@ async def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
 
 async def test_an_agent_that_does_not_even_end_the_turn_is_left_alone() -> None:
 
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def script() -> None:
@@ -122,7 +122,7 @@ async def test_an_agent_that_does_not_even_end_the_turn_is_left_alone() -> None:
 
     playing = asyncio.create_task(script())
     async with connect(ours, idle_timeout=SOON) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         turn = session.prompt("one")
         with pytest.raises(ProtocolError) as caught:
             async with turn:
@@ -140,7 +140,7 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
 
     @agent.prompt
     async def ask(turn: Turn) -> None:
-        await turn.say("yes" if await turn.ask("May I?") else "no")
+        await turn.say("yes" if await turn.ask_permission("May I?") else "no")
 
     waits: list[bool] = []
 
@@ -150,7 +150,7 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
         return question.options[0].option_id
 
     async with joined(agent, idle_timeout=10, permission=think) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         assert await session.ask("go") == "yes"
         assert waits == [True]
         assert not session.keeps_agent_waiting
@@ -160,9 +160,9 @@ async def test_without_a_limit_nobody_looks() -> None:
 
     agent, _ = dreamer()
     async with joined(agent) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         async with session.prompt("dream") as turn:
-            assert turn._alarm is None
+            assert turn._timer is None
             turn.cancel()
         assert turn.stop_reason == "cancelled"
 
@@ -199,7 +199,7 @@ async def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client
         await asyncio.Event().wait()
 
     async with interpreted(hasty, client, agent, on={"_acme/slow": never}) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError) as caught:
             await session.ask("go")
         assert caught.value.kind == Kind.TIMEOUT
@@ -214,8 +214,8 @@ async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
     async def ask(turn: Turn) -> None:
         await turn.session.request("_acme/slow", {}, timeout=SOON)
 
-    ours, theirs = pair()
-    serving = agent.attach(theirs)
+    ours, theirs = memory_pair()
+    serving = agent.start_connection(theirs)
     client = ScriptedPeer(ours)
     info = {"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "capabilities": {}}
     await client.request(1, "initialize", info)
@@ -234,7 +234,7 @@ async def test_an_agent_that_says_nothing_at_its_start_is_given_up_and_one_hears
 
     told: list[str] = []
     with pytest.raises(StartFailed, match="understands no dialect"):
-        async with connect(["sh", "-c", "cat > /dev/null"], patience=SOON, report=told.append):
+        async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=told.append):
             pass
     attempts = ["v1", "draft", "crow", "2025.1"]
     assert [line.split(":")[0] for line in told] == [f"sh -c cat > /dev/null in {name}" for name in attempts]

@@ -26,10 +26,10 @@ def worker(*, usage: bool = False) -> Agent:
         await turn.say("I ")
         await turn.say("look.")
         async with turn.tool("Read a", kind="read", name="read", input={"path": f"{CWD}/a"}) as call:
-            await call.text("found")
+            await call.add_text("found")
         await turn.say("Done.")
         if usage:
-            await turn.update(UsageUpdate(used=5, size=10))
+            await turn.send_update(UsageUpdate(used=5, size=10))
             turn.session.set_title("Looking")
 
     return agent
@@ -54,7 +54,7 @@ SAID = [
 async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 
     async with joined(worker(usage=True)) as remote:
-        session = await remote.open()
+        session = await remote.open_session()
         await session.ask("go")
         transcript = session.transcript
         assert picture(transcript) == SAID
@@ -69,7 +69,7 @@ async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 async def test_it_can_be_read_in_the_middle_of_a_turn() -> None:
 
     async with joined(worker()) as remote:
-        session = await remote.open()
+        session = await remote.open_session()
         seen: list[int] = []
         async with session.prompt("go") as turn:
             async for _ in turn:
@@ -81,9 +81,9 @@ async def test_it_can_be_read_in_the_middle_of_a_turn() -> None:
 async def test_a_loaded_session_has_the_transcript_it_had() -> None:
 
     async with joined(worker(usage=True)) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         await session.ask("go")
-        loaded = await remote.load(session.id, CWD)
+        loaded = await remote.load_session(session.id, CWD)
         assert picture(loaded.transcript) == SAID
         assert loaded.title == "Looking"
 
@@ -92,7 +92,7 @@ async def test_a_loaded_session_has_the_transcript_it_had() -> None:
 async def test_it_is_the_same_through_an_interpreter(client: str, agent: str) -> None:
 
     async with interpreted(worker(), client, agent) as remote:
-        session = await remote.open(CWD)
+        session = await remote.open_session(CWD)
         await session.ask("go")
         told = [(who, text.replace("Read a", "read")) for who, text in picture(session.transcript)]
         assert told == [(who, text.replace("Read a", "read")) for who, text in SAID]

@@ -17,16 +17,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman import Agent, Conversation, Lending, ProtocolError, Question, RemoteAgent, Turn, connect
-from dragoman.dialect.side_data import noted
+from dragoman import Agent, ClientSession, ProtocolError, RemoteAgent, Turn, WorkspaceAccess, WorkspaceUse, connect
+from dragoman.dialect.side_data import with_side_data
 from dragoman.errors import Kind
 from dragoman.roles.client import fs_calls
-from dragoman.roles.client.dial import Dial
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.fs import ListDirectoryParams, UnwatchParams, WatchParams
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
-from dragoman.workspace.snapshot import merged
+from dragoman.transport.memory import memory_pair
+from dragoman.workspace.snapshot import merge_changes
 from tests.pairs.peers import Watched
 
 BOUND = 30.0
@@ -52,16 +52,16 @@ async def met(agent: Agent, way: tuple[str, str], **options: Any) -> AsyncIterat
     """A client of this agent, and the frames that pass the agent's end."""
     client, spoken = way
     agent.dialect = "auto" if spoken == "v1" else spoken
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     ends: list[Any] = []
     running: list[asyncio.Task[Any]] = []
     if client != spoken:
-        back, inner = pair()
-        dial = Dial(back, dialect=spoken, cwd=os.getcwd(), report=ends.append)
+        back, inner = memory_pair()
+        dial = Dialer(back, dialect=spoken, cwd=os.getcwd(), report=ends.append)
         running.append(asyncio.create_task(Relay(theirs, dial, report=ends.append).run()))
         theirs = inner
     wire = Watched(theirs)
-    connection = agent.attach(wire)
+    connection = agent.start_connection(wire)
     try:
         async with connect(ours, dialect=client, **options) as remote:
             yield remote, wire
@@ -74,7 +74,7 @@ async def met(agent: Agent, way: tuple[str, str], **options: Any) -> AsyncIterat
 @asynccontextmanager
 async def in_turn(
     folder: Path, work: Work, way: tuple[str, str] = ("v1", "v1"), **options: Any
-) -> AsyncIterator[tuple[RemoteAgent, Watched, Conversation]]:
+) -> AsyncIterator[tuple[RemoteAgent, Watched, ClientSession]]:
     """The agent does this work in its turn; a fault of it fails the test."""
     faults: list[BaseException] = []
     agent = Agent("worker")
@@ -88,9 +88,9 @@ async def in_turn(
         except BaseException as error:
             faults.append(error)
 
-    options = {"lend": Lending(), "cwd": str(folder), **options}
+    options = {"lend": WorkspaceAccess(), "cwd": str(folder), **options}
     async with met(agent, way, **options) as (remote, wire):
-        session = await remote.open(str(folder))
+        session = await remote.open_session(str(folder))
         await session.ask("work")
         if faults:
             raise faults[0]
@@ -117,10 +117,10 @@ class Approving:
     """Approves by resource, and remembers the questions."""
 
     def __init__(self, refuse: Sequence[str] = ()) -> None:
-        self.questions: list[Question] = []
+        self.questions: list[WorkspaceUse] = []
         self._refuse = refuse
 
-    def __call__(self, question: Question) -> bool:
+    def __call__(self, question: WorkspaceUse) -> bool:
         self.questions.append(question)
         return not question.resource.endswith(tuple(self._refuse) or ("\0",))
 
@@ -144,7 +144,7 @@ async def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) 
         assert error.kind == Kind.INVALID_PARAMS
 
     approve = Approving()
-    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
     assert (tmp_path / "sub" / "a.bin").read_bytes() == BYTES
     assert asked(wire) == ["fs/write_binary_file"] * 2 + ["fs/read_binary_file"] * 2 + ["fs/write_binary_file"]
     first = next(frame for frame in wire.said if frame.get("method") == "fs/write_binary_file")
@@ -184,9 +184,9 @@ async def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str])
         assert ([entry.name for entry in few.entries], few.truncated) == (["a", "b"], True)
 
     approve = Approving()
-    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
     assert asked(wire) == ["fs/create_directory"] * 4 + ["fs/list_directory"] * 2
-    assert [(question.operation, question.call) for question in approve.questions] == (
+    assert [(question.operation, question.method) for question in approve.questions] == (
         [("write", "fs/create_directory")] * 4 + [("read", "fs/list_directory")] * 2
     )
 
@@ -205,7 +205,7 @@ async def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, 
         assert (await refusal(turn.files.write_many(outside))).kind == Kind.ACCESS_DENIED
 
     approve = Approving()
-    wire = await did(tmp_path, work, way, lend=Lending(approve=approve))
+    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
     assert (tmp_path / "old").read_text() == "new"
     assert (tmp_path / "sub" / "bytes").read_bytes() == b"\x00\xff"
     assert sorted(os.listdir(tmp_path)) == ["old", "sub"]
@@ -235,19 +235,19 @@ async def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, 
             }
             found: dict[str, str] = {}
             async for changes in watch:
-                merged(found, changes)
+                merge_changes(found, changes)
                 if found == wanted:
                     break
 
     approve = Approving()
-    async with in_turn(tmp_path, work, way, lend=Lending(approve=approve)) as (remote, wire, _):
+    async with in_turn(tmp_path, work, way, lend=WorkspaceAccess(approve=approve)) as (remote, wire, _):
         assert asked(wire) == ["fs/watch", "fs/unwatch"]
         told = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
         assert told
         assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in told)
-        assert [(question.operation, question.call) for question in approve.questions] == [("read", "fs/watch")]
-        assert remote._loan is not None
-        assert remote._loan.files._watches == {}
+        assert [(question.operation, question.method) for question in approve.questions] == [("read", "fs/watch")]
+        assert remote._workspace is not None
+        assert remote._workspace.files._watches == {}
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ async def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, w
         ):
             assert (await refusal(call)).kind == Kind.ACCESS_DENIED
 
-    lend = None if way[0] in ("v1", "draft") else Lending()  # two dialects have no words for these calls
+    lend = None if way[0] in ("v1", "draft") else WorkspaceAccess()  # two dialects have no words for these calls
     wire = await did(tmp_path, work, way, lend=lend)
     assert asked(wire) == []
     assert not os.path.exists(tmp_path / ".." / "x")
@@ -299,7 +299,7 @@ async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing
         await turn.files.write(f"{path}.more", "c", overwrite=False)
         assert Path(f"{path}.more").read_text() == "c"
 
-    wire = await did(tmp_path, work, way, lend=Lending() if lent else None)
+    wire = await did(tmp_path, work, way, lend=WorkspaceAccess() if lent else None)
     assert bool(asked(wire)) is lent
 
 
@@ -336,7 +336,7 @@ async def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path
         ):
             assert (await refusal(call)).kind == Kind.CAPABILITY_UNSUPPORTED
 
-    assert asked(await did(tmp_path, work, lend=Lending(binary=False))) == []
+    assert asked(await did(tmp_path, work, lend=WorkspaceAccess(binary=False))) == []
     assert os.listdir(tmp_path) == []
 
 
@@ -370,7 +370,7 @@ async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
                 await terminal.kill("SIGUSR1")
                 await until(terminal, "usr1")
 
-    await did(tmp_path, work, way, lend=Lending() if lent else None)
+    await did(tmp_path, work, way, lend=WorkspaceAccess() if lent else None)
 
 
 # --- offered and gated --------------------------------------------------------------------------------------------
@@ -378,8 +378,8 @@ async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
 
 @pytest.mark.item("004-40")
 async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
-    async def introduced(dialect: str, lend: Lending, **options: Any) -> Any:
-        ours, theirs = pair()
+    async def introduced(dialect: str, lend: WorkspaceAccess, **options: Any) -> Any:
+        ours, theirs = memory_pair()
         peer = ScriptedPeer(theirs)
 
         async def answer() -> Any:
@@ -390,23 +390,25 @@ async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
             return frame["params"]
 
         hearing = asyncio.create_task(answer())
-        async with connect(ours, dialect=dialect, lend=lend, **options):
+        async with connect(ours, dialect=dialect, workspace=lend, **options):
             return await hearing
 
-    params = await introduced("draft", Lending(max_terminals=5))
+    params = await introduced("draft", WorkspaceAccess(max_terminals=5))
     assert params["capabilities"] == {
         "fs": {"read": True, "write": True, **ALL},
         "terminal": {"create": True, "interactive": True, "maxConcurrent": 5},
     }
-    lend = Lending(max_terminals=5, interactive=False, binary=False, listing=False, folders=False, batches=False)
+    lend = WorkspaceAccess(
+        max_terminals=5, interactive=False, binary=False, listing=False, create_directories=False, atomic_writes=False
+    )
     ui = {"permissionDialogs": True, "diffViewer": True, "codeNavigation": False}
-    params = await introduced("draft", lend, capabilities=noted(lend.capabilities(), ui=ui))
+    params = await introduced("draft", lend, capabilities=with_side_data(lend.capabilities(), ui=ui))
     assert params["capabilities"] == {
         "fs": {"read": True, "write": True, "watch": True},
         "terminal": {"create": True, "maxConcurrent": 5},
         "ui": ui,
     }
-    params = await introduced("v1", Lending(max_terminals=5, watching=False, binary=False))
+    params = await introduced("v1", WorkspaceAccess(max_terminals=5, watching=False, binary=False))
     told = params["clientCapabilities"]
     assert told["fs"] == {"readTextFile": True, "writeTextFile": True}
     assert told["terminal"] is True
@@ -414,7 +416,7 @@ async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
         "fs": {"list": True, "createDirectory": True, "atomic": True},
         "terminal": {"interactive": True, "maxConcurrent": 5},
     }
-    params = await introduced("v1", Lending(files=False, terminals=False))
+    params = await introduced("v1", WorkspaceAccess(files=False, terminals=False))
     assert "_meta" not in params["clientCapabilities"]
 
 
@@ -438,7 +440,7 @@ async def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, diale
     (tmp_path / "file").write_text("1")
 
     less: dict[str, Any] = {part: False}
-    for lend in (Lending(**less), Lending(files=False)):
+    for lend in (WorkspaceAccess(**less), WorkspaceAccess(files=False)):
         agent = Agent("rough")
 
         @agent.prompt
@@ -451,7 +453,7 @@ async def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, diale
             await turn.say(f"{result} {error.kind}")
 
         async with met(agent, (dialect, dialect), lend=lend) as (remote, _):
-            session = await remote.open(str(tmp_path))
+            session = await remote.open_session(str(tmp_path))
             assert await session.ask("go") == "None capability_unsupported"
 
 
@@ -477,7 +479,7 @@ async def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, 
             assert (await refusal(call)).kind == Kind.PERMISSION_DENIED
 
     approve = Approving(refuse=["no"])
-    await did(tmp_path, work, way, lend=Lending(approve=approve))
+    await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"no": "old"}
     assert [question.operation for question in approve.questions] == [
         "read", "write", "read", "write", "write", "write", "read", "write", "read", "execute",
@@ -543,8 +545,8 @@ async def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: 
         except BaseException as error:
             faults.append(error)
 
-    async with met(agent, ("v1", "v1"), lend=Lending(extra_roots=[str(extra)])) as (remote, _):
-        session = await remote.open(str(project), directories=[str(more)])
+    async with met(agent, ("v1", "v1"), lend=WorkspaceAccess(extra_roots=[str(extra)])) as (remote, _):
+        session = await remote.open_session(str(project), directories=[str(more)])
         await session.ask("go")
         assert faults == []
 
@@ -575,7 +577,7 @@ async def test_relative_paths_of_a_draft_agent_are_in_the_working_directory(tmp_
 
 async def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    lending = Lending(protected=lambda roots: [f"{root}/own" for root in roots])
+    lending = WorkspaceAccess(protected=lambda roots: [f"{root}/own" for root in roots])
 
     async def work(turn: Turn) -> None:
         own = str(tmp_path / "own")
@@ -613,15 +615,15 @@ async def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
         await connection.request("fs/watch", params)
 
     async with in_turn(tmp_path, work) as (remote, wire, session):
-        assert remote._loan is not None
-        watches = remote._loan.files._watches
+        assert remote._workspace is not None
+        watches = remote._workspace.files._watches
         assert len(watches) == 2
         tasks = [task for *_, task in watches.values()]
         await session.close()
         assert watches == {}
         await asyncio.gather(*tasks, return_exceptions=True)
         (tmp_path / "new").write_text("1")
-        other = await remote.open(str(tmp_path))
+        other = await remote.open_session(str(tmp_path))
         await other.ask("again")
         # Two answers, no news: nobody watches for the first session any more.
         assert [frame for frame in wire.heard if frame.get("method") == "fs/changed"] == []
@@ -635,7 +637,7 @@ async def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> N
 
     agent = Agent("watcher")
 
-    @agent.opened
+    @agent.on_session_opened
     def opened(session: Any) -> None:
         async def follow() -> None:
             async with session.files.watch(str(tmp_path)) as watch:
@@ -647,8 +649,8 @@ async def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> N
 
     tasks: list[asyncio.Task[None]] = []
     watching = asyncio.Event()
-    async with met(agent, ("v1", "v1"), lend=Lending()) as (remote, _):
-        await remote.open(str(tmp_path))
+    async with met(agent, ("v1", "v1"), lend=WorkspaceAccess()) as (remote, _):
+        await remote.open_session(str(tmp_path))
         await watching.wait()
     await ended.wait()
     await asyncio.gather(*tasks)
@@ -663,7 +665,7 @@ async def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path
             await turn.say((await refusal(listing)).kind)
 
     async with in_turn(tmp_path, work) as (remote, _, session):
-        await remote.open(str(tmp_path))
+        await remote.open_session(str(tmp_path))
         assert await session.ask("again") == Kind.INVALID_PARAMS
 
 
@@ -685,8 +687,8 @@ async def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way
         else:
             await terminal.release()
 
-    async with met(agent, way, lend=Lending(max_terminals=2)) as (remote, _):
-        first, second = await remote.open(str(tmp_path)), await remote.open(str(tmp_path))
+    async with met(agent, way, lend=WorkspaceAccess(max_terminals=2)) as (remote, _):
+        first, second = await remote.open_session(str(tmp_path)), await remote.open_session(str(tmp_path))
         await first.ask("keep")
         await second.ask("keep")
         for session in (first, second):
@@ -697,14 +699,14 @@ async def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way
 
 @pytest.mark.item("004-40")
 async def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(tmp_path: Path) -> None:
-    lending = Lending()
+    lending = WorkspaceAccess()
 
     async def work(turn: Turn) -> None:
         line = 'test -t 0 && stty size && read a && echo "got $a"'
         async with await turn.terminals.create("/bin/sh", ["-c", line], size=(33, 101)) as terminal:
-            shown = lending.terminal(terminal.id)
+            shown = lending.find_terminal(terminal.id)
             assert shown is not None
-            shown.type("yes\n")
+            shown.write_input("yes\n")
             assert await terminal.wait() == 0
             output = (await terminal.output()).output
             assert output.split("\r\n")[-2:] == ["got yes", ""]
@@ -729,9 +731,9 @@ async def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: 
         if way[0] == "draft":
             assert error.kind == Kind.CAPABILITY_UNSUPPORTED
 
-    wire = await did(tmp_path, work, way, lend=Lending(interactive=False))
+    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(interactive=False))
     assert asked(wire) == []
-    await did(tmp_path, rough, way, lend=Lending(interactive=False))
+    await did(tmp_path, rough, way, lend=WorkspaceAccess(interactive=False))
 
 
 async def test_an_agents_own_terminal_can_be_a_real_one(tmp_path: Path) -> None:
@@ -789,13 +791,13 @@ async def test_terminals_end_with_their_session(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         await turn.terminals.create("sleep", ["1000"])
 
-    lending = Lending()
+    lending = WorkspaceAccess()
     async with in_turn(tmp_path, work, lend=lending) as (_, _, session):
-        (terminal,) = lending.shown.values()
+        (terminal,) = lending._shown_terminals.values()
         assert terminal.output().exit is None
         await session.close()
         assert terminal.output().exit is not None
-        assert terminal.buried
+        assert terminal.is_reaped
 
 
 async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path) -> None:
@@ -803,7 +805,7 @@ async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path)
     for folder in folders:
         folder.mkdir()
         (folder / "file").write_text(folder.name)
-    lending = Lending()
+    lending = WorkspaceAccess()
 
     async def work(turn: Turn) -> None:
         await turn.say(await turn.files.read(turn.text))
@@ -813,7 +815,7 @@ async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path)
         agent.prompt(work)
     async with met(agents[0], ("v1", "v1"), lend=lending) as (one, _):
         async with met(agents[1], ("v1", "v1"), lend=lending) as (two, _):
-            first, second = await one.open(str(folders[0])), await two.open(str(folders[1]))
+            first, second = await one.open_session(str(folders[0])), await two.open_session(str(folders[1]))
             assert await first.ask(f"{folders[0]}/file") == "one"
             assert await second.ask(f"{folders[1]}/file") == "two"
             assert (await refusal(first.ask(f"{folders[1]}/file"))).kind == Kind.ACCESS_DENIED

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.roles.proxy.attach_session import Landing
+from dragoman.roles.proxy.attach_session import AttachSession
 
 S = "the-session"
 LISTED = {"sessionId": S, "cwd": "/w", "title": "Roof"}
@@ -43,20 +43,20 @@ class Editor:
     """What the two sides hear through a landing."""
 
     def __init__(self, dialect: str = "v1") -> None:
-        self.landing = Landing(S, LISTED, "2026-01-01T00:00:00Z")
+        self.landing = AttachSession(S, LISTED, "2026-01-01T00:00:00Z")
         self.introduction, self.new, self.load = SPOKEN[dialect]
         self.goes(id=0, method="initialize", params=self.introduction)
 
     def goes(self, **members: Any) -> dict[str, Any]:
-        frame = self.landing.went(say(**members))
+        frame = self.landing.route_editor_frame(say(**members))
         assert isinstance(frame, bytes)
         said: dict[str, Any] = json.loads(frame)
         return said
 
     def comes(self, **members: Any) -> list[dict[str, Any]]:
-        heard = self.landing.came(say(**members))
-        self.again = [json.loads(frame) for frame in heard.host]
-        return [json.loads(frame) for frame in heard.editor if isinstance(frame, bytes)]
+        heard = self.landing.route_host_frame(say(**members))
+        self.again = [json.loads(frame) for frame in heard.to_host]
+        return [json.loads(frame) for frame in heard.to_editor if isinstance(frame, bytes)]
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)
@@ -135,7 +135,7 @@ def test_the_list_begins_with_it(asked: dict[str, Any], told: list[str], shown: 
 
 
 def test_what_is_no_message_passes_as_it_is() -> None:
-    landing = Landing(S, LISTED)
+    landing = AttachSession(S, LISTED)
     for frame in (b"garbage", b"[1]", b'{"id":{}}', b'{"jsonrpc":"2.0","id":9,"result":{}}'):
-        assert landing.went(frame) == frame
-        assert landing.came(frame).editor == [frame]
+        assert landing.route_editor_frame(frame) == frame
+        assert landing.route_host_frame(frame).to_editor == [frame]

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Kind, ProtocolError, Proxy
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import BOUND
 from tests.pairs.words import WORDS, Json
 
@@ -29,8 +29,8 @@ HELLO = {
 @asynccontextmanager
 async def proxied(proxy: Proxy) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
     """The client's wire and the agent's wire, with the proxy between."""
-    front, left = pair()
-    back, right = pair()
+    front, left = memory_pair()
+    back, right = memory_pair()
     running = asyncio.create_task(proxy.serve(front, back))
     async with asyncio.timeout(BOUND):
         try:

@@ -40,7 +40,7 @@ def made(folder: str, name: str, teller: Teller) -> Agent:
                 await asyncio.sleep(dice.random() * PAUSE)
             if dice.randrange(100) < QUESTIONS:
                 question = f"{turn.text}?{number}"
-                await turn.ask(question)
+                await turn.ask_permission(question)
                 teller.say("heard", question)
 
     return agent

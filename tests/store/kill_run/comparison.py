@@ -49,7 +49,7 @@ async def read(folder: str, file: str, findings: Findings) -> Told:
     try:
         for summary in await store.sessions():
             report = await store.verify(summary.session_id)
-            if not report.is_whole:
+            if not report.is_intact:
                 findings.faults.append(f"{file} {summary.session_id} is damaged: {report.lost}")
             told.take(summary.session_id, await store.read(summary.session_id, intact=True))
             if summary.agent_session is not None:

@@ -15,12 +15,12 @@ import pytest
 
 from dragoman.errors import AgentExited, StartFailed, TransportClosed
 from dragoman.transport.process import pidfiles, process_tree
-from dragoman.transport.process.process_tree import MARKER, Patience
+from dragoman.transport.process.process_tree import MARKER, StopTimeouts
 from dragoman.transport.process.transport import ProcessTransport, spawn
 from tests.transport.wait import alive, eventually
 
 WITHIN = 20.0
-QUICK = Patience(eof=0.1, term=0.3, kill=2.0)
+QUICK = StopTimeouts(eof=0.1, term=0.3, kill=2.0)
 
 # Writes its pid, then obeys the end of its input.
 POLITE = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
@@ -86,20 +86,20 @@ async def ending(transport: ProcessTransport) -> TransportClosed:
 )
 async def test_close_leaves_nothing_behind(command: list[str], gone_by: str, state: Path) -> None:
 
-    transport = await spawn(command, patience=QUICK)
+    transport = await spawn(command, stop_timeouts=QUICK)
     pid = int(await first_line(transport))
     assert alive(pid), gone_by
     await transport.close()
     assert not alive(pid)
     assert not alive(transport.pid)
-    assert process_tree.look(transport.pid) is None, "not even a zombie"
+    assert process_tree.read_process_stat(transport.pid) is None, "not even a zombie"
     assert not list(state.rglob("*.json"))
 
 
 async def test_a_daemon_that_cleared_its_environment_is_found_through_its_parents() -> None:
 
     script = "env -i setsid sh -c 'echo $$; sleep 600' & read line"
-    transport = await spawn(["sh", "-c", script], patience=Patience(0.0, 0.3, 2.0))
+    transport = await spawn(["sh", "-c", script], stop_timeouts=StopTimeouts(0.0, 0.3, 2.0))
     pid = int(await first_line(transport))
     await transport.close()
     assert not alive(pid)
@@ -107,7 +107,7 @@ async def test_a_daemon_that_cleared_its_environment_is_found_through_its_parent
 
 async def test_a_cancelled_close_still_ends_the_tree() -> None:
 
-    transport = await spawn(python(STUBBORN), patience=Patience(60, 60, 60))
+    transport = await spawn(python(STUBBORN), stop_timeouts=StopTimeouts(60, 60, 60))
     pid = int(await first_line(transport))
     closing = asyncio.create_task(transport.close())
     await asyncio.sleep(0)
@@ -120,10 +120,10 @@ async def test_a_cancelled_close_still_ends_the_tree() -> None:
 async def test_an_agent_that_blocks_on_its_output_is_read_until_it_ends() -> None:
 
     code = "import sys\nfor _ in range(3000): print('x' * 1000)\nsys.stdin.read()"
-    transport = await spawn(python(code), patience=Patience(10, 0, 0))
+    transport = await spawn(python(code), stop_timeouts=StopTimeouts(10, 0, 0))
     await first_line(transport)
     await transport.close()
-    assert transport.status == 0, "it saw the end of its input and left by itself"
+    assert transport.exit_status == 0, "it saw the end of its input and left by itself"
 
 
 async def test_a_flood_on_stderr_blocks_nobody_and_only_its_end_is_kept() -> None:
@@ -138,8 +138,8 @@ async def test_a_flood_on_stderr_blocks_nobody_and_only_its_end_is_kept() -> Non
     assert await first_line(transport) == b"hello"
     await transport.close()
     assert sum(map(len, pieces)) == 400_007
-    assert len(transport.last_words()) == 64 * 1024
-    assert transport.last_words().endswith("the end")
+    assert len(transport.stderr_tail()) == 64 * 1024
+    assert transport.stderr_tail().endswith("the end")
 
 
 async def test_an_exit_is_told_with_its_status_and_the_last_words() -> None:
@@ -150,7 +150,7 @@ async def test_an_exit_is_told_with_its_status_and_the_last_words() -> None:
     error = await ending(transport)
     assert isinstance(error, AgentExited)
     assert str(error) == "agent demo exited with status 3; last words: no API key\\x1b[2J"
-    assert (error.status, transport.status) == (3, 3)
+    assert (error.status, transport.exit_status) == (3, 3)
     assert error.stderr == "no API key\x1b[2J\n"
     with pytest.raises(AgentExited, match="status 3"):
         transport.send(b"too late")
@@ -171,7 +171,7 @@ async def test_a_signal_is_told_by_its_name() -> None:
 
 async def test_a_wrapper_that_died_is_an_exit_even_when_a_child_keeps_the_pipes() -> None:
 
-    transport = await spawn(["sh", "-c", "sleep 600 & exit 5"], patience=QUICK)
+    transport = await spawn(["sh", "-c", "sleep 600 & exit 5"], stop_timeouts=QUICK)
     error = await ending(transport)
     assert isinstance(error, AgentExited)
     assert error.status == 5
@@ -181,7 +181,7 @@ async def test_a_wrapper_that_died_is_an_exit_even_when_a_child_keeps_the_pipes(
 async def test_an_agent_that_only_closed_its_output_is_said_to_run() -> None:
 
     code = "import os, sys; os.close(1); sys.stdin.read()"
-    transport = await spawn(python(code), patience=QUICK)
+    transport = await spawn(python(code), stop_timeouts=QUICK)
     error = await ending(transport)
     assert not isinstance(error, AgentExited)
     assert "closed its output but is still running" in str(error)
@@ -303,14 +303,14 @@ def orphan(state: Path) -> tuple[int, int, str]:
     os.close(write_fd)
     pid = int(os.read(read_fd, 100))
     os.close(read_fd)
-    process = eventually(lambda: process_tree.look(pid))
-    return pid, process.start, token
+    process = eventually(lambda: process_tree.read_process_stat(pid))
+    return pid, process.start_time, token
 
 
 def record(pid: int, start: int, token: str) -> Path:
     """A record of a tree whose owner is dead."""
     pidfiles.write(token, pid, start, ["sleep"])
-    path = Path(pidfiles.folder()) / f"{token}.json"
+    path = Path(pidfiles.pidfile_folder()) / f"{token}.json"
     content = msgspec.json.decode(path.read_bytes())
     path.write_bytes(msgspec.json.encode({**content, "owner_start": 1}))
     return path
@@ -321,7 +321,7 @@ def test_a_stale_record_is_reaped_at_the_next_start(state: Path) -> None:
     path = record(pid, start, token)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert pidfiles.reap() == [pid]
+    assert pidfiles.reap_orphans() == [pid]
     eventually(lambda: not alive(pid))
     assert not path.exists()
 
@@ -330,7 +330,7 @@ def test_a_record_whose_pid_now_belongs_to_another_process_ends_nobody(state: Pa
     pid, start, token = orphan(state)
     try:
         path = record(pid, start - 1, token)
-        assert pidfiles.reap() == []
+        assert pidfiles.reap_orphans() == []
         assert alive(pid)
         assert not path.exists()
     finally:
@@ -340,7 +340,7 @@ def test_a_record_whose_pid_now_belongs_to_another_process_ends_nobody(state: Pa
 async def test_the_record_of_a_living_owner_is_left_alone() -> None:
 
     transport = await spawn(["cat"])
-    assert pidfiles.reap() == []
+    assert pidfiles.reap_orphans() == []
     transport.send(b"still here")
     assert await first_line(transport) == b"still here"
     await transport.close()

@@ -9,19 +9,19 @@ from typing import Any
 
 from dragoman.errors import ConnectionFailed
 from dragoman.transport.base import Transport
-from dragoman.transport.remote.address import Remote
+from dragoman.transport.remote.address import RemoteOptions
 from dragoman.transport.remote.client.dial import dial_remote
-from dragoman.transport.remote.retry import Patience
-from dragoman.transport.remote.server.auth import Knock, Visitor
+from dragoman.transport.remote.retry import Backoff
+from dragoman.transport.remote.server.auth import AuthRequest, Principal
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.listener import open_listener
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}'
 INTRODUCED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'
 
 # Tests cut connections often; nobody wants to wait for them.
-EAGER = Remote(patience=Patience(first=0.002, longest=0.05, whole=20.0))
+EAGER = RemoteOptions(backoff=Backoff(initial_delay=0.002, max_delay=0.05, give_up_after=20.0))
 
 
 class Meeting:
@@ -32,7 +32,7 @@ class Meeting:
         self.url = ""
         self.port = 0
 
-    async def accept(self, transport: Transport, visitor: Visitor) -> None:
+    async def accept(self, transport: Transport, visitor: Principal) -> None:
         """Keep a transport for the test, until it ends."""
         self.accepted.put_nowait(transport)
         with_end: Any = transport
@@ -43,7 +43,7 @@ class Meeting:
         return f"{over}://127.0.0.1:{port or self.port}/acp"
 
     async def meet(
-        self, over: str, port: int | None = None, report: Any = None, remote: Remote = EAGER
+        self, over: str, port: int | None = None, report: Any = None, remote: RemoteOptions = EAGER
     ) -> tuple[Transport, Transport]:
         """The client's end and the server's, introduced: over HTTP a connection begins with initialize."""
         ours = await dial_remote(self.address(over, port), remote, report=report)
@@ -55,17 +55,17 @@ class Meeting:
         return ours, theirs
 
 
-async def anybody(knock: Knock) -> Visitor:
+async def anybody(knock: AuthRequest) -> Principal:
     """A door that asks nobody anything: who may come in is tested elsewhere."""
-    return Visitor(user="somebody", address=knock.address)
+    return Principal(user="somebody", address=knock.address)
 
 
 @asynccontextmanager
-async def meeting(limits: Limits | None = None, **options: Any) -> AsyncIterator[Meeting]:
+async def meeting(limits: ServerLimits | None = None, **options: Any) -> AsyncIterator[Meeting]:
     """A server of ours on the loopback."""
     there = Meeting()
     endpoint = Endpoint(there.accept, **{"limits": limits, "admit": anybody, **options})
-    async with serving(endpoint) as served:
+    async with open_listener(endpoint) as served:
         there.url, there.port = served.url, served.port
         yield there
 

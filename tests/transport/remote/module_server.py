@@ -13,9 +13,9 @@ import httpx
 
 from dragoman import Agent, Turn
 from dragoman.transport.base import Transport
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.listener import Served, serving
+from dragoman.transport.remote.server.listener import Listener, open_listener
 
 # Nothing here takes longer unless it hangs. Seconds.
 WITHIN = 30.0
@@ -33,7 +33,7 @@ async def answer(turn: Turn) -> None:
         await turn.say(word)
 
 
-async def accept(transport: Transport, visitor: Visitor) -> None:
+async def accept(transport: Transport, visitor: Principal) -> None:
     """Serve one client by the agent."""
     await agent.serve(transport)
 
@@ -51,7 +51,7 @@ class Standing:
         self.app = app
         self.url = ""
         self.port = 0
-        self.served: Served
+        self.served: Listener
         self.loop = asyncio.new_event_loop()
         self._options = {"tls": tls, **options}
         self._ready = threading.Event()
@@ -67,7 +67,7 @@ class Standing:
 
     async def _serve(self) -> None:
         self._over = asyncio.Event()
-        async with serving(self.app, **self._options) as self.served:
+        async with open_listener(self.app, **self._options) as self.served:
             self.url, self.port = self.served.url, self.served.port
             self._ready.set()
             await self._over.wait()

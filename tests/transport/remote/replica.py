@@ -13,7 +13,7 @@ import sys
 
 from dragoman import Agent, Turn
 from dragoman.store.sqlite import SqliteStore
-from dragoman.transport.remote.server.auth import Knock, Visitor, bearer, unauthorized
+from dragoman.transport.remote.server.auth import AuthRequest, Principal, bearer_token, unauthorized_error
 
 
 async def main(name: str, store: str, token: str, *tls: str) -> None:
@@ -24,12 +24,12 @@ async def main(name: str, store: str, token: str, *tls: str) -> None:
     async def answer(turn: Turn) -> None:
         await turn.say(f"{name} heard {turn.text}")
 
-    async def admit(knock: Knock) -> Visitor:
-        if not hmac.compare_digest(bearer(knock) or "", token):
-            raise unauthorized("show the token")
-        return Visitor(user="ann")
+    async def admit(knock: AuthRequest) -> Principal:
+        if not hmac.compare_digest(bearer_token(knock) or "", token):
+            raise unauthorized_error("show the token")
+        return Principal(user="ann")
 
-    async with agent.serve_http(admit=admit, tls=(tls[0], tls[1]) if tls else None) as served:
+    async with agent.serve_http(authenticate=admit, tls=(tls[0], tls[1]) if tls else None) as served:
         print(served.url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

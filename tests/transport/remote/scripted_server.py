@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from dragoman.transport.remote.address import Remote
+from dragoman.transport.remote.address import RemoteOptions
 from dragoman.transport.remote.client.dial import dial_remote
 from dragoman.transport.remote.client.http import HttpTransport
-from dragoman.transport.remote.retry import Patience
-from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.retry import Backoff
+from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.client_and_server import INITIALIZE, INTRODUCED
 
 
@@ -125,9 +125,13 @@ class Scripted:
 async def scripted(said: list[str] | None = None) -> AsyncIterator[tuple[Scripted, HttpTransport]]:
     """A scripted server, and our transport to it, introduced."""
     server = Scripted()
-    async with serving(server) as served:
+    async with open_listener(server) as served:
         server.url = served.url
-        remote = Remote(patience=Patience(first=0.002, longest=0.02, whole=5.0), headers={"X-Team": "blue"}, token="t")
+        remote = RemoteOptions(
+            backoff=Backoff(initial_delay=0.002, max_delay=0.02, give_up_after=5.0),
+            headers={"X-Team": "blue"},
+            token="t",
+        )
         ours = await dial_remote(served.url, remote, report=said.append if said is not None else None)
         assert isinstance(ours, HttpTransport)
         try:

@@ -16,7 +16,7 @@ from dragoman import Sandbox, SandboxUnavailable
 from dragoman.errors import TransportClosed
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.sandbox import bubblewrap, landlock, protected_paths, system_paths
-from dragoman.transport.sandbox.plan import PREFIX, Box, Machine, plan
+from dragoman.transport.sandbox.plan import FOLDER_PREFIX, ActiveSandbox, SandboxSupport, plan_sandbox
 from dragoman.workspace.terminals import Terminals
 
 # An interpreter or two on a busy machine. Seconds.
@@ -25,15 +25,15 @@ BOUND = 60.0
 CANARY = "canary"
 
 # A machine with everything, for what is decided before anything starts.
-MACHINE = Machine(6, lambda _: ("/usr/bin/bwrap", ""), "x86_64")
+MACHINE = SandboxSupport(6, lambda _: ("/usr/bin/bwrap", ""), "x86_64")
 
 
 @pytest.fixture(params=["landlock", "bubblewrap"])
 def mechanism(request: pytest.FixtureRequest) -> str:
-    if request.param == "landlock" and landlock.version() < landlock.FILES_SINCE:
-        pytest.skip(f"Landlock of this kernel has version {landlock.version()}")
-    if request.param == "bubblewrap" and bubblewrap.find()[0] is None:
-        pytest.skip(bubblewrap.find()[1])
+    if request.param == "landlock" and landlock.abi_version() < landlock.FILES_MIN_ABI:
+        pytest.skip(f"Landlock of this kernel has version {landlock.abi_version()}")
+    if request.param == "bubblewrap" and bubblewrap.find_bubblewrap()[0] is None:
+        pytest.skip(bubblewrap.find_bubblewrap()[1])
     return str(request.param)
 
 
@@ -198,11 +198,11 @@ def test_links_and_first_lines_in_a_writable_folder_bring_nothing_but_an_install
     (work / "bin" / "python").symlink_to(python / "bin" / "python3.11")
     _program(work / "by-python", f"#!{work}/bin/python\n")
     for name in ("by-line", "by-link", "by-folder/key"):
-        assert system_paths.belongings(str(work / name), [str(work / name)], [str(work)]) == []
-    assert system_paths.belongings(str(work / "by-python"), [], [str(work)]) == [str(python)]
+        assert system_paths.required_paths(str(work / name), [str(work / name)], [str(work)]) == []
+    assert system_paths.required_paths(str(work / "by-python"), [], [str(work)]) == [str(python)]
     outside = tmp_path / "agent"
     outside.symlink_to(work / "by-line")
-    assert system_paths.belongings(str(outside), [str(outside)], [str(work)]) == []
+    assert system_paths.required_paths(str(outside), [str(outside)], [str(work)]) == []
 
 
 # --- folders that are replaced while an agent works -----------------------------------------------------------
@@ -229,14 +229,14 @@ def test_a_folder_in_a_writable_one_that_becomes_a_link_opens_nothing(work: Path
 
 def test_a_writable_folder_that_somebody_replaces_by_a_link_is_no_longer_one(work: Path, mechanism: str) -> None:
     outside = work.parent / "outside"
-    box = Box(sandbox(mechanism), [str(work)])
+    box = ActiveSandbox(sandbox(mechanism), [str(work)])
     try:
         wrapped = box.wrap(["/bin/sh", "-c", f"echo x > {outside}/made; cat {outside}/secret"], {}, str(work))
         work.rename(work.parent / "moved")
         work.symlink_to(outside)
         with pytest.raises(OSError, match="is a link now"):
             box.wrap(["/bin/sh", "-c", "true"], {}, str(work))
-        text, code = _ran(wrapped.words, wrapped.environ, wrapped.fd)
+        text, code = _ran(wrapped.argv, wrapped.environ, wrapped.plan_fd)
     finally:
         box.close()
     assert "the sandbox for /bin/sh could not be made" in text
@@ -250,8 +250,8 @@ def test_what_is_granted_through_a_link_in_a_writable_folder_is_refused_with_its
 ) -> None:
     (work / "link").symlink_to(work.parent / "outside")
     with pytest.raises(SandboxUnavailable, match=f"name {work.parent}/outside itself"):
-        plan(sandbox("auto", **{how: (str(work / "link"),)}), [str(work)], MACHINE)
-    assert plan(Sandbox(net="none", read=(str(work),)), [str(work)], MACHINE).write == (str(work),)
+        plan_sandbox(sandbox("auto", **{how: (str(work / "link"),)}), [str(work)], MACHINE)
+    assert plan_sandbox(Sandbox(net="none", read=(str(work),)), [str(work)], MACHINE).write_paths == (str(work),)
 
 
 def test_the_private_folder_is_not_in_a_writable_one(
@@ -259,15 +259,15 @@ def test_the_private_folder_is_not_in_a_writable_one(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(work))
     monkeypatch.setattr("dragoman.transport.sandbox.plan._OTHER_PLACES", (str(work.parent / "outside"),))
-    box = Box(sandbox(mechanism), [str(work)])
+    box = ActiveSandbox(sandbox(mechanism), [str(work)])
     try:
         assert os.path.dirname(box.folder) == str(work.parent / "outside")
     finally:
         box.close()
     monkeypatch.setattr("dragoman.transport.sandbox.plan._OTHER_PLACES", ())
     with pytest.raises(SandboxUnavailable, match="set TMPDIR to a folder that is not"):
-        Box(sandbox(mechanism), [str(work)])
-    assert not [path for path in work.iterdir() if path.name.startswith(PREFIX)]
+        ActiveSandbox(sandbox(mechanism), [str(work)])
+    assert not [path for path in work.iterdir() if path.name.startswith(FOLDER_PREFIX)]
 
 
 # --- what runs outside of the sandbox -------------------------------------------------------------------------
@@ -279,11 +279,11 @@ def test_a_folder_that_python_is_installed_in_is_not_writable(
 ) -> None:
     monkeypatch.setattr(sys, name, str(tmp_path / "project" / ".venv"))
     with pytest.raises(SandboxUnavailable) as raised:
-        plan(Sandbox(net="none"), [str(tmp_path / "project")], MACHINE)
+        plan_sandbox(Sandbox(net="none"), [str(tmp_path / "project")], MACHINE)
     assert f"Dragoman itself runs from {tmp_path}/project/.venv" in str(raised.value)
     assert "pipx install dragoman, or uv tool install dragoman" in str(raised.value)
-    assert plan(Sandbox(net="none"), [str(tmp_path / "project" / ".venv" / "project")], MACHINE)
-    assert plan(Sandbox(net="none"), [str(tmp_path / "other")], MACHINE)
+    assert plan_sandbox(Sandbox(net="none"), [str(tmp_path / "project" / ".venv" / "project")], MACHINE)
+    assert plan_sandbox(Sandbox(net="none"), [str(tmp_path / "other")], MACHINE)
 
 
 def test_a_folder_that_the_interpreter_is_reached_through_is_not_writable(
@@ -295,14 +295,14 @@ def test_a_folder_that_the_interpreter_is_reached_through_is_not_writable(
     (tmp_path / "python").symlink_to(project / "python")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(SandboxUnavailable, match="Dragoman itself runs from"):
-        plan(Sandbox(net="none"), [str(project)], MACHINE)
+        plan_sandbox(Sandbox(net="none"), [str(project)], MACHINE)
 
 
 def test_folders_around_and_in_dragoman_are_not_writable() -> None:
     package = os.path.dirname(os.path.dirname(os.path.abspath(protected_paths.__file__)))
     for folder in (os.path.dirname(package), package, os.path.join(package, "transport"), os.path.dirname(os.__file__)):
         with pytest.raises(SandboxUnavailable, match="Dragoman itself runs from"):
-            plan(Sandbox(net="none"), [folder], MACHINE)
+            plan_sandbox(Sandbox(net="none"), [folder], MACHINE)
 
 
 @pytest.mark.parametrize("entry", ["", "{}/src"])
@@ -312,7 +312,7 @@ def test_a_folder_that_modules_are_imported_from_is_not_writable(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry.format(tmp_path), *(path for path in sys.path if path)])
     with pytest.raises(SandboxUnavailable, match=r"imports modules from .*; take that folder out of PYTHONPATH"):
-        plan(Sandbox(net="none"), [str(tmp_path)], MACHINE)
+        plan_sandbox(Sandbox(net="none"), [str(tmp_path)], MACHINE)
 
 
 def test_a_sign_for_an_importer_among_the_folders_of_modules_is_no_folder(
@@ -320,7 +320,7 @@ def test_a_sign_for_an_importer_among_the_folders_of_modules_is_no_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["__editable__.tool-1.finder.__path_hook__", *filter(None, sys.path)])
-    assert plan(Sandbox(net="none"), [str(tmp_path)], MACHINE)
+    assert plan_sandbox(Sandbox(net="none"), [str(tmp_path)], MACHINE)
 
 
 def test_the_launcher_imports_nothing_that_an_agent_made(work: Path, mechanism: str) -> None:
@@ -338,10 +338,10 @@ def test_the_launcher_finds_libraries_only_where_no_agent_writes(work: Path, mon
     (work.parent / "link").symlink_to(work / "lib")
     given = [str(work / "lib"), "", "lib", "/usr/lib", str(work.parent / "link")]
     monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(given))
-    box = Box(Sandbox(net="none"), [str(work)], MACHINE)
+    box = ActiveSandbox(Sandbox(net="none"), [str(work)], MACHINE)
     try:
         wrapped = box.wrap(["/bin/sh"], {}, str(work))
-        os.close(wrapped.fd)
+        os.close(wrapped.plan_fd)
     finally:
         box.close()
     assert wrapped.environ == {"LD_LIBRARY_PATH": "/usr/lib"}
@@ -354,7 +354,7 @@ def test_bubblewrap_is_not_taken_from_a_folder_that_agents_write(work: Path, mon
     (work.parent / "bin" / "bwrap").symlink_to(work / "bwrap")
     monkeypatch.chdir(work)
     monkeypatch.setenv("PATH", f"{work}:{work.parent}/bin:.:")
-    assert bubblewrap.find([str(work)]) == (None, "bubblewrap (bwrap) is not installed")
+    assert bubblewrap.find_bubblewrap([str(work)]) == (None, "bubblewrap (bwrap) is not installed")
     assert not (work.parent / "outside" / "made").exists()
 
 

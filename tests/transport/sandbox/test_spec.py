@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from dragoman import Limits, Sandbox, SandboxUnavailable
-from dragoman.config.paths import closed
+from dragoman.config.paths import protect_user_files
 from dragoman.transport.sandbox import bubblewrap, landlock, seccomp, system_paths
-from dragoman.transport.sandbox.plan import Machine, plan
-from dragoman.transport.sandbox.spec import Reach, holds, reach, scrubbed
+from dragoman.transport.sandbox.plan import SandboxSupport, plan_sandbox
+from dragoman.transport.sandbox.spec import NetworkAccess, contains_path, filter_environment, parse_network
 from tests.transport.sandbox.bpf import ALLOWED, verdict
 
 BWRAP = "/usr/bin/bwrap"
 
 
-def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwrap) is not installed") -> Machine:
+def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwrap) is not installed") -> SandboxSupport:
     """A machine that has this much."""
-    return Machine(abi, lambda _: (bwrap, "" if bwrap else why), "x86_64")
+    return SandboxSupport(abi, lambda _: (bwrap, "" if bwrap else why), "x86_64")
 
 
 # --- the words ------------------------------------------------------------------------------------------------
@@ -31,17 +31,17 @@ def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwra
 @pytest.mark.parametrize(
     ("words", "meaning"),
     [
-        ("none", Reach(frozenset(), False)),
-        ("all", Reach(None, False)),
-        ("443", Reach(frozenset({443}), False)),
-        ("443, 8080", Reach(frozenset({443, 8080}), False)),
-        ("unix", Reach(frozenset(), True)),
-        ("all,unix", Reach(None, True)),
-        ("443,unix", Reach(frozenset({443}), True)),
+        ("none", NetworkAccess(frozenset(), False)),
+        ("all", NetworkAccess(None, False)),
+        ("443", NetworkAccess(frozenset({443}), False)),
+        ("443, 8080", NetworkAccess(frozenset({443, 8080}), False)),
+        ("unix", NetworkAccess(frozenset(), True)),
+        ("all,unix", NetworkAccess(None, True)),
+        ("443,unix", NetworkAccess(frozenset({443}), True)),
     ],
 )
-def test_the_network_is_said_in_words(words: str, meaning: Reach) -> None:
-    assert reach(words) == meaning
+def test_the_network_is_said_in_words(words: str, meaning: NetworkAccess) -> None:
+    assert parse_network(words) == meaning
 
 
 @pytest.mark.parametrize("words", ["", "0", "65536", "-1", "http", "443;80", "all,443", "none,443", "all,none", "²"])
@@ -66,12 +66,12 @@ def test_of_the_environment_only_what_is_named_is_left() -> None:
         "SSH_AUTH_SOCK": "s",
         "HTTPS_PROXY": "p",
     }
-    assert scrubbed(ours) == {"PATH": "/bin", "LC_TIME": "C"}
-    assert scrubbed(ours, ["API_KEY", "MISSING"]) == {"PATH": "/bin", "LC_TIME": "C", "API_KEY": "k"}
+    assert filter_environment(ours) == {"PATH": "/bin", "LC_TIME": "C"}
+    assert filter_environment(ours, ["API_KEY", "MISSING"]) == {"PATH": "/bin", "LC_TIME": "C", "API_KEY": "k"}
 
 
 def test_limits_go_by_the_names_of_the_system_and_none_is_none() -> None:
-    table = dict(Limits(memory=1 << 30, processes=None).table())
+    table = dict(Limits(memory=1 << 30, processes=None).rlimits())
     assert table["RLIMIT_AS"] == 1 << 30
     assert table["RLIMIT_CORE"] == 0
     assert "RLIMIT_NPROC" not in table
@@ -83,7 +83,7 @@ def test_limits_go_by_the_names_of_the_system_and_none_is_none() -> None:
     [("/a", "/a", True), ("/a", "/a/b", True), ("/a", "/ab", False), ("/", "/a", True), ("/a/b", "/a", False)],
 )
 def test_a_folder_holds_what_is_below_it(folder: str, path: str, inside: bool) -> None:
-    assert holds(folder, path) is inside
+    assert contains_path(folder, path) is inside
 
 
 # --- Landlock by version --------------------------------------------------------------------------------------
@@ -91,18 +91,18 @@ def test_a_folder_holds_what_is_below_it(folder: str, path: str, inside: bool) -
 
 @pytest.mark.parametrize("abi", range(1, 9))
 def test_every_version_is_asked_only_for_what_it_knows(abi: int) -> None:
-    files, tcp, scopes = landlock.handled(abi)
+    files, tcp, scopes = landlock.handled_rights(abi)
     assert bool(files & landlock.REFER) is (abi >= 2)
     assert bool(files & landlock.TRUNCATE) is (abi >= 3)
     assert bool(tcp) is (abi >= 4)
     assert bool(files & landlock.IOCTL_DEV) is (abi >= 5)
     assert bool(scopes) is (abi >= 6)
-    assert len(landlock.ruleset(abi, True)) == 8 * (1 + (abi >= 4) + (abi >= 6))
+    assert len(landlock.pack_ruleset(abi, True)) == 8 * (1 + (abi >= 4) + (abi >= 6))
 
 
 def test_tcp_is_left_alone_where_all_of_it_is_wanted() -> None:
-    assert struct.unpack("=3Q", landlock.ruleset(6, False))[1] == 0
-    assert struct.unpack("=3Q", landlock.ruleset(6, True))[1] == landlock.BIND_TCP | landlock.CONNECT_TCP
+    assert struct.unpack("=3Q", landlock.pack_ruleset(6, False))[1] == 0
+    assert struct.unpack("=3Q", landlock.pack_ruleset(6, True))[1] == landlock.BIND_TCP | landlock.CONNECT_TCP
 
 
 def test_nobody_makes_devices_in_a_folder_that_is_written() -> None:
@@ -128,7 +128,7 @@ def test_nobody_makes_devices_in_a_folder_that_is_written() -> None:
 def test_landlock_is_used_where_it_can_do_what_is_asked_else_bubblewrap(
     net: str, abi: int, bwrap: str | None, mechanism: str
 ) -> None:
-    planned = plan(Sandbox(net=net), ["/srv"], machine(abi, bwrap))
+    planned = plan_sandbox(Sandbox(net=net), ["/srv"], machine(abi, bwrap))
     assert planned.mechanism == mechanism
     assert planned.bubblewrap == (BWRAP if mechanism == "bubblewrap" else None)
 
@@ -146,34 +146,36 @@ def test_where_neither_can_do_it_one_line_says_what_is_missing_and_what_to_do(
     net: str, abi: int, bwrap: str | None, words: list[str]
 ) -> None:
     with pytest.raises(SandboxUnavailable) as raised:
-        plan(Sandbox(net=net), ["/srv"], machine(abi, bwrap))
+        plan_sandbox(Sandbox(net=net), ["/srv"], machine(abi, bwrap))
     text = str(raised.value)
     assert "\n" not in text
     assert [word for word in words if word not in text] == []
 
 
 def test_a_mechanism_that_was_named_is_not_replaced_by_the_other() -> None:
-    assert plan(Sandbox(mechanism="bubblewrap", net="none"), ["/srv"], machine(6, BWRAP)).mechanism == "bubblewrap"
+    assert (
+        plan_sandbox(Sandbox(mechanism="bubblewrap", net="none"), ["/srv"], machine(6, BWRAP)).mechanism == "bubblewrap"
+    )
     with pytest.raises(SandboxUnavailable, match="no Landlock"):
-        plan(Sandbox(mechanism="landlock", net="none"), ["/srv"], machine(0, BWRAP))
+        plan_sandbox(Sandbox(mechanism="landlock", net="none"), ["/srv"], machine(0, BWRAP))
 
 
 def test_on_a_processor_whose_calls_are_unknown_sockets_are_not_said_to_be_limited() -> None:
     unknown = machine()._replace(processor=None)
     with pytest.raises(SandboxUnavailable, match="processor"):
-        plan(Sandbox(net="none"), ["/srv"], unknown)
-    assert plan(Sandbox(net="all,unix"), ["/srv"], unknown).filter is None
+        plan_sandbox(Sandbox(net="none"), ["/srv"], unknown)
+    assert plan_sandbox(Sandbox(net="all,unix"), ["/srv"], unknown).seccomp_filter is None
 
 
 def test_a_folder_that_holds_the_users_policy_is_not_writable(tmp_path: Path) -> None:
-    sandbox = closed(Sandbox(net="none"), {"HOME": str(tmp_path)})
+    sandbox = protect_user_files(Sandbox(net="none"), {"HOME": str(tmp_path)})
     assert sandbox is not None
     inner = tmp_path / ".config" / "dragoman" / "sub"
     for folder in (tmp_path, tmp_path / ".config", inner, tmp_path / ".local" / "state"):
         for there in (machine(6), machine(6, BWRAP), machine(0, BWRAP)):
             with pytest.raises(SandboxUnavailable, match="Dragoman's own; work in"):
-                plan(sandbox, [str(folder)], there)
-    assert plan(sandbox, [str(tmp_path / "project")], machine(6)).write == (str(tmp_path / "project"),)
+                plan_sandbox(sandbox, [str(folder)], there)
+    assert plan_sandbox(sandbox, [str(tmp_path / "project")], machine(6)).write_paths == (str(tmp_path / "project"),)
 
 
 def test_a_sandbox_is_made_for_the_folder_that_was_checked_and_not_for_where_a_link_leads(tmp_path: Path) -> None:
@@ -181,9 +183,9 @@ def test_a_sandbox_is_made_for_the_folder_that_was_checked_and_not_for_where_a_l
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for folder in (tmp_path / "link", tmp_path / "link" / "deep"):
         with pytest.raises(SandboxUnavailable, match="is a link or lies behind one"):
-            plan(Sandbox(), [str(folder)], machine(6))
+            plan_sandbox(Sandbox(), [str(folder)], machine(6))
     named = Sandbox(write=(str(tmp_path / "link"),))  # the user's own
-    assert plan(named, [], machine(6)).write == (str(tmp_path / "real"),)
+    assert plan_sandbox(named, [], machine(6)).write_paths == (str(tmp_path / "real"),)
 
 
 def test_a_policy_that_is_a_link_is_closed_where_it_leads(tmp_path: Path) -> None:
@@ -192,10 +194,10 @@ def test_a_policy_that_is_a_link_is_closed_where_it_leads(tmp_path: Path) -> Non
     dotfiles.mkdir()
     (dotfiles / "policy.toml").write_text("version = 1\n")
     (config / "policy.toml").symlink_to(dotfiles / "policy.toml")
-    sandbox = closed(Sandbox(net="none"), {"HOME": str(tmp_path)})
+    sandbox = protect_user_files(Sandbox(net="none"), {"HOME": str(tmp_path)})
     assert sandbox is not None
     with pytest.raises(SandboxUnavailable, match=r"dotfiles/policy\.toml"):
-        plan(sandbox, [str(dotfiles)], machine(6))
+        plan_sandbox(sandbox, [str(dotfiles)], machine(6))
 
 
 # --- bubblewrap -----------------------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ def wrapped(**changed: Any) -> list[str]:
         "has_network": False,
         "is_root": False,
     }
-    return bubblewrap.arguments(**{**given, **changed})
+    return bubblewrap.build_arguments(**{**given, **changed})
 
 
 def test_bubblewrap_mounts_what_is_granted_and_what_is_written_last() -> None:
@@ -254,7 +256,7 @@ def test_root_keeps_its_power_over_files_and_nothing_else() -> None:
 
 # --- the filter of system calls -------------------------------------------------------------------------------
 
-X86 = seccomp.MACHINES["x86_64"]
+X86 = seccomp.SYSCALLS_BY_MACHINE["x86_64"]
 CLOEXEC = 0o2000000
 
 
@@ -278,28 +280,30 @@ CLOEXEC = 0o2000000
 def test_only_sockets_that_can_be_limited_are_made(
     family: int, kind: int, protocol: int, ports: int, everything: int, nothing: int
 ) -> None:
-    for name, calls in seccomp.MACHINES.items():
+    for name, calls in seccomp.SYSCALLS_BY_MACHINE.items():
         for inet, tcp_limited, wanted in ((True, True, ports), (True, False, everything), (False, True, nothing)):
-            program = seccomp.program(name, inet=inet, tcp_limited=tcp_limited, unix=False)
-            assert verdict(program, calls.audit, calls.socket, family, kind, protocol) == wanted
+            program = seccomp.build_filter(name, inet=inet, is_tcp_limited=tcp_limited, unix=False)
+            assert verdict(program, calls.audit_arch, calls.socket, family, kind, protocol) == wanted
 
 
 def test_unix_sockets_are_made_where_they_were_asked_for() -> None:
-    program = seccomp.program("x86_64", inet=False, tcp_limited=True, unix=True)
-    assert verdict(program, X86.audit, X86.socket, 1, 1, 0) == ALLOWED
-    assert verdict(program, X86.audit, X86.socket, 2, 1, 0) == errno.EACCES
+    program = seccomp.build_filter("x86_64", inet=False, is_tcp_limited=True, unix=True)
+    assert verdict(program, X86.audit_arch, X86.socket, 1, 1, 0) == ALLOWED
+    assert verdict(program, X86.audit_arch, X86.socket, 2, 1, 0) == errno.EACCES
 
 
 def test_calls_that_go_around_the_walls_are_not_there() -> None:
-    program = seccomp.program("x86_64", inet=True, tcp_limited=True, unix=False)
+    program = seccomp.build_filter("x86_64", inet=True, is_tcp_limited=True, unix=False)
     fast_open = 0x20000000
-    assert [verdict(program, X86.audit, number) for number in X86.refused] == [errno.ENOSYS] * 4
-    assert [verdict(program, X86.audit, 44, 3, 0, 1, flags) for flags in (0, fast_open)] == [ALLOWED, errno.EACCES]
-    assert verdict(program, X86.audit, 46, 3, 0, fast_open | 0x4000) == errno.EACCES
-    assert verdict(program, X86.audit, 307, 3, 0, 1, fast_open) == errno.EACCES
-    assert verdict(program, X86.audit, 0x40000000 | 41, 1, 1, 0) == errno.ENOSYS  # the other numbers of the processor
+    assert [verdict(program, X86.audit_arch, number) for number in X86.denied] == [errno.ENOSYS] * 4
+    assert [verdict(program, X86.audit_arch, 44, 3, 0, 1, flags) for flags in (0, fast_open)] == [ALLOWED, errno.EACCES]
+    assert verdict(program, X86.audit_arch, 46, 3, 0, fast_open | 0x4000) == errno.EACCES
+    assert verdict(program, X86.audit_arch, 307, 3, 0, 1, fast_open) == errno.EACCES
+    assert (
+        verdict(program, X86.audit_arch, 0x40000000 | 41, 1, 1, 0) == errno.ENOSYS
+    )  # the other numbers of the processor
     assert verdict(program, 0x40000003, 102) == errno.ENOSYS  # a program of 32 bits
-    assert verdict(program, X86.audit, 59) == ALLOWED  # execve
+    assert verdict(program, X86.audit_arch, 59) == ALLOWED  # execve
 
 
 # --- what a program needs -------------------------------------------------------------------------------------
@@ -313,7 +317,7 @@ def test_a_program_brings_its_virtual_environment_and_its_interpreter(tmp_path: 
     (venv / "bin" / "agent").write_text(f"#!{venv}/bin/python -I\n")
     link = tmp_path / "agent"
     link.symlink_to(venv / "bin" / "agent")
-    needed = system_paths.belongings(str(link), [])
+    needed = system_paths.required_paths(str(link), [])
     assert {str(link), str(venv), str(venv / "bin" / "agent"), str(venv / "bin" / "python")} <= set(needed)
 
 
@@ -321,7 +325,7 @@ def test_a_package_of_node_brings_the_packages_beside_it(tmp_path: Path) -> None
     tool = tmp_path / "node_modules" / "tool" / "node_modules" / "inner" / "cli.js"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/usr/bin/env node\n")
-    assert str(tmp_path / "node_modules") in system_paths.belongings(str(tool), [])
+    assert str(tmp_path / "node_modules") in system_paths.required_paths(str(tool), [])
 
 
 def test_a_program_brings_neither_the_whole_system_nor_the_home(
@@ -333,8 +337,8 @@ def test_a_program_brings_neither_the_whole_system_nor_the_home(
     mine = tmp_path / "bin" / "mine"
     mine.write_text("#!/bin/sh\n")
     for program in ("/bin/sh", "/usr/bin/env", str(mine)):
-        needed = system_paths.belongings(program, [])
-        assert not [path for path in needed if holds(path, str(tmp_path))]
+        needed = system_paths.required_paths(program, [])
+        assert not [path for path in needed if contains_path(path, str(tmp_path))]
         assert "/" not in needed
 
 
@@ -344,21 +348,21 @@ def test_an_interpreter_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> N
     os.mkfifo(pipe)
     script = tmp_path / "script"
     script.write_text(f"#!{pipe}\n")
-    assert {str(script), str(pipe)} <= set(system_paths.belongings(str(script), []))
-    assert str(pipe) in system_paths.belongings(str(pipe), [])
+    assert {str(script), str(pipe)} <= set(system_paths.required_paths(str(script), []))
+    assert str(pipe) in system_paths.required_paths(str(pipe), [])
 
 
 def test_files_that_a_command_names_can_be_read_folders_not(tmp_path: Path) -> None:
     script = tmp_path / "agent.py"
     script.write_text("")
-    assert str(script) in system_paths.belongings("/bin/sh", [str(script), str(tmp_path)])
-    assert str(tmp_path) not in system_paths.belongings("/bin/sh", [str(script), str(tmp_path)])
+    assert str(script) in system_paths.required_paths("/bin/sh", [str(script), str(tmp_path)])
+    assert str(tmp_path) not in system_paths.required_paths("/bin/sh", [str(script), str(tmp_path)])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can read what is not for everybody")
 def test_root_reads_only_what_everybody_can_of_the_settings() -> None:
-    readable = system_paths.settings()
+    readable = system_paths.readable_etc_paths()
     assert "/etc" not in readable
     assert not [path for path in readable if not os.path.islink(path) and not os.stat(path).st_mode & 0o004]
-    assert not [path for path in readable if holds(path, "/etc/shadow")]
-    assert any(holds(path, "/etc/passwd") for path in readable)
+    assert not [path for path in readable if contains_path(path, "/etc/shadow")]
+    assert any(contains_path(path, "/etc/passwd") for path in readable)

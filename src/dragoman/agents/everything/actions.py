@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragoman import Turn
 
 if TYPE_CHECKING:
-    from dragoman import Elicited
+    from dragoman import ElicitationAnswer
     from dragoman.roles.agent.elicitation import Form
 
 import asyncio
@@ -125,7 +125,7 @@ async def tour(turn: Turn, _: str) -> None:
     await _show_plan(turn, 0)
     where = turn.session.cwd
     async with turn.tool("Look around", kind="search", input={"path": where}, paths=[where]) as call:
-        await call.text(f"The session's folder is {where}\n")
+        await call.add_text(f"The session's folder is {where}\n")
     await _show_plan(turn, 1)
     await turn.say("This is a **message**; it came in several pieces, ")
     await turn.say("after a thought, a plan and a tool call.\n\n")
@@ -139,7 +139,7 @@ async def read(turn: Turn, text: str) -> None:
     path = located(turn, one(text))
     async with turn.tool(f"Read {short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
         content = await turn.files.read(path)
-        await call.text(content)
+        await call.add_text(content)
     lines = len(content.splitlines())
     await turn.say(f"`{short(turn, path)}` has {lines} line{'' if lines == 1 else 's'}.")
 
@@ -167,7 +167,7 @@ async def edit(turn: Turn, text: str) -> None:
 
 async def _change(turn: Turn, call: Tool, path: str, before: str | None, after: str) -> None:
     """Ask for leave, showing what will change; write; say how it went."""
-    await call.preview(path, before, after)
+    await call.preview_diff(path, before, after)
     if not await _leave(turn, call):
         await turn.say(f"I left `{short(turn, path)}` as it is.")
         return
@@ -193,12 +193,12 @@ async def run(turn: Turn, text: str) -> None:
             await turn.say("I did not run it.")
             return
         async with await turn.terminals.create(words[0], words[1:], cwd=turn.session.cwd) as terminal:
-            if turn.terminals.lent:
-                await call.terminal(terminal.id)
+            if turn.terminals.uses_client:
+                await call.add_terminal(terminal.id)
             await terminal.wait()
             ended = await terminal.output()
-        if not turn.terminals.lent:
-            await call.text(ended.output)
+        if not turn.terminals.uses_client:
+            await call.add_text(ended.output)
         how = f"was ended by {ended.signal}" if ended.signal else f"ended with exit code {ended.exit_code}"
         await call.finish("completed" if ended.exit_code == 0 else "failed", {"exitCode": ended.exit_code})
     await turn.say(f"`{text}` {how}.")
@@ -206,7 +206,7 @@ async def run(turn: Turn, text: str) -> None:
 
 async def ask(turn: Turn, _: str) -> None:
     """Ask for leave to do nothing, and say what was answered."""
-    answer = await turn.ask("May I? Nothing will happen either way", kind="other")
+    answer = await turn.ask_permission("May I? Nothing will happen either way", kind="other")
     if answer.cancelled:
         await turn.say("The question was closed without an answer.")
     else:
@@ -220,7 +220,7 @@ def _asking(turn: Turn, title: str, **members: Any) -> Tool:
 
 async def _leave(turn: Turn, call: Tool) -> bool:
     """In the mode `ask` leave is asked for; in the mode `code` it is taken for granted."""
-    return turn.session.mode == "code" or bool(await call.ask())
+    return turn.session.mode == "code" or bool(await call.ask_permission())
 
 
 # --- the session ----------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def title(turn: Turn, text: str) -> None:
 
 async def usage(turn: Turn, _: str) -> None:
     """Tell how full the context is, and what the turn cost."""
-    await turn.usage(input=10, output=5, used=1500, size=8000, cost=0.25)
+    await turn.report_usage(input_tokens=10, output_tokens=5, context_used=1500, context_size=8000, cost=0.25)
     await turn.say("15 tokens in this turn, 1500 of 8000 in the context.")
 
 
@@ -285,24 +285,24 @@ async def link(turn: Turn, _: str) -> None:
     await turn.say("You were there, I take it.")
 
 
-def _unfilled(answer: Elicited) -> str:
+def _unfilled(answer: ElicitationAnswer) -> str:
     return "You declined." if answer.action == "decline" else "You closed the question."
 
 
 async def notice(turn: Turn, text: str) -> None:
     """A notice; clients that show none hear only the answer."""
-    await turn.notice(text or "Nothing is wrong", "This is only a notice.", severity="info")
+    await turn.send_notice(text or "Nothing is wrong", "This is only a notice.", severity="info")
     await turn.say("There was a notice before this, for clients that show notices.")
 
 
 async def compact(turn: Turn, _: str) -> None:
     """A compaction that changes nothing: the history stays, for load to replay."""
     async with turn.compaction() as work:
-        await work.summary("Somebody tried slash commands, ")
-        await work.summary("and this was one of them.")
+        await work.add_summary("Somebody tried slash commands, ")
+        await work.add_summary("and this was one of them.")
     await turn.say("I have told you the short version, if you show such things.")
 
 
 async def merge(turn: Turn, _: str) -> None:
     """The prompt as a model would get it."""
-    await turn.say(await turn.merged())
+    await turn.say(await turn.prompt_text())

@@ -140,7 +140,7 @@ def everything(dialect: str = "auto") -> Agent:
         instructions="Send /help to see what this agent can do; anything else is echoed.",
     )
     agent.prompt(answer)
-    agent.opened(opened)
+    agent.on_session_opened(opened)
     return agent
 
 
@@ -191,4 +191,4 @@ def opened(session: Session) -> None:
     """A session is about to be answered for: after /early, talk now."""
     if session.connection in _early:
         _early.discard(session.connection)
-        session.push(AgentMessageChunk(content=TextContent(text="This came before the session was opened.")))
+        session.send_update(AgentMessageChunk(content=TextContent(text="This came before the session was opened.")))

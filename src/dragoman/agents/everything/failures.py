@@ -44,9 +44,9 @@ async def late(turn: Turn, _: str) -> None:
 
 
 def _say_late(session: Session) -> None:
-    session.push(AgentMessageChunk(content=TextContent(text="This came after the answer.")))
-    session.push(UsageUpdate(used=1600, size=8000))
-    session.push(SessionInfoUpdate(title=session.title or "A session with late news"))
+    session.send_update(AgentMessageChunk(content=TextContent(text="This came after the answer.")))
+    session.send_update(UsageUpdate(used=1600, size=8000))
+    session.send_update(SessionInfoUpdate(title=session.title or "A session with late news"))
 
 
 async def noise(turn: Turn, _: str) -> None:
@@ -58,7 +58,7 @@ async def noise(turn: Turn, _: str) -> None:
 async def crash(turn: Turn, _: str) -> None:
     """End the whole process in the middle of the turn."""
     await turn.say("Goodbye.")
-    await turn.session.flow_control()
+    await turn.session.drain()
     await asyncio.sleep(0)  # the farewell leaves before we do
     print("everything: crashing, as I was told", file=sys.stderr, flush=True)
     os._exit(3)

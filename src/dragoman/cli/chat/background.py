@@ -11,118 +11,118 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman import Conversation
-from dragoman.cli.chat.line_editor import Interruptible, Reader
-from dragoman.cli.connect.presence import Company
-from dragoman.cli.ui.permission import Leave
-from dragoman.cli.ui.terminal import Line, Sheet
-from dragoman.cli.ui.turn_view import Screen
+from dragoman import ClientSession
+from dragoman.cli.chat.line_editor import InterruptiblePrompter, LineReader
+from dragoman.cli.connect.presence import Presence
+from dragoman.cli.ui.permission import PermissionUI
+from dragoman.cli.ui.terminal import OutputStream, StyledLine
+from dragoman.cli.ui.turn_view import TurnView
 
 # An agent that speaks unasked has ended when it was silent for so long; then the line comes back. Seconds.
-SILENCE = 0.3
+QUIET_PERIOD = 0.3
 
 
-class Interjections:
+class Background:
     """Shows what comes in between, in its order."""
 
-    screen: Screen
-    reader: Reader
+    view: TurnView
+    line_reader: LineReader
 
-    def __init__(self, sheet: Sheet, person: Interruptible) -> None:
-        self.leave: Leave | None = None  # who asks the person
-        self._sheet = sheet
-        self._person = person
-        self._is_playing = False
-        self._unshown: deque[Any] = deque()
-        self._company: Company | None = None
-        self._marks: deque[bool] = deque()  # of each update that the turn is to show: whether it is said in it
-        self._is_theirs = False  # what was shown last
-        self._heard = asyncio.Event()
+    def __init__(self, output: OutputStream, prompter: InterruptiblePrompter) -> None:
+        self.permission_ui: PermissionUI | None = None  # who asks the person
+        self._output = output
+        self._prompter = prompter
+        self._is_turn_running = False
+        self._pending: deque[Any] = deque()
+        self._presence: Presence | None = None
+        self._others_flags: deque[bool] = deque()  # of each update that the turn is to show: whether it is said in it
+        self._was_others = False  # what was shown last
+        self._wakeup = asyncio.Event()
 
     @property
-    def is_playing(self) -> bool:
+    def is_turn_running(self) -> bool:
         """Whether a turn runs, which shows what is said in it."""
-        return self._is_playing
+        return self._is_turn_running
 
-    @is_playing.setter
-    def is_playing(self, is_playing: bool) -> None:
-        self._is_playing = is_playing
-        if not is_playing:
-            self._heard.set()
+    @is_turn_running.setter
+    def is_turn_running(self, is_running: bool) -> None:
+        self._is_turn_running = is_running
+        if not is_running:
+            self._wakeup.set()
 
-    def enter(self, session: Conversation, screen: Screen) -> None:
+    def enter_session(self, session: ClientSession, view: TurnView) -> None:
         """Show what is said in this session."""
-        self.screen = screen
-        session.on_update = lambda update: self._overhear(session, update)
-        self._unshown.extend(session.between)
+        self.view = view
+        session.on_update = lambda update: self._on_update(session, update)
+        self._pending.extend(session.updates_outside_turns)
 
-    def forget(self) -> None:
+    def discard_pending(self) -> None:
         """What has come until now need not be shown."""
-        self._unshown.clear()
+        self._pending.clear()
 
-    def mention(self, text: str, style: str) -> None:
+    def show_notice(self, text: str, style: str) -> None:
         """Say what others do; a question that stands there stays at the end."""
-        if not self._person.interject(text, style):
-            self.mention_after(text, style)
+        if not self._prompter.show_above_question(text, style):
+            self.show_notice_after_question(text, style)
 
-    def mention_after(self, text: str, style: str) -> None:
+    def show_notice_after_question(self, text: str, style: str) -> None:
         """The same, but not before the question that stands there has gone: somebody else has answered it."""
-        if self.leave is not None and self.leave.is_asking:
-            asyncio.get_running_loop().call_later(SILENCE, self.mention_after, text, style)
-        elif self._is_playing:
-            self._sheet.line(text, style)
+        if self.permission_ui is not None and self.permission_ui.is_asking:
+            asyncio.get_running_loop().call_later(QUIET_PERIOD, self.show_notice_after_question, text, style)
+        elif self._is_turn_running:
+            self._output.write_line(text, style)
         else:
-            self._unshown.append(Line(text, style))
-            self._heard.set()
+            self._pending.append(StyledLine(text, style))
+            self._wakeup.set()
 
-    def _overhear(self, session: Conversation, update: Any) -> None:
+    def _on_update(self, session: ClientSession, update: Any) -> None:
         turn = session.turn
-        if self._is_playing and (turn is None or not turn.is_over):
-            if self._company is not None:
-                self._marks.append(self._company.is_theirs)
+        if self._is_turn_running and (turn is None or not turn.is_over):
+            if self._presence is not None:
+                self._others_flags.append(self._presence.is_others_turn)
             return  # the turn shows it
-        if not self.screen.is_silent(update):
-            self._unshown.append(update)
-        self._heard.set()
+        if not self.view.is_silent(update):
+            self._pending.append(update)
+        self._wakeup.set()
 
-    def mark(self, company: Company | None) -> None:
+    def begin_prompt(self, presence: Presence | None) -> None:
         """A prompt is sent, in this company: others may have their turns before it."""
-        self._company = company
-        self._marks.clear()
-        self._is_theirs = False
+        self._presence = presence
+        self._others_flags.clear()
+        self._was_others = False
 
-    def is_ours_at_last(self) -> bool:
+    def take_own_turn_start(self) -> bool:
         """Whether the next update is the first of one's own turn after the turn of somebody else."""
-        was_theirs, self._is_theirs = self._is_theirs, bool(self._marks) and self._marks.popleft()
-        return was_theirs and not self._is_theirs
+        was_theirs, self._was_others = self._was_others, bool(self._others_flags) and self._others_flags.popleft()
+        return was_theirs and not self._was_others
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         """Show what comes, above the line on which the person writes, until cancelled."""
         while True:
-            await self._heard.wait()
-            self._heard.clear()
-            await self._person.undisturbed()
-            if not self._is_playing and self._unshown:
-                async with self.reader.aside():
-                    await self._show()
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            await self._prompter.wait_until_free()
+            if not self._is_turn_running and self._pending:
+                async with self.line_reader.suspend():
+                    await self._show_pending()
 
-    async def _show(self) -> None:
-        while self._unshown:
-            unshown = self._unshown.popleft()
-            if isinstance(unshown, Line):
-                self._lines([unshown])
+    async def _show_pending(self) -> None:
+        while self._pending:
+            unshown = self._pending.popleft()
+            if isinstance(unshown, StyledLine):
+                self._show_lines([unshown])
                 continue
-            self.screen.show(unshown)
-            if not self._unshown:
-                self._heard.clear()
+            self.view.show(unshown)
+            if not self._pending:
+                self._wakeup.clear()
                 try:
-                    async with asyncio.timeout(SILENCE):
-                        await self._heard.wait()
+                    async with asyncio.timeout(QUIET_PERIOD):
+                        await self._wakeup.wait()
                 except TimeoutError:
                     pass
-        self.screen.end()
-        self._sheet.gap()
+        self.view.end_turn()
+        self._output.ensure_blank_line()
 
-    def _lines(self, lines: Iterable[Line]) -> None:
-        self.screen.end()
-        self._sheet.lines(lines)
+    def _show_lines(self, lines: Iterable[StyledLine]) -> None:
+        self.view.end_turn()
+        self._output.write_lines(lines)

@@ -8,191 +8,219 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman import ConnectionFailed, Conversation, ProtocolError
-from dragoman.cli.chat.completer import Candidate, words
+from dragoman import ClientSession, ConnectionFailed, ProtocolError
+from dragoman.cli.chat.completer import Candidate, complete_word
 from dragoman.cli.connect import settings
-from dragoman.cli.ui.terminal import Line, single
+from dragoman.cli.ui.terminal import StyledLine, sanitize_line
 from dragoman.policy.modes import MODES
 
 if TYPE_CHECKING:
     from dragoman.cli.chat.chat import Chat
 
-MARK = ":"
+COMMAND_PREFIX = ":"
 
 
-class Local(NamedTuple):
+class ColonCommand(NamedTuple):
     """A command: what it takes, what it does, the words that complete it, and the function."""
 
-    takes: str
-    about: str
-    known: Callable[[Conversation, list[str]], Iterable[tuple[str, str]]]
-    act: Callable[[Chat, str], Awaitable[None]]
+    usage: str
+    description: str
+    completions: Callable[[ClientSession, list[str]], Iterable[tuple[str, str]]]
+    run: Callable[[Chat, str], Awaitable[None]]
 
 
-def is_local(text: str) -> bool:
+def is_colon_command(text: str) -> bool:
     """Whether this is for the conversation, not for the agent."""
-    return text.startswith(MARK) and not text.startswith(MARK * 2)
+    return text.startswith(COMMAND_PREFIX) and not text.startswith(COMMAND_PREFIX * 2)
 
 
-def for_agent(text: str) -> str:
+def unescape_prefix(text: str) -> str:
     """The text as the agent shall have it."""
-    return text[1:] if text.startswith(MARK * 2) else text
+    return text[1:] if text.startswith(COMMAND_PREFIX * 2) else text
 
 
-async def obey(chat: Chat, text: str) -> None:
+async def run_colon_command(chat: Chat, text: str) -> None:
     """Do it; what cannot be done is said."""
-    name, _, argument = text[len(MARK) :].strip().partition(" ")
+    name, _, argument = text[len(COMMAND_PREFIX) :].strip().partition(" ")
     found = [each for each in COMMANDS if each == name] or [each for each in COMMANDS if name and each.startswith(name)]
     if len(found) != 1:
-        chat.say(f"there is no {MARK}{name}; {MARK}help lists what there is", "yellow")
+        chat.show_line(f"there is no {COMMAND_PREFIX}{name}; {COMMAND_PREFIX}help lists what there is", "yellow")
         return
     try:
-        await COMMANDS[found[0]].act(chat, argument.strip())
+        await COMMANDS[found[0]].run(chat, argument.strip())
     except ProtocolError as error:
-        chat.say(error.message, "yellow")
+        chat.show_line(error.message, "yellow")
     except ConnectionFailed:
         raise
 
 
-def completed(before: str, session: Conversation) -> Iterable[Candidate]:
+def complete_colon_command(text_before_cursor: str, session: ClientSession) -> Iterable[Candidate]:
     """The commands, and what they take."""
-    name, space, _ = before[len(MARK) :].partition(" ")
+    name, space, _ = text_before_cursor[len(COMMAND_PREFIX) :].partition(" ")
     if not space:
         for each, command in COMMANDS.items():
             if each.startswith(name):
-                yield Candidate(f"{MARK}{each}{' ' if command.takes else ''}", len(before), command.about)
+                yield Candidate(
+                    f"{COMMAND_PREFIX}{each}{' ' if command.usage else ''}",
+                    len(text_before_cursor),
+                    command.description,
+                )
     elif name in COMMANDS:
-        yield from words(before, COMMANDS[name].known(session, before.split()[1:]))
+        yield from complete_word(
+            text_before_cursor, COMMANDS[name].completions(session, text_before_cursor.split()[1:])
+        )
 
 
 # --- the commands ---------------------------------------------------------------------------------------------
 
 
-async def help_(chat: Chat, _: str) -> None:
+async def show_help(chat: Chat, _: str) -> None:
     """List everything."""
     if chat.session.commands:
-        chat.lines([Line("The agent's own:", "dim")])
-        named = {f"/{single(each.name)}": single(each.description) for each in chat.session.commands}
+        chat.show_lines([StyledLine("The agent's own:", "dim")])
+        named = {f"/{sanitize_line(each.name)}": sanitize_line(each.description) for each in chat.session.commands}
         width = min(24, max(map(len, named)))
-        chat.lines([Line(f"  {name:{width}}  {about}", "dim") for name, about in named.items()])
-    chat.lines([Line(line, "dim") for line in KEYS.splitlines()])
-    calls = {name: f"{MARK}{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
+        chat.show_lines([StyledLine(f"  {name:{width}}  {about}", "dim") for name, about in named.items()])
+    chat.show_lines([StyledLine(line, "dim") for line in KEY_HELP.splitlines()])
+    calls = {name: f"{COMMAND_PREFIX}{name} {command.usage}".rstrip() for name, command in COMMANDS.items()}
     width = max(map(len, calls.values()))
-    chat.lines([Line(f"  {calls[name]:{width}}  {command.about}") for name, command in COMMANDS.items()])
+    chat.show_lines(
+        [StyledLine(f"  {calls[name]:{width}}  {command.description}") for name, command in COMMANDS.items()]
+    )
 
 
-KEYS = f"""\
+KEY_HELP = f"""\
 Keys:
   Enter sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line.
   Tab completes commands and files; Up and Ctrl-R look into the history.
   Ctrl-C stops the agent, a second one ends all. Ctrl-D leaves; what a host does goes on.
   While the agent works, what you type waits for the next line; it is not sent.
-  @path sends a file along. {MARK}{MARK} begins a text with a colon.
+  @path sends a file along. {COMMAND_PREFIX}{COMMAND_PREFIX} begins a text with a colon.
 Commands of the conversation:"""
 
 
-async def who(chat: Chat, _: str) -> None:
+async def show_members(chat: Chat, _: str) -> None:
     """Who is here."""
-    chat.say(f"here: {chat.others()}" if chat.others() else "nobody but you")
+    chat.show_line(f"here: {chat.members_text()}" if chat.members_text() else "nobody but you")
 
 
-async def mode(chat: Chat, word: str) -> None:
+async def show_or_set_mode(chat: Chat, argument: str) -> None:
     """Show or change the agent's mode."""
-    if word:
-        chat.say(f"the mode is {single(await settings.set_mode(chat.session, word))} now")
+    if argument:
+        chat.show_line(f"the mode is {sanitize_line(await settings.set_mode(chat.session, argument))} now")
         return
-    known = settings.modes(chat.session)
-    _choices(chat, known, chat.session.mode or "", "the agent has no modes")
+    known = settings.available_modes(chat.session)
+    _show_choices(chat, known, chat.session.mode or "", "the agent has no modes")
 
 
-async def model(chat: Chat, word: str) -> None:
+async def show_or_set_model(chat: Chat, argument: str) -> None:
     """Show or change the model."""
-    if word:
-        chat.say(f"the model is {single(await settings.set_model(chat.session, word))} now")
+    if argument:
+        chat.show_line(f"the model is {sanitize_line(await settings.set_model(chat.session, argument))} now")
         return
-    option = settings.model(chat.session)
-    known = settings.values(option) if option is not None else []
-    _choices(chat, known, str(option.current_value) if option else "", "the agent does not let one choose the model")
+    option = settings.model_option(chat.session)
+    known = settings.option_values(option) if option is not None else []
+    _show_choices(
+        chat, known, str(option.current_value) if option else "", "the agent does not let one choose the model"
+    )
 
 
-async def set_(chat: Chat, argument: str) -> None:
+async def show_or_set_option(chat: Chat, argument: str) -> None:
     """Show the options, or set one."""
     name, _, value = argument.partition(" ")
     if value.strip():
-        chat.say(f"{single(name)} is {single(await settings.set_option(chat.session, name, value.strip()))} now")
+        chosen = await settings.set_option(chat.session, name, value.strip())
+        chat.show_line(f"{sanitize_line(name)} is {sanitize_line(chosen)} now")
         return
     options = [option for option in chat.session.options if not name or option.id == name]
     for option in options:
-        known = ", ".join(single(value) for value, _ in settings.values(option))
-        chat.lines([Line(f"  {single(option.id)} = {single(settings.current(option))}  ({known})")])
+        known = ", ".join(sanitize_line(value) for value, _ in settings.option_values(option))
+        chat.show_lines(
+            [
+                StyledLine(
+                    f"  {sanitize_line(option.id)} = {sanitize_line(settings.current_value_text(option))}  ({known})"
+                )
+            ]
+        )
     if not options:
-        chat.say("the agent has no such option" if name else "the agent has no options", "yellow")
+        chat.show_line("the agent has no such option" if name else "the agent has no options", "yellow")
 
 
-async def policy(chat: Chat, word: str) -> None:
+async def show_or_set_policy(chat: Chat, argument: str) -> None:
     """Show or change what the agent may do without being asked about."""
-    if chat.others() and not chat.lends:
-        chat.say("in a host, what the agent may do is the host's to decide (dragoman serve --mode)", "yellow")
-    elif not word:
-        _choices(chat, [(name, "") for name in MODES], chat.leave.guard.mode(chat.session.id), "")
-    elif word not in MODES:
-        chat.say(f"there is no policy mode {word!r}; there are: {', '.join(MODES)}", "yellow")
+    if chat.members_text() and not chat.provides_workspace:
+        chat.show_line("in a host, what the agent may do is the host's to decide (dragoman serve --mode)", "yellow")
+    elif not argument:
+        _show_choices(chat, [(name, "") for name in MODES], chat.permission_ui.guard.mode(chat.session.id), "")
+    elif argument not in MODES:
+        chat.show_line(f"there is no policy mode {argument!r}; there are: {', '.join(MODES)}", "yellow")
     else:
-        await chat.leave.guard.switch(chat.session, word)
-        chat.say(f"the policy mode is {word} now")
+        await chat.permission_ui.guard.switch_mode(chat.session, argument)
+        chat.show_line(f"the policy mode is {argument} now")
 
 
-async def plan(chat: Chat, _: str) -> None:
+async def show_plan(chat: Chat, _: str) -> None:
     """Show the plan again."""
     marks = {"completed": "[x]", "in_progress": "[>]"}
-    chat.lines([Line(f"  {marks.get(entry.status, '[ ]')} {entry.content}") for entry in chat.session.plan])
+    chat.show_lines([StyledLine(f"  {marks.get(entry.status, '[ ]')} {entry.content}") for entry in chat.session.plan])
     if not chat.session.plan:
-        chat.say("there is no plan")
+        chat.show_line("there is no plan")
 
 
-async def new(chat: Chat, _: str) -> None:
+async def start_new_session(chat: Chat, _: str) -> None:
     """Begin anew: the agent forgets what was said."""
-    await chat.begin_anew()
-    chat.say("this is a new session")
+    await chat.start_new_session()
+    chat.show_line("this is a new session")
 
 
-async def quit_(chat: Chat, _: str) -> None:
+async def quit_chat(chat: Chat, _: str) -> None:
     """Leave."""
     chat.is_over = True
 
 
-def _choices(chat: Chat, known: list[tuple[str, str]], now: str, none: str) -> None:
-    for id, name in known:
-        shown = single(id) if name in ("", id) else f"{single(id)}  ({single(name)})"
-        chat.lines([Line(f"  {'•' if id == now else ' '} {shown}", "bold" if id == now else "")])
-    if not known:
-        chat.say(none, "yellow")
+def _show_choices(chat: Chat, choices: list[tuple[str, str]], current_id: str, empty_text: str) -> None:
+    for id, name in choices:
+        shown = sanitize_line(id) if name in ("", id) else f"{sanitize_line(id)}  ({sanitize_line(name)})"
+        chat.show_lines(
+            [StyledLine(f"  {'•' if id == current_id else ' '} {shown}", "bold" if id == current_id else "")]
+        )
+    if not choices:
+        chat.show_line(empty_text, "yellow")
 
 
-def _nothing(_: Conversation, __: list[str]) -> Iterable[tuple[str, str]]:
+def _no_completions(_: ClientSession, __: list[str]) -> Iterable[tuple[str, str]]:
     return ()
 
 
-def _of_model(session: Conversation, _: list[str]) -> Iterable[tuple[str, str]]:
-    option = settings.model(session)
-    return settings.values(option) if option is not None else ()
+def _model_completions(session: ClientSession, _: list[str]) -> Iterable[tuple[str, str]]:
+    option = settings.model_option(session)
+    return settings.option_values(option) if option is not None else ()
 
 
-def _of_options(session: Conversation, typed: list[str]) -> Iterable[tuple[str, str]]:
+def _option_completions(session: ClientSession, typed: list[str]) -> Iterable[tuple[str, str]]:
     options = {option.id: option for option in session.options}
     if typed and typed[0] in options:
-        return settings.values(options[typed[0]])
+        return settings.option_values(options[typed[0]])
     return [(id, option.name) for id, option in options.items()]
 
 
-COMMANDS: dict[str, Local] = {
-    "help": Local("", "this list", _nothing, help_),
-    "mode": Local("[ID]", "the agent's own mode: show or change it", lambda session, _: settings.modes(session), mode),
-    "model": Local("[ID]", "the model that answers: show or change it", _of_model, model),
-    "set": Local("[OPTION VALUE]", "the agent's options: show or set them", _of_options, set_),
-    "policy": Local("[MODE]", "what is allowed, asked or denied", lambda *_: [(each, "") for each in MODES], policy),
-    "plan": Local("", "the plan as it stands", _nothing, plan),
-    "who": Local("", "who else is here, in a session of a host", _nothing, who),
-    "new": Local("", "begin a new session", _nothing, new),
-    "quit": Local("", "leave (also Ctrl-D)", _nothing, quit_),
+COMMANDS: dict[str, ColonCommand] = {
+    "help": ColonCommand("", "this list", _no_completions, show_help),
+    "mode": ColonCommand(
+        "[ID]",
+        "the agent's own mode: show or change it",
+        lambda session, _: settings.available_modes(session),
+        show_or_set_mode,
+    ),
+    "model": ColonCommand("[ID]", "the model that answers: show or change it", _model_completions, show_or_set_model),
+    "set": ColonCommand(
+        "[OPTION VALUE]", "the agent's options: show or set them", _option_completions, show_or_set_option
+    ),
+    "policy": ColonCommand(
+        "[MODE]", "what is allowed, asked or denied", lambda *_: [(each, "") for each in MODES], show_or_set_policy
+    ),
+    "plan": ColonCommand("", "the plan as it stands", _no_completions, show_plan),
+    "who": ColonCommand("", "who else is here, in a session of a host", _no_completions, show_members),
+    "new": ColonCommand("", "begin a new session", _no_completions, start_new_session),
+    "quit": ColonCommand("", "leave (also Ctrl-D)", _no_completions, quit_chat),
 }

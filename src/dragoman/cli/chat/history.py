@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 
-from dragoman.config.private_files import locked, write_private
+from dragoman.config.private_files import file_lock, write_private
 
 # Further back than anybody searches; the file is cut when it has twice as many.
-KEPT = 1000
+MAX_TEXTS = 1000
 
 
-class History:
+class InputHistory:
     """The texts of one user."""
 
     def __init__(self, path: str) -> None:
@@ -28,7 +28,7 @@ class History:
         except OSError:
             return []
         found = []
-        for line in lines[-KEPT:]:
+        for line in lines[-MAX_TEXTS:]:
             try:
                 text = json.loads(line)
             except ValueError:
@@ -42,9 +42,9 @@ class History:
         if not text.strip() or text[0] == " ":
             return
         try:
-            with locked(self._path):
+            with file_lock(self._path):
                 self._append(text)
-                self._cut()
+                self._truncate()
         except OSError:
             pass
 
@@ -53,8 +53,8 @@ class History:
         with open(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(json.dumps(text) + "\n")
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         with open(self._path, "rb") as file:
             lines = file.read().splitlines(keepends=True)
-        if len(lines) > 2 * KEPT:
-            write_private(self._path, b"".join(lines[-KEPT:]))
+        if len(lines) > 2 * MAX_TEXTS:
+            write_private(self._path, b"".join(lines[-MAX_TEXTS:]))

@@ -14,51 +14,51 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any, Protocol
 
 from dragoman.cli.chat.completer import Candidate
-from dragoman.cli.chat.history import History
-from dragoman.cli.ui.key_prompt import Choice, Person, key_by_key
-from dragoman.cli.ui.terminal import Line, Sheet, visible
+from dragoman.cli.chat.history import InputHistory
+from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, raw_key_mode
+from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize
 
 PROMPT = "› "
-INSTALL = "for editing, history and completion: pip install 'dragoman[tui]'"
+INSTALL_HINT = "for editing, history and completion: pip install 'dragoman[tui]'"
 
 # A key that is no character, such as an arrow, or one with Alt.
-_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.S)
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.S)
 
 Complete = Callable[[str], Iterable[Candidate]]
 
 
-class Reader(Protocol):
+class LineReader(Protocol):
     """Reads what a person writes; `hint` says what it can do, `takes_keys` that it wants them one by one."""
 
     hint: str
-    takes_keys: bool
+    needs_raw_keys: bool
 
-    async def read(self, typed: str = "") -> str | None:
+    async def read(self, initial_text: str = "") -> str | None:
         """One text, beginning with what was typed before; None when the person wants to leave."""
 
-    def aside(self) -> AbstractAsyncContextManager[None]:
+    def suspend(self) -> AbstractAsyncContextManager[None]:
         """Something is to be written now: the line is taken away and comes back."""
 
 
-class Plain:
+class PlainLineReader:
     """Lines as the terminal gives them."""
 
     hint = "Say something; "
-    takes_keys = False
+    needs_raw_keys = False
 
-    def __init__(self, person: Person, sheet: Sheet, history: History) -> None:
-        self._person = person
-        self._sheet = sheet
+    def __init__(self, prompter: Prompter, output: OutputStream, history: InputHistory) -> None:
+        self._prompter = prompter
+        self._output = output
         self._history = history
         self._is_reading = False
 
-    async def read(self, typed: str = "") -> str | None:
+    async def read(self, initial_text: str = "") -> str | None:
         """One line; a backslash at its end goes on with the next."""
         lines: list[str] = []
         while True:
             self._is_reading = True
             try:
-                line = await self._person.read(PROMPT if not lines else "… ", "bold")
+                line = await self._prompter.read(PROMPT if not lines else "… ", "bold")
             finally:
                 self._is_reading = False
             if line is None:
@@ -70,43 +70,43 @@ class Plain:
                 return text
 
     @asynccontextmanager
-    async def aside(self) -> AsyncIterator[None]:
+    async def suspend(self) -> AsyncIterator[None]:
         """Take the prompt away, and ask again."""
         was_reading = self._is_reading
         if was_reading:
-            self._sheet.unprompt()
+            self._output.clear_prompt()
         yield
         if was_reading and self._is_reading:
-            self._sheet.gap()
-            self._sheet.prompt(PROMPT, "bold")
+            self._output.ensure_blank_line()
+            self._output.show_prompt(PROMPT, "bold")
 
 
-def best(
-    person: Person,
-    sheet: Sheet,
-    history: History,
+def create_line_reader(
+    prompter: Prompter,
+    output: OutputStream,
+    history: InputHistory,
     complete: Complete,
     status: Callable[[], str],
     environ: Mapping[str, str] = os.environ,
-) -> tuple[Reader, str]:
+) -> tuple[LineReader, str]:
     """The best reader there is, and what could be installed for a better one."""
     if environ.get("TERM", "dumb") == "dumb":  # one that cannot move its cursor
-        return Plain(person, sheet, history), ""
+        return PlainLineReader(prompter, output, history), ""
     try:
-        return Editor(history, complete, status), ""
+        return LineEditor(history, complete, status), ""
     except ImportError:
-        return Plain(person, sheet, history), INSTALL
+        return PlainLineReader(prompter, output, history), INSTALL_HINT
 
 
-class Editor:
+class LineEditor:
     """A line editor; raises ImportError where prompt_toolkit is not installed."""
 
     hint = "Tab completes /commands and @files; "
-    takes_keys = True
+    needs_raw_keys = True
 
     def __init__(
         self,
-        history: History,
+        history: InputHistory,
         complete: Complete,
         status: Callable[[], str],
         *,
@@ -126,7 +126,7 @@ class Editor:
         self._history = history
         self._status = status
         self._hint = ""
-        self._asides: set[asyncio.Task[None]] = set()  # those for whom the line is away, or will be
+        self._suspensions: set[asyncio.Task[None]] = set()  # those for whom the line is away, or will be
         self.on_change: Callable[[str], None] = lambda _: None  # hears what stands on the line
         self._session: PromptSession[str | None] = PromptSession(
             [("class:prompt", PROMPT)],
@@ -135,7 +135,7 @@ class Editor:
             history=InMemoryHistory(history.texts()),
             completer=FromCandidates(),
             complete_while_typing=False,
-            key_bindings=self._keys(),
+            key_bindings=self._key_bindings(),
             bottom_toolbar=lambda: [("", self._hint or self._status())],
             style=Style.from_dict(
                 {"prompt": "bold", "bottom-toolbar": "noreverse ansibrightblack", "bottom-toolbar.text": ""}
@@ -146,12 +146,12 @@ class Editor:
         )
         self._session.default_buffer.on_text_changed += lambda buffer: self.on_change(buffer.text)
 
-    async def read(self, typed: str = "") -> str | None:
+    async def read(self, initial_text: str = "") -> str | None:
         """One text; None when the person wants to leave."""
         self._hint = ""
         try:
             # Ctrl-C is a key here and a signal while a turn runs, which is not prompt_toolkit's.
-            text = await self._session.prompt_async(default=typed, handle_sigint=False)
+            text = await self._session.prompt_async(default=initial_text, handle_sigint=False)
         except EOFError:
             return None
         if text is not None:
@@ -159,7 +159,7 @@ class Editor:
         return text
 
     @asynccontextmanager
-    async def aside(self) -> AsyncIterator[None]:
+    async def suspend(self) -> AsyncIterator[None]:
         """Take the line away, and bring it back."""
         if not self._session.app.is_running:
             yield
@@ -167,9 +167,9 @@ class Editor:
         is_away, is_done = asyncio.Event(), asyncio.Event()
         # In a task of its own, which nobody cancels: who gives up waiting for the line would leave prompt_toolkit
         # waiting for them, and so everybody after them.
-        stepping = asyncio.create_task(self._step_aside(is_away, is_done))
-        self._asides.add(stepping)
-        stepping.add_done_callback(self._asides.discard)
+        stepping = asyncio.create_task(self._suspend_until_done(is_away, is_done))
+        self._suspensions.add(stepping)
+        stepping.add_done_callback(self._suspensions.discard)
         try:
             await is_away.wait()
             yield
@@ -178,7 +178,7 @@ class Editor:
             if is_away.is_set():
                 await asyncio.wait({stepping})
 
-    async def _step_aside(self, is_away: asyncio.Event, is_done: asyncio.Event) -> None:
+    async def _suspend_until_done(self, is_suspended: asyncio.Event, is_done: asyncio.Event) -> None:
         from prompt_toolkit.application import in_terminal
         from prompt_toolkit.application.current import set_app
 
@@ -186,18 +186,18 @@ class Editor:
         try:
             with set_app(app):
                 async with in_terminal():
-                    with key_by_key(app.input.fileno()):  # an Enter that is typed now is one when the line is back
-                        is_away.set()
+                    with raw_key_mode(app.input.fileno()):  # an Enter that is typed now is one when the line is back
+                        is_suspended.set()
                         await is_done.wait()
         finally:
-            is_away.set()  # what went wrong here is no reason to wait
+            is_suspended.set()  # what went wrong here is no reason to wait
 
     def refresh(self) -> None:
         """Draw the status line anew; while something is said above, that is done after it anyway."""
-        if self._session.app.is_running and not self._asides:
+        if self._session.app.is_running and not self._suspensions:
             self._session.app.invalidate()
 
-    def _keys(self) -> Any:
+    def _key_bindings(self) -> Any:
         from prompt_toolkit.filters import completion_is_selected
         from prompt_toolkit.key_binding import KeyBindings
 
@@ -234,46 +234,46 @@ class Editor:
         return keys
 
 
-def typed_ahead(data: bytes) -> str:
+def type_ahead_text(data: bytes) -> str:
     """What was typed while nobody read, as text to go on with: no keys that do things, and nothing that acts."""
     text = ""
-    for character in _KEY.sub("", data.decode("utf-8", "ignore").replace("\r", "\n")):
+    for character in _ESCAPE_SEQUENCE.sub("", data.decode("utf-8", "ignore").replace("\r", "\n")):
         if character in "\x7f\x08":
             text = text[:-1]
-        elif character == "\n" or (character.isprintable() and visible(character) == character):
+        elif character == "\n" or (character.isprintable() and sanitize(character) == character):
             text += character
     return text.strip("\n")
 
 
-class Interruptible(Person):
+class InterruptiblePrompter(Prompter):
     """Somebody who may be writing when a question comes."""
 
-    reader: Reader | None = None
+    line_reader: LineReader | None = None
 
-    def __init__(self, sheet: Sheet, fd: int) -> None:
-        super().__init__(sheet, fd)
+    def __init__(self, output: OutputStream, fd: int) -> None:
+        super().__init__(output, fd)
         self._free = asyncio.Event()  # not while something is asked
         self._free.set()
 
-    async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
+    async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
         """Ask; the line on which the person writes is taken away meanwhile."""
-        async with self.attention():
+        async with self.hold_terminal():
             return await super().choose(question, choices)
 
     @asynccontextmanager
-    async def attention(self) -> AsyncIterator[None]:
+    async def hold_terminal(self) -> AsyncIterator[None]:
         """Have the terminal; the line on which the person writes is taken away meanwhile."""
         if not self._free.is_set():
             yield
             return
-        async with nullcontext() if self.reader is None else self.reader.aside():
+        async with nullcontext() if self.line_reader is None else self.line_reader.suspend():
             self._free.clear()
             try:
                 yield
             finally:
                 self._free.set()
 
-    async def undisturbed(self) -> None:
+    async def wait_until_free(self) -> None:
         """Wait until nothing is asked: the keys would go to the line that begins now, and not to the question."""
         while not self._free.is_set():
             await self._free.wait()

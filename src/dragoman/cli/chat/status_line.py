@@ -5,36 +5,36 @@ Takes what was met and the session that is talked in, gives words; who draws the
 
 from __future__ import annotations
 
-from dragoman import Conversation
+from dragoman import ClientSession
 from dragoman.cli.connect import settings
-from dragoman.cli.connect.local import Met
-from dragoman.cli.ui.terminal import single
+from dragoman.cli.connect.local import OpenSession
+from dragoman.cli.ui.terminal import sanitize_line
 
 
-def status(met: Met, session: Conversation) -> str:
+def status_text(open_session: OpenSession, session: ClientSession) -> str:
     """Everything that is worth knowing now, discreetly."""
-    model = settings.model(session)
-    mode = next((name for id, name in settings.modes(session) if id == session.mode), session.mode)
-    policy = met.leave.guard.mode(session.id)
+    model = settings.model_option(session)
+    mode = next((name for id, name in settings.available_modes(session) if id == session.mode), session.mode)
+    policy = open_session.permission_ui.guard.mode(session.id)
     parts = [
         mode or "",
-        settings.current(model) if model is not None else "",
+        settings.current_value_text(model) if model is not None else "",
         f"policy: {policy}" if policy != "default" else "",
-        usage(session),
+        usage_text(session),
         session.title or "",
-        met.company.status if met.company is not None else "",
+        open_session.presence.status_text if open_session.presence is not None else "",
     ]
-    return single(" · ".join(part for part in parts if part))
+    return sanitize_line(" · ".join(part for part in parts if part))
 
 
-def usage(session: Conversation) -> str:
+def usage_text(session: ClientSession) -> str:
     """How full the context is, and what that cost."""
     used = session.usage
     if used is None:
         return ""
     cost = f", {used.cost.amount:.2f} {used.cost.currency}" if used.cost else ""
-    return f"{_short(used.used)} of {_short(used.size)} tokens{cost}"
+    return f"{_short_number(used.used)} of {_short_number(used.size)} tokens{cost}"
 
 
-def _short(number: int) -> str:
+def _short_number(number: int) -> str:
     return f"{number / 1000:.1f}k".replace(".0k", "k") if number >= 1000 else str(number)

@@ -5,16 +5,16 @@ Each side has its own module; here is the table of them. Below is the folder con
 
 from __future__ import annotations
 
-from dragoman.cli.subcommands import Action, Actions
+from dragoman.cli.subcommands import Subcommand, SubcommandGroup
 
-ACTIONS: dict[str, Action] = {
-    "agent": Action(
+ACTIONS: dict[str, Subcommand] = {
+    "agent": Subcommand(
         "check.agent", "agent [OPTIONS] URL | -- CMD...", "check the agent at an address, or that a command starts"
     ),
-    "client": Action("check.client", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
+    "client": Subcommand("check.client", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
 }
 
-COMMAND = Actions(
+COMMAND = SubcommandGroup(
     "check",
     "agent|client ...",
     "Try an agent or a client against the requirements of the protocol, one fresh process each, and show the evidence.",
@@ -32,5 +32,5 @@ examples:
 `dragoman check agent --help` and `dragoman check client --help` tell the rest.""",
 )
 
-main = COMMAND.obey
+main = COMMAND.run
 overview = COMMAND.overview

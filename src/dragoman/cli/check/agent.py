@@ -10,7 +10,7 @@ from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from dragoman.cli.check.options import Cut
+    from dragoman.cli.check.options import StopSignal
     from dragoman.conformance.harness.targets import Subject
 
 EPILOG = """\
@@ -40,13 +40,13 @@ examples:
 
 def main(name: str, arguments: list[str]) -> int:
     """Read the arguments, then check."""
-    from dragoman.cli.check.options import EXITS, add_options, chosen, listed
+    from dragoman.cli.check.options import EXIT_CODES_HELP, add_options, list_requirements, select_requirements
 
     parser = Parser(
         f"check {name}",
         "[OPTIONS] URL | -- CMD ARG...",
         "Check whether an agent keeps the protocol: one that a command starts, or one at an address.",
-        EPILOG + EXITS + EXAMPLES,
+        EPILOG + EXIT_CODES_HELP + EXAMPLES,
     )
     add_options(parser)
     parser.add_argument("--script", metavar="FILE", help="what to prompt the agent with (TOML)")
@@ -61,25 +61,25 @@ def main(name: str, arguments: list[str]) -> int:
     if options.url and command:
         parser.error("check an address or a command, not both")
     way = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
-    found = chosen(parser, options, "agent", "" if options.dialect == "auto" else options.dialect, way)
+    found = select_requirements(parser, options, "agent", "" if options.dialect == "auto" else options.dialect, way)
     if options.list:
-        return listed(found, options)
+        return list_requirements(found, options)
     if not command and not options.url:
         parser.error("name the agent to check after --, as in: -- my-agent --acp; or give its address")
 
-    from dragoman.cli.check.options import checked, until_cut
-    from dragoman.cli.ui.terminal import Sheet
+    from dragoman.cli.check.options import run_check, run_until_signal
+    from dragoman.cli.ui.terminal import OutputStream
     from dragoman.conformance.harness.preflight import look
     from dragoman.conformance.harness.targets import CommandAgent
     from dragoman.conformance.prompts import read
     from dragoman.conformance.report.baseline import known
     from dragoman.errors import ConfigFault, StartFailed
-    from dragoman.transport.remote.address import shown
+    from dragoman.transport.remote.address import redact_url
 
-    async def work(cut: Cut) -> int:
+    async def work(cut: StopSignal) -> int:
         before = known(options.baseline, "agent") if options.baseline else None
         script = read(options.script) if options.script else None
-        token = _token(options.token_file)
+        token = _read_token(options.token_file)
 
         def agent(dialect: str) -> Subject:
             if not options.url:
@@ -88,31 +88,31 @@ def main(name: str, arguments: list[str]) -> int:
 
             return AddressAgent(options.url, dialect, script=script, token=token, tls=options.ca)
 
-        aside = Sheet(sys.stderr, os.environ)
+        aside = OutputStream(sys.stderr, os.environ)
         try:
-            seen = await look(agent, "" if options.dialect == "auto" else options.dialect, aside.footer)
+            seen = await look(agent, "" if options.dialect == "auto" else options.dialect, aside.show_footer)
         finally:
-            aside.unfoot()
-        meant = chosen(parser, options, "agent", seen.dialect, way)
-        peer = [shown(options.url)] if options.url else command
-        code = await checked(agent(seen.dialect), meant, options, peer, "agent", cut, before)
+            aside.clear_footer()
+        meant = select_requirements(parser, options, "agent", seen.dialect, way)
+        peer = [redact_url(options.url)] if options.url else command
+        code = await run_check(agent(seen.dialect), meant, options, peer, "agent", cut, before)
         if code == exit_codes.OK and not seen.is_introduced:
-            return _failed(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
+            return _report_failure(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
         return code
 
     try:
-        return until_cut(work, "agent")
+        return run_until_signal(work, "agent")
     except StartFailed as error:
-        return _failed(f"the agent cannot be checked: {error}", exit_codes.DIED)
+        return _report_failure(f"the agent cannot be checked: {error}", exit_codes.DIED)
     except ConfigFault as error:
-        return _failed("; ".join(error.faults), exit_codes.USAGE)
+        return _report_failure("; ".join(error.faults), exit_codes.USAGE)
 
 
-def _is_url(word: str) -> bool:
-    return word.startswith(("http://", "https://", "ws://", "wss://"))
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://", "ws://", "wss://"))
 
 
-def _token(path: str | None) -> str:
+def _read_token(path: str | None) -> str:
     """The token in a file; raises ConfigFault."""
     from dragoman.errors import ConfigFault
 
@@ -125,8 +125,8 @@ def _token(path: str | None) -> str:
         raise ConfigFault([f"cannot read the token in {path}: {getattr(error, 'strerror', None) or error}"]) from None
 
 
-def _failed(why: str, code: int) -> int:
-    from dragoman.cli.ui.terminal import visible
+def _report_failure(why: str, code: int) -> int:
+    from dragoman.cli.ui.terminal import sanitize
 
-    print(f"dragoman check agent: {visible(why)}", file=sys.stderr)
+    print(f"dragoman check agent: {sanitize(why)}", file=sys.stderr)
     return code

@@ -11,7 +11,7 @@ from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from dragoman.cli.check.options import Cut
+    from dragoman.cli.check.options import StopSignal
 
 EPILOG = """\
 The command after -- is the client. It is started once for every requirement, in an empty folder, and has to start our
@@ -43,22 +43,22 @@ examples:
 
 def main(name: str, arguments: list[str]) -> int:
     """Read the arguments, then check."""
-    from dragoman.cli.check.options import EXITS, add_options, chosen, listed
+    from dragoman.cli.check.options import EXIT_CODES_HELP, add_options, list_requirements, select_requirements
 
     parser = Parser(
         f"check {name}",
         "[OPTIONS] -- CMD ARG... | --serve",
         "Check whether a client keeps the protocol; the tester is its agent.",
-        EPILOG + EXITS + EXAMPLES,
+        EPILOG + EXIT_CODES_HELP + EXAMPLES,
     )
     add_options(parser)
     parser.add_argument("--serve", action="store_true", help="wait for an editor to start the tester")
     parser.add_argument("--over", choices=("http", "ws"), default="http", help="what {url} is an address of")
     options, command = parser.read(arguments)
     way = options.over if any("{url}" in word for word in command) else ""
-    found = chosen(parser, options, "client", "" if options.dialect == "auto" else options.dialect, way)
+    found = select_requirements(parser, options, "client", "" if options.dialect == "auto" else options.dialect, way)
     if options.list:
-        return listed(found, options)
+        return list_requirements(found, options)
     if options.serve and command:
         parser.error("--serve waits for an editor: leave the command away")
     if options.serve and options.baseline:
@@ -66,25 +66,25 @@ def main(name: str, arguments: list[str]) -> int:
     if not options.serve and not command:
         parser.error("name the client to check after --, as in: -- my-client --agent {agent}; or use --serve")
 
-    from dragoman.cli.check.options import until_cut
-    from dragoman.cli.ui.terminal import visible
+    from dragoman.cli.check.options import run_until_signal
+    from dragoman.cli.ui.terminal import sanitize
     from dragoman.errors import ConfigFault, StartFailed
 
     try:
         if options.serve:
-            return until_cut(lambda cut: _serve(parser, options, cut), "client")
-        return until_cut(lambda cut: _check(parser, options, command, cut), "client")
+            return run_until_signal(lambda cut: _serve(parser, options, cut), "client")
+        return run_until_signal(lambda cut: _check(parser, options, command, cut), "client")
     except StartFailed as error:
-        print(f"dragoman check client: {visible(str(error))}", file=sys.stderr)
+        print(f"dragoman check client: {sanitize(str(error))}", file=sys.stderr)
         return exit_codes.DIED
     except ConfigFault as error:
-        print(f"dragoman check client: {visible('; '.join(error.faults))}", file=sys.stderr)
+        print(f"dragoman check client: {sanitize('; '.join(error.faults))}", file=sys.stderr)
         return exit_codes.USAGE
 
 
-async def _check(parser: Parser, options: argparse.Namespace, command: list[str], cut: Cut) -> int:
-    from dragoman.cli.check.options import checked, chosen
-    from dragoman.cli.ui.terminal import Sheet
+async def _check(parser: Parser, options: argparse.Namespace, command: list[str], stop: StopSignal) -> int:
+    from dragoman.cli.check.options import run_check, select_requirements
+    from dragoman.cli.ui.terminal import OutputStream
     from dragoman.conformance.harness.client_process import CommandClient
     from dragoman.conformance.harness.preflight import tried
     from dragoman.conformance.report.baseline import known
@@ -95,26 +95,28 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
         from dragoman.conformance.harness.remote_client import UrlClient
 
         client = UrlClient(command, "v1", options.over)
-    aside = Sheet(sys.stderr, os.environ)
-    aside.footer("a first look at the client: does it start its agent, and prompt it?")
+    aside = OutputStream(sys.stderr, os.environ)
+    aside.show_footer("a first look at the client: does it start its agent, and prompt it?")
     try:
         trial = await tried(client, "" if options.dialect == "auto" else options.dialect)
     finally:
-        aside.unfoot()
+        aside.clear_footer()
     client.leaves = trial.leaves
     if not trial.leaves:
         print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)
     if not trial.shows:
         print("the client shows no text on its standard output: the order of it cannot be checked", file=sys.stderr)
-    meant = chosen(parser, options, "client", trial.dialect, client.way)
-    return await checked(client, meant, options, command, "client", cut, before)
+    meant = select_requirements(parser, options, "client", trial.dialect, client.way)
+    return await run_check(client, meant, options, command, "client", stop, before)
 
 
-async def _serve(parser: Parser, options: argparse.Namespace, cut: Cut) -> int:
-    from dragoman.cli.check.editor import served
-    from dragoman.cli.check.options import chosen
+async def _serve(parser: Parser, options: argparse.Namespace, stop: StopSignal) -> int:
+    from dragoman.cli.check.editor import serve_check
+    from dragoman.cli.check.options import select_requirements
     from dragoman.conformance.harness.editor import received
 
     dialect = "v1" if options.dialect == "auto" else options.dialect
     with received() as reception:
-        return await served(reception, dialect, chosen(parser, options, "client", dialect), options, cut)
+        return await serve_check(
+            reception, dialect, select_requirements(parser, options, "client", dialect), options, stop
+        )

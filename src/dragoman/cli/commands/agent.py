@@ -20,23 +20,23 @@ standard input and output; start it from your client, or try it here:
 
 def main(arguments: list[str]) -> int:
     """Serve one client until it leaves."""
-    from dragoman.dialect.dialects import NAMES
+    from dragoman.dialect.dialects import DIALECT_NAMES
 
     dialect, names = "auto", []
     rest = iter(arguments)
     for word in rest:
         option, given, value = word.partition("=")
         if option in ("-h", "--help"):
-            print(HELP.format(dialects=", ".join(NAMES)))
+            print(HELP.format(dialects=", ".join(DIALECT_NAMES)))
             return 0
         if option == "--dialect":
             dialect = value if given else next(rest, "")
         else:
             names.append(word)
     if names != ["everything"]:
-        return _misused(f"there is no agent {' '.join(names)!r}" if names else "name an agent")
-    if dialect not in ("auto", *NAMES):
-        return _misused(f"there is no dialect {dialect!r}; there are: auto, {', '.join(NAMES)}")
+        return _usage_error(f"there is no agent {' '.join(names)!r}" if names else "name an agent")
+    if dialect not in ("auto", *DIALECT_NAMES):
+        return _usage_error(f"there is no dialect {dialect!r}; there are: auto, {', '.join(DIALECT_NAMES)}")
 
     from dragoman.agents.everything.agent import everything
 
@@ -44,6 +44,6 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _misused(what: str) -> int:
-    print(f"dragoman agent: {what}; try: dragoman agent everything", file=sys.stderr)
+def _usage_error(message: str) -> int:
+    print(f"dragoman agent: {message}; try: dragoman agent everything", file=sys.stderr)
     return 2

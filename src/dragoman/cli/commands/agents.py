@@ -11,12 +11,12 @@ from typing import Any
 from dragoman.cli.connect import which_agent
 from dragoman.cli.parser import Parser
 from dragoman.config import config_file as config
-from dragoman.config.config_file import NAME, NAMING, NamedAgent
-from dragoman.config.known_agents import KNOWN
-from dragoman.config.paths import places
-from dragoman.dialect.dialects import NAMES
+from dragoman.config.config_file import NAME_PATTERN, NAME_RULE, NamedAgent
+from dragoman.config.known_agents import KNOWN_AGENTS
+from dragoman.config.paths import user_paths
+from dragoman.dialect.dialects import DIALECT_NAMES
 
-UNKNOWN = 1
+EXIT_UNKNOWN = 1
 
 EPILOG = """\
   list                     those that are configured, and well-known ones on PATH (also without a word)
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="add, remove, default: which")
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="add: set a variable for it")
     parser.add_argument("--cwd", metavar="DIR", default="", help="add: where it works; else wherever you are")
-    parser.add_argument("--dialect", default="auto", choices=("auto", *NAMES), help="add: what it speaks")
+    parser.add_argument("--dialect", default="auto", choices=("auto", *DIALECT_NAMES), help="add: what it speaks")
     parser.add_argument("--mode", metavar="ID", default="", help="add: the agent's own mode to begin in")
     parser.add_argument("--sandbox", action="store_true", help="add: always start it in the sandbox")
     parser.add_argument("--default", action="store_true", help="add: and make it the default")
@@ -60,35 +60,41 @@ def main(arguments: list[str]) -> int:
     return _ACTIONS[options.action](parser, options, command)
 
 
-def listing(parser: Parser, options: Any, command: list[str]) -> int:
+def list_agents(parser: Parser, options: Any, command: list[str]) -> int:
     """What there is."""
     if options.name or command:
         parser.error("list takes no name")
-    path = places().agents
-    known = config.load(path)
-    rows = which_agent.listed(known)
+    path = user_paths().config_file
+    known = config.load_config(path)
+    rows = which_agent.available_agents(known)
     if options.names:
         print("\n".join(agent.name for agent, _ in rows))
     elif options.json:
-        _print({"file": path, "default": known.default or None, "agents": [told(agent, why) for agent, why in rows]})
+        _print_json(
+            {
+                "file": path,
+                "default": known.default or None,
+                "agents": [agent_to_json(agent, why) for agent, why in rows],
+            }
+        )
     else:
-        for line in which_agent.table(rows):
+        for line in which_agent.format_agents(rows):
             print(line)
         if not rows:
             print("No agent is configured, and none of the well-known ones is on PATH. Those are:")
-            width = max(len(each.name) for each in KNOWN)
-            for each in KNOWN:
+            width = max(len(each.name) for each in KNOWN_AGENTS)
+            for each in KNOWN_AGENTS:
                 print(f"  {each.name:{width}}  {' '.join(each.command)}  ({each.source})")
             print("Any other that speaks the protocol: dragoman agents add NAME -- CMD ARG...")
     return 0
 
 
-def told(agent: NamedAgent, why: str) -> dict[str, Any]:
+def agent_to_json(agent: NamedAgent, source: str) -> dict[str, Any]:
     """An agent for machines; the values of its variables stay in the file."""
     return {
         "name": agent.name,
-        "source": "path" if why == "on PATH" else "config",
-        "default": "default" in why,
+        "source": "path" if source == "on PATH" else "config",
+        "default": "default" in source,
         "command": agent.command,
         "args": list(agent.args),
         "env": sorted(agent.env),
@@ -96,23 +102,23 @@ def told(agent: NamedAgent, why: str) -> dict[str, Any]:
         "dialect": agent.dialect,
         "mode": agent.mode or None,
         "sandbox": agent.sandbox,
-        "found": _is_there(agent),
+        "found": _is_installed(agent),
     }
 
 
-def add(parser: Parser, options: Any, command: list[str]) -> int:
+def add_agent(parser: Parser, options: Any, command: list[str]) -> int:
     """Keep an agent under a name."""
-    name = _named(parser, options)
-    if NAME.fullmatch(name) is None:
-        parser.error(NAMING)
+    name = _required_name(parser, options)
+    if NAME_PATTERN.fullmatch(name) is None:
+        parser.error(NAME_RULE)
     if not command:
-        command = next((list(known.command) for known in KNOWN if known.name == name), [])
+        command = next((list(known.command) for known in KNOWN_AGENTS if known.name == name), [])
     if not command:
         parser.error(f"{name} is no well-known agent: say how it is started, as in: add {name} -- my-agent --acp")
     pairs = [pair.partition("=") for pair in options.env]
     if not all(variable and equals for variable, equals, _ in pairs):
         parser.error("--env takes NAME=VALUE")
-    path = places().agents
+    path = user_paths().config_file
     agent = NamedAgent(
         name=name,
         command=command[0],
@@ -123,71 +129,73 @@ def add(parser: Parser, options: Any, command: list[str]) -> int:
         mode=options.mode,
         sandbox=options.sandbox,
     )
-    config.add(path, agent)
+    config.add_agent(path, agent)
     if options.default:
-        config.set_default(path, name)
-    if not _is_there(agent):
+        config.set_default_agent(path, name)
+    if not _is_installed(agent):
         print(f"{parser.prog}: note that {command[0]} is not on PATH now", file=sys.stderr)
-    return _done(options, {"added": name, "file": path}, f"{name} is in {path}; try: dragoman chat --agent {name}")
+    return _print_result(
+        options, {"added": name, "file": path}, f"{name} is in {path}; try: dragoman chat --agent {name}"
+    )
 
 
-def remove(parser: Parser, options: Any, command: list[str]) -> int:
+def remove_agent(parser: Parser, options: Any, command: list[str]) -> int:
     """Forget an agent."""
-    name = _configured(parser, options, command)
+    name = _configured_name(parser, options, command)
     if name is None:
-        return UNKNOWN
-    config.remove(places().agents, name)
-    return _done(options, {"removed": name}, f"{name} is no longer configured")
+        return EXIT_UNKNOWN
+    config.remove_agent(user_paths().config_file, name)
+    return _print_result(options, {"removed": name}, f"{name} is no longer configured")
 
 
-def default(parser: Parser, options: Any, command: list[str]) -> int:
+def set_default_agent(parser: Parser, options: Any, command: list[str]) -> int:
     """Choose which one is meant when none is named."""
-    path = places().agents
+    path = user_paths().config_file
     if options.name is None and not command:
-        config.set_default(path, "")
-        return _done(options, {"default": None}, "there is no default agent")
-    known = config.load(path)
-    found = which_agent.on_path().get(options.name or "")
+        config.set_default_agent(path, "")
+        return _print_result(options, {"default": None}, "there is no default agent")
+    known = config.load_config(path)
+    found = which_agent.find_agents_on_path().get(options.name or "")
     if options.name not in known.agents and found is not None:
-        config.add(path, found)  # choosing a well-known one keeps it
-    name = _configured(parser, options, command)
+        config.add_agent(path, found)  # choosing a well-known one keeps it
+    name = _configured_name(parser, options, command)
     if name is None:
-        return UNKNOWN
-    config.set_default(path, name)
-    return _done(options, {"default": name}, f"{name} is meant when no agent is named")
+        return EXIT_UNKNOWN
+    config.set_default_agent(path, name)
+    return _print_result(options, {"default": name}, f"{name} is meant when no agent is named")
 
 
-def _named(parser: Parser, options: Any) -> str:
+def _required_name(parser: Parser, options: Any) -> str:
     if options.name is None:
         parser.error(f"{options.action} which one? say its name")
     return str(options.name)
 
 
-def _configured(parser: Parser, options: Any, command: list[str]) -> str | None:
-    name = _named(parser, options)
+def _configured_name(parser: Parser, options: Any, command: list[str]) -> str | None:
+    name = _required_name(parser, options)
     if command:
         parser.error(f"{options.action} takes a name and no command")
-    known = config.load(places().agents).agents
+    known = config.load_config(user_paths().config_file).agents
     if name in known:
         return name
     print(f"{parser.prog}: there is no agent {name!r}; there are: {', '.join(known) or 'none'}", file=sys.stderr)
     return None
 
 
-def _is_there(agent: NamedAgent) -> bool:
-    return shutil.which(agent.words[0]) is not None
+def _is_installed(agent: NamedAgent) -> bool:
+    return shutil.which(agent.argv[0]) is not None
 
 
-def _done(options: Any, machine: dict[str, Any], words: str) -> int:
+def _print_result(options: Any, json_value: dict[str, Any], text: str) -> int:
     if options.json:
-        _print(machine)
+        _print_json(json_value)
     else:
-        print(words)
+        print(text)
     return 0
 
 
-def _print(value: Any) -> None:
+def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=1))
 
 
-_ACTIONS = {"list": listing, "add": add, "remove": remove, "default": default}
+_ACTIONS = {"list": list_agents, "add": add_agent, "remove": remove_agent, "default": set_default_agent}

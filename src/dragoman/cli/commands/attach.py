@@ -11,10 +11,10 @@ from msgspec import UNSET
 
 from dragoman.cli import exit_codes
 from dragoman.cli.host_client import api
-from dragoman.cli.host_client.store import Borrowed
-from dragoman.cli.messages import advised
+from dragoman.cli.host_client.store import HostStore
+from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import visible
+from dragoman.cli.ui.terminal import sanitize
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, ConnectionFailed, Kind, ProtocolError, TransportClosed, Unreachable
 from dragoman.schema.base import to_json
@@ -58,82 +58,84 @@ def main(arguments: list[str]) -> int:
     if rest:
         parser.error("it takes no command; the host starts the agents")
     try:
-        return run_loop(attach(api.meant(options.host, options.token_file), options))
+        return run_loop(attach(api.resolve_host(options.host, options.token_file), options))
     except ConfigFault as fault:
-        _say(str(fault))
+        _report(str(fault))
         return exit_codes.USAGE
     except (ConnectionFailed, ProtocolError) as error:
-        _say(str(error))
+        _report(str(error))
         return exit_codes.DIED
 
 
-async def attach(host: api.Afar, options: argparse.Namespace) -> int:
+async def attach(host: api.HostTarget, options: argparse.Namespace) -> int:
     """Dial, then pass frames."""
-    from dragoman.roles.client.reconnect.transport import rejoining
-    from dragoman.roles.proxy.attach import attached
-    from dragoman.roles.proxy.attach_session import Landing
+    from dragoman.roles.client.reconnect.transport import dial_reconnecting
+    from dragoman.roles.proxy.attach import attach
+    from dragoman.roles.proxy.attach_session import AttachSession
     from dragoman.transport.remote.client.dial import dial_remote
     from dragoman.transport.stdio import stdio
 
     landing = None
-    about = await _about(host) if host.token or options.agent else {}
+    about = await _fetch_host_info(host) if host.token or options.agent else {}
     api.check_agent(host, about, options.agent)
     linked = about.get("session")  # the one that a share link opens
     wanted = linked if options.session is None and isinstance(linked, str) else options.session
     if wanted is not None:
-        found = await _found(host, wanted, options.host)
+        found = await _find_session(host, wanted, options.host)
         listed = SessionInfo(
             session_id=found.session_id,
             cwd=found.cwd or "/",
             title=found.name or found.title or UNSET,
             updated_at=found.updated_at,
         )
-        landing = Landing(found.session_id, to_json(listed), found.created_at or found.updated_at)
+        landing = AttachSession(found.session_id, to_json(listed), found.created_at or found.updated_at)
 
     async def dial() -> Transport:
-        url = host.agent(options.agent)
+        url = host.agent_url(options.agent)
         try:
-            return await dial_remote(url, host.remote, report=_say)
+            return await dial_remote(url, host.remote_settings, report=_report)
         except Unreachable as error:
-            if error.status not in _NO_UPGRADE:
+            if error.status not in _NO_WEBSOCKET_STATUSES:
                 raise
-        return await dial_remote(url, msgspec.structs.replace(host.remote, upgrade=False), report=_say)
+        return await dial_remote(url, msgspec.structs.replace(host.remote_settings, upgrade=False), report=_report)
 
-    remote = await rejoining(dial, patience=host.remote.patience, report=_say)
+    remote = await dial_reconnecting(dial, backoff=host.remote_settings.backoff, report=_report)
     editor = stdio(peer="the editor")
-    reason = await attached(editor, remote, landing)
+    reason = await attach(editor, remote, landing)
     if isinstance(reason, TransportClosed) and "the editor" in str(reason):
         return exit_codes.OK
-    _say(str(reason))
+    _report(str(reason))
     return exit_codes.DIED
 
 
-async def _about(host: api.Afar) -> dict[str, Any]:
+async def _fetch_host_info(host: api.HostTarget) -> dict[str, Any]:
     """What the host says of itself and of us; nothing, where it is another server that knows no such thing."""
     try:
-        told = await api.ask(host, "GET", "/api/host")
+        told = await api.request_json(host, "GET", "/api/host")
     except (ProtocolError, ConnectionFailed):
         return {}  # if nobody is there, or nobody lets us in, that is said when it is dialled
     return told if isinstance(told, dict) else {}
 
 
-async def _found(host: api.Afar, name: str, word: str | None) -> Summary:
+async def _find_session(host: api.HostTarget, name: str, host_argument: str | None) -> Summary:
     """The session to land in; a fault when it is not there, or not for this user to see, which is the same to them."""
     try:
-        return await Borrowed(host).find(name)
+        return await HostStore(host).find(name)
     except ProtocolError as error:
         if error.kind != Kind.SESSION_NOT_FOUND:
             raise
-        why = str(error) if not error.data else f"there is no session {name!r} at {host.shown} that you may see"
-        listing = f"dragoman sessions --host {word if word and '://' not in word else host.shown}"  # links are secrets
+        why = str(error) if not error.data else f"there is no session {name!r} at {host.display_name} that you may see"
+        # A link is a secret, so it is not repeated.
+        shown = host_argument if host_argument and "://" not in host_argument else host.display_name
+        listing = f"dragoman sessions --host {shown}"
         raise ConfigFault(
             [f"{why}; `{listing}` lists those there are, and without --session a new one is opened"]
         ) from None
 
 
 # Answers of servers, and of proxies before them, that speak no WebSocket: then there are two streams.
-_NO_UPGRADE = frozenset({200, 400, 405, 406, 415, 426, 501})
+_NO_WEBSOCKET_STATUSES = frozenset({200, 400, 405, 406, 415, 426, 501})
 
 
-def _say(text: str) -> None:
-    print(f"dragoman attach: {visible(advised(text))}", file=sys.stderr, flush=True)
+def _report(text: str) -> None:
+    print(f"dragoman attach: {sanitize(with_cli_advice(text))}", file=sys.stderr, flush=True)

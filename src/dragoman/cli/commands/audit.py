@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
-from dragoman.config.paths import places
+from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
-from dragoman.store.audit import Audit, Mark
+from dragoman.store.audit import AuditLog, Checkpoint
 
-TAMPERED = 1
+EXIT_TAMPERED = 1
 
 # As many as are looked at; --last shows others. Entries.
-SHOWN = 50
+DEFAULT_LAST = 50
 
 COLUMNS = (
     "seq", "time", "who", "what", "operation", "resource", "decision", "reason", "session", "workspace", "mode",
@@ -52,7 +52,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("action", choices=("show", "verify", "export"), help="what to do")
     parser.add_argument("--file", metavar="FILE", help="another log than the user's own")
     parser.add_argument("--session", metavar="ID", help="show, export: only this session")
-    parser.add_argument("--last", metavar="N", type=int, default=SHOWN, help=f"show: so many entries ({SHOWN})")
+    parser.add_argument(
+        "--last", metavar="N", type=int, default=DEFAULT_LAST, help=f"show: so many entries ({DEFAULT_LAST})"
+    )
     parser.add_argument("--expect", metavar="N:HASH", action="append", default=[], help="verify: this entry is there")
     parser.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="export: as what (jsonl)")
     parser.add_argument("--json", action="store_true", help="show, verify: print JSON")
@@ -61,29 +63,29 @@ def main(arguments: list[str]) -> int:
         parser.error(f"there is nothing to say after --: {' '.join(rest)}")
     if options.last < 1:
         parser.error("--last: at least 1")
-    marks = [_mark(parser, text) for text in options.expect]
+    marks = [_parse_mark(parser, text) for text in options.expect]
     # Before anything was asked for there is no log, and that is in order; one that is named has to be there.
-    path = places().audit if options.file is None else options.file
+    path = user_paths().audit if options.file is None else options.file
     try:
         if options.file is not None:
             os.stat(path)
-        return _act(Audit(path), marks, options)
+        return _run_action(AuditLog(path), marks, options)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
 
 
-def _act(audit: Audit, marks: list[Mark], options: Any) -> int:
+def _run_action(audit: AuditLog, marks: list[Checkpoint], options: Any) -> int:
     if options.action == "verify":
-        return verified(audit, marks, options.json)
+        return verify_log(audit, marks, options.json)
     entries = (entry for entry in audit.entries() if options.session in (None, entry.get("session", "")))
     if options.action == "show":
-        return shown(deque(entries, maxlen=options.last), options.json)
-    return exported(entries, options.format)
+        return show_entries(deque(entries, maxlen=options.last), options.json)
+    return export_entries(entries, options.format)
 
 
-def shown(entries: Iterable[dict[str, Any]], as_json: bool) -> int:
+def show_entries(entries: Iterable[dict[str, Any]], as_json: bool) -> int:
     """The entries, one line each."""
     if as_json:
         print(json.dumps(list(entries), indent=1))
@@ -93,11 +95,11 @@ def shown(entries: Iterable[dict[str, Any]], as_json: bool) -> int:
             str(entry.get(name, "")) for name in ("seq", "time", "who", "what", "decision", "operation", "resource")
         ]
         reason = f"  ({entry['reason']})" if entry.get("reason") else ""
-        print(single("  ".join(part for part in told if part) + reason))
+        print(sanitize_line("  ".join(part for part in told if part) + reason))
     return 0
 
 
-def verified(audit: Audit, expected: list[Mark], as_json: bool) -> int:
+def verify_log(audit: AuditLog, expected: list[Checkpoint], as_json: bool) -> int:
     """Whether the log is as it was written."""
     checked = audit.verify(expected)
     mark = f"{checked.last.seq}:{checked.last.hash}"
@@ -106,15 +108,15 @@ def verified(audit: Audit, expected: list[Mark], as_json: bool) -> int:
         print(json.dumps({"whole": not faults, "entries": checked.entries, "mark": mark, "faults": faults}, indent=1))
     elif checked.faults:
         for fault in checked.faults:
-            print(single(f"{audit.path}: line {fault.line}: {fault.what}"), file=sys.stderr)
+            print(sanitize_line(f"{audit.path}: line {fault.line}: {fault.what}"), file=sys.stderr)
     else:
         print(f"{checked.entries} entries, whole; mark {mark}")
-    return TAMPERED if checked.faults else 0
+    return EXIT_TAMPERED if checked.faults else 0
 
 
-def exported(entries: Iterable[dict[str, Any]], form: str) -> int:
+def export_entries(entries: Iterable[dict[str, Any]], output_format: str) -> int:
     """All entries for other programs."""
-    if form == "jsonl":
+    if output_format == "jsonl":
         for entry in entries:
             print(json.dumps(entry, ensure_ascii=False))
         return 0
@@ -123,18 +125,18 @@ def exported(entries: Iterable[dict[str, Any]], form: str) -> int:
     table = csv.DictWriter(sys.stdout, COLUMNS, extrasaction="ignore")
     table.writeheader()
     for entry in entries:
-        table.writerow({name: _cell(value) for name, value in entry.items()})
+        table.writerow({name: _csv_cell(value) for name, value in entry.items()})
     return 0
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     """A value as a spreadsheet may take it: what looks like a formula is only text."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
     return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-def _mark(parser: Parser, text: str) -> Mark:
+def _parse_mark(parser: Parser, text: str) -> Checkpoint:
     seq, _, hash = text.partition(":")
     if not seq.isdigit() or len(hash) != 64:
         parser.error("--expect: a mark is a number, a colon and 64 digits, as verify prints it")
-    return Mark(int(seq), hash)
+    return Checkpoint(int(seq), hash)

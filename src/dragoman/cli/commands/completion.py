@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import NamedTuple
 
 from dragoman.cli.main import COMMANDS, command_module
-from dragoman.cli.parser import Parser, described
-from dragoman.dialect.dialects import NAMES
+from dragoman.cli.parser import Parser, capture_parser
+from dragoman.dialect.dialects import DIALECT_NAMES
 
 EPILOG = """\
 examples:
@@ -22,16 +22,16 @@ examples:
   dragoman completion fish > ~/.config/fish/completions/dragoman.fish"""
 
 # What an argument wants, by the word that stands for it in the help: files, folders, a session of the user's.
-_WANTED = {"DIR": "dirs", "FILE": "files", "PATH": "files", "SESSION": "sessions", "HOST": "hosts"}
+_VALUE_KINDS = {"DIR": "dirs", "FILE": "files", "PATH": "files", "SESSION": "sessions", "HOST": "hosts"}
 
 
-class Taken(NamedTuple):
+class ArgumentSpec(NamedTuple):
     """Something a command takes: an option, or (without a flag) one of its words."""
 
     flag: str
-    takes: bool  # an option that is followed by a value
+    takes_value: bool  # an option that is followed by a value
     choices: tuple[str, ...]
-    wants: str  # "files", "dirs", "agents", "sessions" or nothing that we know
+    value_kind: str  # "files", "dirs", "agents", "sessions" or nothing that we know
     purpose: str
 
 
@@ -42,42 +42,42 @@ def main(arguments: list[str]) -> int:
     options, rest = parser.read(arguments)
     if rest:
         parser.error("it takes no command")
-    print(_SHELLS[options.shell](table()))
+    print(_SHELLS[options.shell](argument_table()))
     return 0
 
 
-def table() -> dict[str, list[Taken]]:
+def argument_table() -> dict[str, list[ArgumentSpec]]:
     """What each command takes."""
-    return {name: list(_taken(name)) for name in COMMANDS}
+    return {name: list(_command_arguments(name)) for name in COMMANDS}
 
 
-def _taken(name: str) -> Iterable[Taken]:
+def _command_arguments(name: str) -> Iterable[ArgumentSpec]:
     # This one reads its arguments by hand, for the sake of its start, and would serve a client if it were called.
     if name == "agent":
-        yield Taken("", False, ("everything",), "", "the agent to be")
-        yield Taken("--dialect", True, ("auto", *NAMES), "", "the dialect to speak")
+        yield ArgumentSpec("", False, ("everything",), "", "the agent to be")
+        yield ArgumentSpec("--dialect", True, ("auto", *DIALECT_NAMES), "", "the dialect to speak")
         return
     module = import_module(command_module(name))
     actions: Iterable[str] = getattr(module, "ACTIONS", ())  # a command whose actions have parsers of their own
     if actions:
-        yield Taken("", False, tuple(actions), "", "what to do")
+        yield ArgumentSpec("", False, tuple(actions), "", "what to do")
     starts = [[action] for action in actions] or [[]]
-    parsers = [parser for start in starts if (parser := described(module.main, start)) is not None]
-    yield from dict.fromkeys(taken for parser in parsers for taken in _of(parser))
+    parsers = [parser for start in starts if (parser := capture_parser(module.main, start)) is not None]
+    yield from dict.fromkeys(taken for parser in parsers for taken in _parser_arguments(parser))
 
 
-def _of(parser: Parser) -> Iterable[Taken]:
+def _parser_arguments(parser: Parser) -> Iterable[ArgumentSpec]:
     for action in parser._actions:
         metavar = action.metavar if isinstance(action.metavar, str) else ""
-        wants = "agents" if action.dest == "agent" and metavar == "NAME" else _WANTED.get(metavar, "")
+        wants = "agents" if action.dest == "agent" and metavar == "NAME" else _VALUE_KINDS.get(metavar, "")
         choices = tuple(map(str, action.choices or ()))
         takes = bool(action.option_strings) and not isinstance(action, argparse._HelpAction) and action.nargs != 0
         for flag in action.option_strings or [""]:
-            yield Taken(flag, takes, choices, wants, (action.help or "").replace("%%", "%"))
+            yield ArgumentSpec(flag, takes, choices, wants, (action.help or "").replace("%%", "%"))
 
 
 # Words that are names of ours, and after how many words they stand.
-_NAMED = {"sessions": 2, "hosts": 1}
+_NAME_POSITIONS = {"sessions": 2, "hosts": 1}
 
 # What prints such names, one a line.
 _LISTING = {
@@ -88,7 +88,7 @@ _LISTING = {
 
 # --- the shells -----------------------------------------------------------------------------------------------
 
-_BASH_WANTS = {
+_BASH_COMPLETIONS = {
     "files": "_dragoman_files -f",
     "dirs": "_dragoman_files -d",
     "": "COMPREPLY=()",
@@ -133,22 +133,24 @@ _dragoman_files() {
 """
 
 
-def bash(commands: dict[str, list[Taken]]) -> str:
+def bash_script(commands: dict[str, list[ArgumentSpec]]) -> str:
     """For bash; nothing beyond bash itself is needed."""
     values, words = [], []
     for name, takens in commands.items():
         for taken in takens:
-            if taken.takes:
-                reply = _bash_words(taken.choices) if taken.choices else _BASH_WANTS[taken.wants]
+            if taken.takes_value:
+                reply = _bash_choices(taken.choices) if taken.choices else _BASH_COMPLETIONS[taken.value_kind]
                 values.append(f"    '{name} {taken.flag}') {reply}; return ;;")
         known = [taken.flag for taken in takens if taken.flag] + [c for t in takens if not t.flag for c in t.choices]
-        for wanted in sorted({taken.wants for taken in takens if not taken.flag and taken.wants in _NAMED}):
+        for wanted in sorted(
+            {taken.value_kind for taken in takens if not taken.flag and taken.value_kind in _NAME_POSITIONS}
+        ):
             # The word after the action, if there are such; a flag is completed there like everywhere.
-            words.append(f'    {name}) if ((place > {_NAMED[wanted]})) && [ "${{cur#-}}" = "$cur" ]; then')
-            words.append(f"      {_BASH_WANTS[wanted]}; return; fi; {_bash_words(known)} ;;")
+            words.append(f'    {name}) if ((place > {_NAME_POSITIONS[wanted]})) && [ "${{cur#-}}" = "$cur" ]; then')
+            words.append(f"      {_BASH_COMPLETIONS[wanted]}; return; fi; {_bash_choices(known)} ;;")
             break
         else:
-            words.append(f"    {name}) {_bash_words(known)} ;;")
+            words.append(f"    {name}) {_bash_choices(known)} ;;")
     lines = "\n"
     return f"""\
 {_BASH_FUNCTIONS.strip()}
@@ -169,10 +171,10 @@ _dragoman() {{
   done
   cur=${{words[place]}} prev=${{words[place-1]}} name=${{words[1]}}
   if [[ $head && $piece == [:@]* ]]; then head=$cur; fi
-  if ((place <= 1)); then {_bash_words([*commands, "--help", "--version"])}; return; fi
+  if ((place <= 1)); then {_bash_choices([*commands, "--help", "--version"])}; return; fi
   for ((i = 2; i < place; i++)); do
     if [ "${{words[i]}}" = -- ]; then
-      if ((i == place - 1)); then _dragoman_lines compgen -c -- "$cur"; else {_BASH_WANTS["files"]}; fi
+      if ((i == place - 1)); then _dragoman_lines compgen -c -- "$cur"; else {_BASH_COMPLETIONS["files"]}; fi
       return
     fi
   done
@@ -186,11 +188,11 @@ _dragoman() {{
 complete -F _dragoman dragoman"""
 
 
-def _bash_words(words: Iterable[str]) -> str:
-    return f"COMPREPLY=($(compgen -W '{' '.join(words)}' -- \"$cur\"))"
+def _bash_choices(choices: Iterable[str]) -> str:
+    return f"COMPREPLY=($(compgen -W '{' '.join(choices)}' -- \"$cur\"))"
 
 
-def zsh(commands: dict[str, list[Taken]]) -> str:
+def zsh_script(commands: dict[str, list[ArgumentSpec]]) -> str:
     """For zsh: what the commands are for stands beside them."""
     wants = {"files": "_files", "dirs": "_files -/", "": " ", **{what: f"_dragoman_{what}" for what in _LISTING}}
     functions = [
@@ -201,14 +203,14 @@ def zsh(commands: dict[str, list[Taken]]) -> str:
     for name, takens in commands.items():
         arguments, places = [], iter(("1", "*"))  # zsh takes one description of the first word, and one of the rest
         for taken in sorted(takens, key=lambda each: not each.choices):
-            value = f"({' '.join(taken.choices)})" if taken.choices else wants[taken.wants]
-            purpose = _plain(taken.purpose)
+            value = f"({' '.join(taken.choices)})" if taken.choices else wants[taken.value_kind]
+            purpose = _strip_shell_chars(taken.purpose)
             if taken.flag:
-                arguments.append(f"'*{taken.flag}[{purpose}]{f': :{value}' if taken.takes else ''}'")
+                arguments.append(f"'*{taken.flag}[{purpose}]{f': :{value}' if taken.takes_value else ''}'")
             elif place := next(places, ""):
                 arguments.append(f"'{place}:{purpose}:{value}'")
         cases.append(f"    {name}) _arguments -S : {' '.join(arguments)} ;;")
-    listing = " ".join(f"'{name}:{_plain(COMMANDS[name].purpose)}'" for name in commands)
+    listing = " ".join(f"'{name}:{_strip_shell_chars(COMMANDS[name].purpose)}'" for name in commands)
     lines = "\n"
     return f"""\
 #compdef dragoman
@@ -228,34 +230,35 @@ _dragoman() {{
 compdef _dragoman dragoman"""
 
 
-def fish(commands: dict[str, list[Taken]]) -> str:
+def fish_script(commands: dict[str, list[ArgumentSpec]]) -> str:
     """For fish."""
     wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'"}
     wants |= {what: f"-a '({command} 2>/dev/null)'" for what, command in _LISTING.items()}
     lines = ["complete -c dragoman -f"]
     for name, takens in commands.items():
-        purpose = _plain(COMMANDS[name].purpose)
+        purpose = _strip_shell_chars(COMMANDS[name].purpose)
         lines.append(f"complete -c dragoman -n __fish_use_subcommand -a {name} -d '{purpose}'")
         for taken in takens:
             line = f"complete -c dragoman -n '__fish_seen_subcommand_from {name}'"
             if taken.flag:
                 line += f" -{'l' if taken.flag.startswith('--') else 's'} {taken.flag.lstrip('-')}"
-                line += f" {'-x' if taken.takes and taken.wants != 'files' else '-r' if taken.takes else ''}".rstrip()
+                if taken.takes_value:
+                    line += " -r" if taken.value_kind == "files" else " -x"
             if taken.choices:
                 line += f" -a '{' '.join(taken.choices)}'"
-            elif taken.wants:
-                line += f" {wants[taken.wants]}"
+            elif taken.value_kind:
+                line += f" {wants[taken.value_kind]}"
             elif not taken.flag:
                 continue
-            lines.append(f"{line} -d '{_plain(taken.purpose)}'")
+            lines.append(f"{line} -d '{_strip_shell_chars(taken.purpose)}'")
     return "\n".join(lines)
 
 
-def _plain(text: str) -> str:
+def _strip_shell_chars(text: str) -> str:
     """Words that mean nothing to a shell or to its completion."""
-    return text.translate(_HARMLESS)
+    return text.translate(_SHELL_CHARS)
 
 
-_HARMLESS = str.maketrans({"'": "’", ":": ";", **dict.fromkeys('"`[]\\$')})
+_SHELL_CHARS = str.maketrans({"'": "’", ":": ";", **dict.fromkeys('"`[]\\$')})
 
-_SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
+_SHELLS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}

@@ -12,14 +12,14 @@ import msgspec
 
 from dragoman.cli.connect import which_agent
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
-from dragoman.config.host_section import Hosting, store_address
-from dragoman.config.paths import Places, places, project_policy
-from dragoman.config.policy_files import Policies
+from dragoman.config.host_section import HostSection, store_address
+from dragoman.config.paths import UserPaths, project_policy_path, user_paths
+from dragoman.config.policy_files import PolicyLoader
 from dragoman.errors import ConfigFault
 
-FAULTY = 1
+EXIT_FAULTY = 1
 
 # Variables that change what we do.
 VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "NO_COLOR", "TERM")
@@ -77,46 +77,48 @@ def main(arguments: list[str]) -> int:
     options, rest = parser.read(arguments)
     if rest:
         parser.error("it takes no command")
-    here = places()
+    here = user_paths()
     if options.action == "path":
-        print(json.dumps({"path": here.agents}) if options.json else here.agents)
+        print(json.dumps({"path": here.config_file}) if options.json else here.config_file)
         return 0
-    return (show if options.action == "show" else check)(here, options)
+    return (show_config if options.action == "show" else check_config)(here, options)
 
 
-def files(here: Places) -> dict[str, str]:
+def file_paths(paths: UserPaths) -> dict[str, str]:
     """What is kept where."""
     return {
-        "agents": here.agents,
-        "policy": here.policy,
-        "project policy": project_policy(os.getcwd()),
-        "grants": here.grants,
-        "trust": here.trust,
-        "audit": here.audit,
-        "history": here.history,
-        "sessions": here.sessions,
-        "tokens": here.host,
+        "agents": paths.config_file,
+        "policy": paths.policy,
+        "project policy": project_policy_path(os.getcwd()),
+        "grants": paths.grants,
+        "trust": paths.trust,
+        "audit": paths.audit,
+        "history": paths.history,
+        "sessions": paths.sessions,
+        "tokens": paths.host_database,
     }
 
 
-def show(here: Places, options: Any) -> int:
+def show_config(paths: UserPaths, options: Any) -> int:
     """Places and values."""
-    faults = faults_of(here)
+    faults = find_faults(paths)
     try:
-        known = config.load(here.agents)
+        known = config.load_config(paths.config_file)
     except ConfigFault:
-        known = config.Agents()
-    rows = which_agent.listed(known)
+        known = config.Config()
+    rows = which_agent.available_agents(known)
     candidates = list(known.agents) or [agent.name for agent, _ in rows]
     meant = known.default or (candidates[0] if len(candidates) == 1 else "")
-    mode = Policies(here)((os.path.realpath(os.getcwd()),)).mode
+    mode = PolicyLoader(paths)((os.path.realpath(os.getcwd()),)).mode
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     variables |= {name: "set" for name in SECRET_VARIABLES if name in os.environ}
     extras = {name: find_spec(module) is not None for name, module in EXTRAS.items()}
     if options.json:
-        _print(
+        _print_json(
             {
-                "files": {name: {"path": path, "exists": os.path.exists(path)} for name, path in files(here).items()},
+                "files": {
+                    name: {"path": path, "exists": os.path.exists(path)} for name, path in file_paths(paths).items()
+                },
                 "agent": meant or None,
                 "agents": [agent.name for agent, _ in rows],
                 "policyMode": mode,
@@ -128,27 +130,27 @@ def show(here: Places, options: Any) -> int:
                 "faults": faults,
             }
         )
-        return FAULTY if faults else 0
-    for name, path in files(here).items():
-        print(f"{name:15} {single(path)}{'' if os.path.exists(path) else '  (not there)'}")
+        return EXIT_FAULTY if faults else 0
+    for name, path in file_paths(paths).items():
+        print(f"{name:15} {sanitize_line(path)}{'' if os.path.exists(path) else '  (not there)'}")
     print(f"{'agent':15} {meant or 'none by default; see dragoman agents'}")
     print(f"{'policy mode':15} {mode}")
-    print(f"{'host listens':15} {single(known.host.bind)}{' (TLS)' if known.host.tls else ''}")
-    for name, value in changed(known.host).items():
-        print(f"{f'host {name}':15} {single(value)}")
+    print(f"{'host listens':15} {sanitize_line(known.host.bind)}{' (TLS)' if known.host.tls else ''}")
+    for name, value in changed_host_settings(known.host).items():
+        print(f"{f'host {name}':15} {sanitize_line(value)}")
     if known.hosts:
         print(f"{'hosts':15} {', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)")
     for name, is_there in extras.items():
         print(f"{f'extra {name}':15} {'installed' if is_there else f'not installed: pip install dragoman[{name}]'}")
     for name, value in variables.items():
-        print(f"{name:15} {single(value)}")
-    return _told(faults)
+        print(f"{name:15} {sanitize_line(value)}")
+    return _print_faults(faults)
 
 
-def changed(host: Hosting) -> dict[str, str]:
+def changed_host_settings(host: HostSection) -> dict[str, str]:
     """What the user said about the host, as far as it is not what holds anyway."""
-    usual = Hosting()
-    said = {name: getattr(host, name) for name in Hosting.__struct_fields__ if name not in ("bind", "tls")}
+    usual = HostSection()
+    said = {name: getattr(host, name) for name in HostSection.__struct_fields__ if name not in ("bind", "tls")}
     return {
         name: json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         for name, value in said.items()
@@ -156,24 +158,24 @@ def changed(host: Hosting) -> dict[str, str]:
     }
 
 
-def check(here: Places, options: Any) -> int:
+def check_config(paths: UserPaths, options: Any) -> int:
     """Tell every fault."""
-    faults = faults_of(here)
+    faults = find_faults(paths)
     if options.json:
-        _print({"faults": faults})
-        return FAULTY if faults else 0
+        _print_json({"faults": faults})
+        return EXIT_FAULTY if faults else 0
     if not faults:
         print("in order")
-    return _told(faults)
+    return _print_faults(faults)
 
 
-def faults_of(here: Places) -> list[str]:
+def find_faults(paths: UserPaths) -> list[str]:
     """What is wrong in the user's files."""
     faults: list[str] = []
     readers = (
-        lambda: hosted(config.load(here.agents).host),
-        lambda: served(config.load(here.agents)),
-        lambda: Policies(here).load((os.path.realpath(os.getcwd()),)),
+        lambda: check_host_section(config.load_config(paths.config_file).host),
+        lambda: check_host_agents(config.load_config(paths.config_file)),
+        lambda: PolicyLoader(paths).load((os.path.realpath(os.getcwd()),)),
     )
     for read in readers:
         try:
@@ -183,35 +185,35 @@ def faults_of(here: Places) -> list[str]:
     return faults
 
 
-def hosted(host: Hosting) -> None:
+def check_host_section(host: HostSection) -> None:
     """Look at what only a host makes sense of: names of limits, folders, where sessions are kept, whom it trusts."""
-    if host != Hosting():
+    if host != HostSection():
         from dragoman.host import settings
-        from dragoman.host.auth.oidc import faults_of as distrusted
+        from dragoman.host.auth.oidc import settings_faults as distrusted
 
-        settings.limits(host)
-        settings.roots(host)
-        store_address(host.store, places())
-        trust = settings.trust(host)
+        settings.endpoint_limits(host)
+        settings.roots_lookup(host)
+        store_address(host.store, user_paths())
+        trust = settings.oidc_settings(host)
         if faults := [] if trust is None else distrusted(trust):
             raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
 
 
-def served(known: config.Agents) -> None:
+def check_host_agents(configured: config.Config) -> None:
     """The agents that a host is to serve are configured, or on PATH."""
-    there = [agent.name for agent, _ in which_agent.listed(known)]
-    unknown = [name for name in known.host.agents if name not in there]
+    there = [agent.name for agent, _ in which_agent.available_agents(configured)]
+    unknown = [name for name in configured.host.agents if name not in there]
     if unknown:
         raise ConfigFault(
             [f"host.agents: there is no agent {name!r}; there are: {', '.join(there) or 'none'}" for name in unknown]
         )
 
 
-def _told(faults: list[str]) -> int:
+def _print_faults(faults: list[str]) -> int:
     for fault in faults:
-        print(single(fault), file=sys.stderr)
-    return FAULTY if faults else 0
+        print(sanitize_line(fault), file=sys.stderr)
+    return EXIT_FAULTY if faults else 0
 
 
-def _print(value: Any) -> None:
+def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=1))

@@ -15,19 +15,19 @@ import tempfile
 from dragoman import ConnectionFailed
 from dragoman.cli import exit_codes
 from dragoman.cli.chat import chat
-from dragoman.cli.commands.run import ended, explained
+from dragoman.cli.commands.run import error_text, report_turn_end
 from dragoman.cli.connect import local
-from dragoman.cli.connect.run_turn import Interrupts, play
+from dragoman.cli.connect.run_turn import Interrupts, run_turn
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import Terminal
+from dragoman.cli.ui.terminal import TerminalOutput
 from dragoman.config.config_file import NamedAgent
 
 AGENT = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
 PROMPT = "/tour"
-FIRST_FILE = ("notes.txt", "a line to read\na line to change\n")
+SAMPLE_FILE = ("notes.txt", "a line to read\na line to change\n")
 HINTS = (
-    f"It works in a folder of its own, where {FIRST_FILE[0]} lies, and needs no model. Try:",
-    f"  /tour    /write note.txt hello    /edit {FIRST_FILE[0]} read see    /run ls -l    /plan    /help",
+    f"It works in a folder of its own, where {SAMPLE_FILE[0]} lies, and needs no model. Try:",
+    f"  /tour    /write note.txt hello    /edit {SAMPLE_FILE[0]} read see    /run ls -l    /plan    /help",
 )
 
 EPILOG = """\
@@ -44,26 +44,26 @@ def main(arguments: list[str]) -> int:
     if rest:
         parser.error("it takes no command; `dragoman chat` does")
     with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as folder:
-        with open(os.path.join(folder, FIRST_FILE[0]), "w", encoding="utf-8") as file:
-            file.write(FIRST_FILE[1])
-        options = local.usual(os.path.realpath(folder))
+        with open(os.path.join(folder, SAMPLE_FILE[0]), "w", encoding="utf-8") as file:
+            file.write(SAMPLE_FILE[1])
+        options = local.default_options(os.path.realpath(folder))
         if chat.is_interactive():
-            return asyncio.run(chat.Chat(AGENT, options, keeps=False, hints=HINTS).talk())
-        return asyncio.run(played(options))
+            return asyncio.run(chat.Chat(AGENT, options, persistent=False, hints=HINTS).run())
+        return asyncio.run(run_demo_prompt(options))
 
 
-async def played(options: argparse.Namespace) -> int:
+async def run_demo_prompt(options: argparse.Namespace) -> int:
     """One prompt, for those who cannot type."""
-    terminal = Terminal(sys.stdout, None)  # it is all there to be looked at
+    terminal = TerminalOutput(sys.stdout, None)  # it is all there to be looked at
     interrupts = Interrupts()
     try:
-        async with local.meet(AGENT, options, terminal, None, keeps=False) as met:
-            terminal.aside.line(f"> {PROMPT}", "bold")
-            screen = met.shown(met.session)
-            turn = await play(met.session, PROMPT, screen, met.leave, interrupts, terminal.aside)
-            return ended(turn.stop_reason or "", terminal)
+        async with local.open_session(AGENT, options, terminal, None, keeps=False) as met:
+            terminal.diagnostics.write_line(f"> {PROMPT}", "bold")
+            screen = met.create_view(met.session)
+            turn = await run_turn(met.session, PROMPT, screen, met.permission_ui, interrupts, terminal.diagnostics)
+            return report_turn_end(turn.stop_reason or "", terminal)
     except asyncio.CancelledError:
         return exit_codes.INTERRUPTED
     except ConnectionFailed as error:
-        terminal.aside.line(explained(error), "red")
+        terminal.diagnostics.write_line(error_text(error), "red")
         return exit_codes.DIED

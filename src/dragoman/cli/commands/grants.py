@@ -8,13 +8,13 @@ import time
 from datetime import UTC, datetime
 
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
-from dragoman.config.grants import Grants
-from dragoman.config.paths import places
-from dragoman.config.private_files import faults_of
+from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.config.grants import GrantsFile
+from dragoman.config.paths import user_paths
+from dragoman.config.private_files import as_config_faults
 from dragoman.policy.grants import Grant
 
-UNKNOWN = 1
+EXIT_UNKNOWN = 1
 
 EPILOG = """\
   list              what was allowed or refused for longer than once
@@ -41,32 +41,33 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--all", action="store_true", help="revoke: every grant")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, rest = parser.read(arguments)
-    ids, grants = [*options.ids, *rest], Grants(places().grants)
+    ids, grants = [*options.ids, *rest], GrantsFile(user_paths().grants)
     if options.action == "list":
         if ids or options.all:
             parser.error("list takes no ids")
-        return listed(grants, options.json)
+        return list_grants(grants, options.json)
     if bool(ids) is options.all:
         parser.error("name the ids to revoke, or --all")
-    return revoked(parser, grants, ids or [grant.id for grant in grants.current()], options.json)
+    return revoke_grants(parser, grants, ids or [grant.id for grant in grants.current()], options.json)
 
 
-def listed(grants: Grants, as_json: bool) -> int:
+def list_grants(grants: GrantsFile, as_json: bool) -> int:
     """What is remembered, the newest last."""
-    current = [grant for grant in grants.current() if not grant.is_over(time.time())]
+    current = [grant for grant in grants.current() if not grant.is_expired(time.time())]
     if as_json:
         import msgspec
 
         print(json.dumps([msgspec.to_builtins(grant) for grant in current], indent=1))
     else:
         for grant in current:
-            print(f"{grant.id}  {grant.verdict:5}  {grant.scope:9}  {grant.operation:16}  {single(described(grant))}")
+            subject = sanitize_line(format_grant(grant))
+            print(f"{grant.id}  {grant.verdict:5}  {grant.scope:9}  {grant.operation:16}  {subject}")
         if not current:
             print("nothing is remembered")
     return 0
 
 
-def described(grant: Grant) -> str:
+def format_grant(grant: Grant) -> str:
     """What a grant is for, whose it is, and until when."""
     server_tool = "/".join(part for part in (grant.server, grant.tool) if part)
     words = grant.resource or server_tool or grant.title
@@ -81,7 +82,7 @@ def described(grant: Grant) -> str:
     return words
 
 
-def revoked(parser: Parser, grants: Grants, ids: list[str], as_json: bool) -> int:
+def revoke_grants(parser: Parser, grants: GrantsFile, ids: list[str], as_json: bool) -> int:
     """Take back; what was not there is told."""
     found = grants.revoke(ids)
     missing = sorted(set(ids) - {grant.id for grant in found})
@@ -89,19 +90,19 @@ def revoked(parser: Parser, grants: Grants, ids: list[str], as_json: bool) -> in
         print(json.dumps({"revoked": [grant.id for grant in found], "unknown": missing}))
     else:
         for grant in found:
-            print(f"revoked {grant.id}: {grant.verdict} {grant.operation} {single(described(grant))}")
+            print(f"revoked {grant.id}: {grant.verdict} {grant.operation} {sanitize_line(format_grant(grant))}")
     if missing and not as_json:
         print(f"{parser.prog}: there is no grant {', '.join(missing)}; see dragoman grants list", file=sys.stderr)
-    _note(found)
-    return UNKNOWN if missing else 0
+    _audit_revocation(found)
+    return EXIT_UNKNOWN if missing else 0
 
 
-def _note(found: list[Grant]) -> None:
+def _audit_revocation(revoked: list[Grant]) -> None:
     """Taking back is audited too; it stands though it cannot be written down, for that is the safer side."""
-    from dragoman.roles.client.permission.audit_writer import of_grant
-    from dragoman.store.audit import Audit, What
+    from dragoman.roles.client.permission.audit_writer import grant_entry
+    from dragoman.store.audit import AuditEvent, AuditLog
 
-    if found:
-        path = places().audit
-        with faults_of(path):
-            Audit(path).append([of_grant(grant, What.REVOKED) for grant in found])
+    if revoked:
+        path = user_paths().audit
+        with as_config_faults(path):
+            AuditLog(path).append([grant_entry(grant, AuditEvent.REVOKED) for grant in revoked])

@@ -10,24 +10,24 @@ import sys
 from typing import Any
 
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
-from dragoman.config.grants import Grants
-from dragoman.config.paths import places, project_policy
-from dragoman.config.policy_files import Policies
-from dragoman.config.private_files import read
-from dragoman.config.trust import Trust, digest
+from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.config.grants import GrantsFile
+from dragoman.config.paths import project_policy_path, user_paths
+from dragoman.config.policy_files import PolicyLoader
+from dragoman.config.private_files import read_bytes
+from dragoman.config.trust import TrustedFiles, content_hash
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import explain
 from dragoman.policy.decision import ASK, DENY, Verdict
 from dragoman.policy.modes import MODES
-from dragoman.policy.parse import parse
-from dragoman.policy.question import ON_FILES, OPERATIONS, Operation, Question
+from dragoman.policy.parse import parse_policy
+from dragoman.policy.question import FILE_OPERATIONS, OPERATIONS, Operation, Question
 from dragoman.policy.rules import RuleFile
-from dragoman.policy.shell_commands import canonical
+from dragoman.policy.shell_commands import canonical_command
 from dragoman.policy.url_patterns import address
 
-FAULTY = 1
-EXITS: dict[Verdict, int] = {ASK: 3, DENY: 4}
+EXIT_FAULTY = 1
+EXIT_CODES: dict[Verdict, int] = {ASK: 3, DENY: 4}
 
 EPILOG = f"""\
   check              read the user's file and the project's, and tell every fault with its line
@@ -76,59 +76,61 @@ def main(arguments: list[str]) -> int:
     options.words += rest
     if not os.path.isdir(options.cwd):
         parser.error(f"--cwd: there is no folder {options.cwd}")
-    return {"check": check, "explain": explained, "trust": trusted}[options.action](parser, options)
+    return {"check": check_policy, "explain": explain_decision, "trust": trust_project}[options.action](parser, options)
 
 
-def check(parser: Parser, options: Any) -> int:
+def check_policy(parser: Parser, options: Any) -> int:
     """Tell every fault, or how many rules there are."""
     if options.words:
         parser.error("check takes no words")
     root = os.path.realpath(options.cwd)
     try:
-        policy = Policies(places()).load((root,))
+        policy = PolicyLoader(user_paths()).load((root,))
     except ConfigFault as fault:
         if options.json:
-            _print({"faults": fault.faults})
+            _print_json({"faults": fault.faults})
         else:
             for line in fault.faults:
-                print(single(line), file=sys.stderr)
-        return FAULTY
+                print(sanitize_line(line), file=sys.stderr)
+        return EXIT_FAULTY
     if options.json:
-        files = [_of_file(file) for file in policy.files]
+        files = [_rule_file_to_json(file) for file in policy.files]
         warnings = [warning for file in policy.files for warning in file.warnings()]
         told = {"faults": [], "warnings": warnings, "mode": policy.mode, "roots": list(policy.roots), "files": files}
-        _print(told)
+        _print_json(told)
         return 0
     print(f"mode: {policy.mode}")
     for file in policy.files:
         note = "" if file.is_trusted else "; not trusted, so it can only ask and deny"
-        print(f"{single(file.name)}: {len(file.rules)} rules{note}")
+        print(f"{sanitize_line(file.name)}: {len(file.rules)} rules{note}")
         for warning in file.warnings():
-            print(f"  warning: {single(warning)}")
+            print(f"  warning: {sanitize_line(warning)}")
     for root in policy.roots:
-        print(f"lent to every session: {single(root)}{'' if os.path.isdir(root) else ' (there is no such folder)'}")
+        print(
+            f"lent to every session: {sanitize_line(root)}{'' if os.path.isdir(root) else ' (there is no such folder)'}"
+        )
     if not policy.files:
-        print(f"no policy files; the user's own would be {places().policy}")
+        print(f"no policy files; the user's own would be {user_paths().policy}")
     return 0
 
 
-def explained(parser: Parser, options: Any) -> int:
+def explain_decision(parser: Parser, options: Any) -> int:
     """What would be decided, and what everybody says to it."""
     if not options.words or options.words[0] not in OPERATIONS or len(options.words) > 2:
         parser.error(f"say what and to what, as in: explain file_write README.md; operations: {', '.join(OPERATIONS)}")
     operation, resource = options.words[0], options.words[1] if len(options.words) > 1 else ""
-    here, root = places(), os.path.realpath(options.cwd)
-    policy = Policies(here)((root,))
+    here, root = user_paths(), os.path.realpath(options.cwd)
+    policy = PolicyLoader(here)((root,))
     is_command = operation == Operation.TERMINAL_EXECUTE
-    named = os.path.abspath(os.path.join(options.cwd, resource)) if operation in ON_FILES and resource else ""
-    if operation in ON_FILES and resource:
+    named = os.path.abspath(os.path.join(options.cwd, resource)) if operation in FILE_OPERATIONS and resource else ""
+    if operation in FILE_OPERATIONS and resource:
         resource = os.path.realpath(named)
     elif is_command:
-        resource = canonical(resource)
+        resource = canonical_command(resource)
     question = Question(
         operation=operation,
         resource=resource,
-        named=named if named != resource else "",
+        requested_path=named if named != resource else "",
         agent=options.agent,
         tool=options.tool,
         kind=options.kind,
@@ -141,68 +143,68 @@ def explained(parser: Parser, options: Any) -> int:
     )
     import time
 
-    weighed = explain(policy, question, Grants(here.grants).current(), now=time.time())
+    weighed = explain(policy, question, GrantsFile(here.grants).current(), now=time.time())
     decision = weighed.decision
     if options.json:
-        _print(
+        _print_json(
             {
-                "decision": decision.verdict.word,
+                "decision": decision.verdict.label,
                 "source": decision.source,
                 "reason": decision.reason,
                 "operation": operation,
                 "resource": resource,
                 "mode": question.mode,
                 "considered": [
-                    {"decision": each.verdict.word, "source": each.source, "reason": each.reason}
+                    {"decision": each.verdict.label, "source": each.source, "reason": each.reason}
                     for each in weighed.considered
                 ],
             }
         )
     else:
-        print(f"{decision.verdict.word}: {single(decision.reason)}")
+        print(f"{decision.verdict.label}: {sanitize_line(decision.reason)}")
         for each in weighed.considered:
-            print(f"  {each.verdict.word:5}  {single(each.reason)}")
-    return EXITS.get(decision.verdict, 0)
+            print(f"  {each.verdict.label:5}  {sanitize_line(each.reason)}")
+    return EXIT_CODES.get(decision.verdict, 0)
 
 
-def trusted(parser: Parser, options: Any) -> int:
+def trust_project(parser: Parser, options: Any) -> int:
     """Trust the content that a project's file has now, or no more."""
     if len(options.words) > 1:
         parser.error("trust one project at a time")
     root = os.path.realpath(options.words[0] if options.words else options.cwd)
-    file, trust = project_policy(root), Trust(places().trust)
+    file, trust = project_policy_path(root), TrustedFiles(user_paths().trust)
     if options.remove:
-        was = trust.withdraw(file)
-        _told(options, {"file": file, "trusted": False}, f"{file} is {'no longer' if was else 'not'} trusted")
+        was = trust.revoke(file)
+        _print_result(options, {"file": file, "trusted": False}, f"{file} is {'no longer' if was else 'not'} trusted")
         return 0
     try:
-        data = read(file)
+        data = read_bytes(file)
     except OSError as error:
         raise ConfigFault([f"{file}: {error.strerror or error}"]) from None
     if data is None:
         parser.error(f"there is no {file}")
     # What cannot be read cannot be trusted.
-    rules = parse(data.decode("utf-8-sig", "replace"), file, is_project=True).rules
-    trust.give(file, data)
-    allowing = sum(rule.verdict not in EXITS for rule in rules)
-    words = f"{file} is trusted as it is now: {len(rules)} rules, {allowing} of them allow ({digest(data)[:12]})"
-    _told(options, {"file": file, "trusted": True, "rules": len(rules), "hash": digest(data)}, words)
+    rules = parse_policy(data.decode("utf-8-sig", "replace"), file, is_project=True).rules
+    trust.trust(file, data)
+    allowing = sum(rule.verdict not in EXIT_CODES for rule in rules)
+    words = f"{file} is trusted as it is now: {len(rules)} rules, {allowing} of them allow ({content_hash(data)[:12]})"
+    _print_result(options, {"file": file, "trusted": True, "rules": len(rules), "hash": content_hash(data)}, words)
     return 0
 
 
-def _of_file(file: RuleFile) -> dict[str, Any]:
-    rules = [{"decision": rule.verdict.word, "line": rule.line, "reason": rule.reason} for rule in file.rules]
+def _rule_file_to_json(file: RuleFile) -> dict[str, Any]:
+    rules = [{"decision": rule.verdict.label, "line": rule.line, "reason": rule.reason} for rule in file.rules]
     return {"name": file.name, "trusted": file.is_trusted, "rules": rules}
 
 
-def _told(options: Any, machine: dict[str, Any], words: str) -> None:
+def _print_result(options: Any, json_value: dict[str, Any], text: str) -> None:
     if options.json:
-        _print(machine)
+        _print_json(json_value)
     else:
-        print(single(words))
+        print(sanitize_line(text))
 
 
-def _print(value: Any) -> None:
+def _print_json(value: Any) -> None:
     import json
 
     print(json.dumps(value, indent=1))

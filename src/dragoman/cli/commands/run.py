@@ -17,14 +17,14 @@ from typing import Any
 from dragoman import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import attachments, local, sandbox
-from dragoman.cli.connect.inspect_trace import traced
-from dragoman.cli.connect.json_output import Entries, Nowhere
-from dragoman.cli.connect.local import Met
-from dragoman.cli.connect.run_turn import Interrupts, play
-from dragoman.cli.messages import advised
+from dragoman.cli.connect.inspect_trace import open_trace
+from dragoman.cli.connect.json_output import JsonOutput, NullStream
+from dragoman.cli.connect.local import OpenSession
+from dragoman.cli.connect.run_turn import Interrupts, run_turn
+from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.key_prompt import somebody
-from dragoman.cli.ui.terminal import Terminal, single, visible
+from dragoman.cli.ui.key_prompt import find_prompter
+from dragoman.cli.ui.terminal import TerminalOutput, sanitize, sanitize_line
 from dragoman.config.config_file import NamedAgent
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, DragomanError, StoreFault
@@ -32,7 +32,7 @@ from dragoman.policy.modes import MODES
 from dragoman.schema.content import ContentBlock, ResourceLink, TextContent
 
 # What is left of --timeout for the turn when the agent was ready only just in time. Seconds.
-LEAST = 0.1
+MIN_TURN_TIMEOUT = 0.1
 
 EPILOG = f"""\
 What an agent may do is decided by your policy, the project's, and the mode (docs/policy.md). Without any, reading in
@@ -44,7 +44,7 @@ tells what was decided and why.
 
 modes: {", ".join(MODES)}
 
-{sandbox.ABOUT}
+{sandbox.DESCRIPTION}
 
 What is said is kept (`dragoman sessions`): --session gives a session a name and goes on with it another time, in the
 folder it was in; --no-store keeps nothing. --json prints what is kept, an entry a line, and the result as the last
@@ -58,7 +58,7 @@ your own policy decides what is read, written and run there.
 
 Ctrl-C asks the agent to stop; a second one ends everything.
 
-{exit_codes.listed()}
+{exit_codes.help_text()}
 
 examples:
   dragoman run 'What does this project do?'
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--trace", metavar="FILE", help="record every message, for `dragoman inspect show`; spares a FILE that is there"
     )
-    local.add(parser)
+    local.add_options(parser)
     options, command = parser.read(arguments)
     if options.quiet and options.verbose:
         parser.error("--quiet and --verbose contradict each other")
@@ -103,18 +103,18 @@ def main(arguments: list[str]) -> int:
         if not os.path.exists(path):
             parser.error(f"there is no {path}")
     try:
-        agent = local.agreed(parser, options, command)
-        options.prompt = prompted(parser, options)
-        with traced(options.trace, agent.words) as options.tap:
-            return run_loop(converse(agent, options))
+        agent = local.resolve_options(parser, options, command)
+        options.prompt = prompt_text(parser, options)
+        with open_trace(options.trace, agent.argv) as options.tap:
+            return run_loop(run_prompt(agent, options))
     except ConfigFault as fault:
-        print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
+        print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
         if options.json:
-            Entries(sys.stdout.buffer).result(exit_codes.USAGE, error=told(fault))
+            JsonOutput(sys.stdout.buffer).write_result(exit_codes.USAGE, error=error_to_json(fault))
         return exit_codes.USAGE
 
 
-def prompted(parser: Parser, options: argparse.Namespace) -> str:
+def prompt_text(parser: Parser, options: argparse.Namespace) -> str:
     """What to ask: the words, what is piped in, or both."""
     if options.words is not None and options.prompt is not None:
         parser.error("say what to ask once: as a word or with --prompt")
@@ -143,63 +143,69 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-async def converse(agent: NamedAgent, options: argparse.Namespace) -> int:
+async def run_prompt(agent: NamedAgent, options: argparse.Namespace) -> int:
     """Start the agent, prompt it, and say how it went; raises ConfigFault when the user's files cannot be used."""
     if not options.json:
-        return await talk(agent, options, Terminal(sys.stdout, sys.stderr))
-    entries = Entries(sys.stdout.buffer, asyncio.current_task())
-    code = await talk(agent, options, Terminal(Nowhere(), sys.stderr), entries)
+        return await prompt_agent(agent, options, TerminalOutput(sys.stdout, sys.stderr))
+    entries = JsonOutput(sys.stdout.buffer, asyncio.current_task())
+    code = await prompt_agent(agent, options, TerminalOutput(NullStream(), sys.stderr), entries)
     if entries.is_broken:
         raise BrokenPipeError
     return code
 
 
-async def talk(
-    agent: NamedAgent, options: argparse.Namespace, terminal: Terminal, entries: Entries | None = None
+async def prompt_agent(
+    agent: NamedAgent, options: argparse.Namespace, terminal: TerminalOutput, json_output: JsonOutput | None = None
 ) -> int:
     """The same, on a terminal; and as entries, if somebody wants them."""
     interrupts = Interrupts()
     clean: Callable[[str], str] = str
     log = ""
-    finish: Callable[..., int] = _code if entries is None else entries.result
+    finish: Callable[..., int] = _return_code if json_output is None else json_output.write_result
     clock = asyncio.get_running_loop().time
     began = clock()
     try:
         async with AsyncExitStack() as stack:
-            meet = local.meet(
+            meet = local.open_session(
                 agent,
                 options,
                 terminal,
-                somebody(terminal.aside),
+                find_prompter(terminal.diagnostics),
                 timeout=options.timeout,
-                on_entry=None if entries is None else entries.put,
+                on_entry=None if json_output is None else json_output.write_entry,
                 quiet=options.quiet or options.json,
             )
-            met = await _within(options.timeout, stack.enter_async_context(meet))
-            clean, log = met.leave.clean, met.log
-            asked, screen = content(met, options), met.shown(met.session)
-            for name in out_of_reach(asked, options):
-                terminal.aside.line(
-                    f"{single(name)} goes along as a link, to a file that the host does not have", "yellow"
+            met = await _open_within(options.timeout, stack.enter_async_context(meet))
+            clean, log = met.permission_ui.redact, met.session_ref
+            asked, screen = prompt_content(met, options), met.create_view(met.session)
+            for name in unreachable_files(asked, options):
+                terminal.diagnostics.write_line(
+                    f"{sanitize_line(name)} goes along as a link, to a file that the host does not have", "yellow"
                 )
-            left = None if options.timeout is None else max(LEAST, round(options.timeout - (clock() - began), 2))
-            turn = await play(met.session, asked, screen, met.leave, interrupts, terminal.aside, left, met.ours)
-            code = ended(turn.stop_reason or "", terminal, met.leave.refused)
+            left = (
+                None
+                if options.timeout is None
+                else max(MIN_TURN_TIMEOUT, round(options.timeout - (clock() - began), 2))
+            )
+            turn = await run_turn(
+                met.session, asked, screen, met.permission_ui, interrupts, terminal.diagnostics, left, met.is_own_update
+            )
+            code = report_turn_end(turn.stop_reason or "", terminal, met.permission_ui.refused_count)
         return finish(code)
     except asyncio.CancelledError:
-        if entries is None or not entries.is_broken:
-            terminal.aside.line("ended", "yellow")
+        if json_output is None or not json_output.is_broken:
+            terminal.diagnostics.write_line("ended", "yellow")
         return finish(exit_codes.INTERRUPTED)
     except (ProtocolError, ConnectionFailed) as fault:
-        error = died(fault)
-        code = failed(error, terminal, clean, is_timed=options.timeout is not None)
+        error = as_agent_exit(fault)
+        code = report_failure(error, terminal, clean, has_timeout=options.timeout is not None)
         if code == exit_codes.DIED and log and not options.quiet and not options.json:
-            where = f"{options.afar.flag if options.afar else ''}--session {shlex.quote(single(log))}"
-            terminal.aside.line(f"what was said is kept; go on with: dragoman run {where}", "dim")
-        return finish(code, error=told(error, clean))
+            where = f"{options.afar.flag if options.afar else ''}--session {shlex.quote(sanitize_line(log))}"
+            terminal.diagnostics.write_line(f"what was said is kept; go on with: dragoman run {where}", "dim")
+        return finish(code, error=error_to_json(error, clean))
 
 
-def died(error: ProtocolError | ConnectionFailed) -> ProtocolError | ConnectionFailed:
+def as_agent_exit(error: ProtocolError | ConnectionFailed) -> ProtocolError | ConnectionFailed:
     """A fault as it is: the agent of a host that died is one, though the host lives and answers for it."""
     data = error.data if isinstance(error, ProtocolError) else None
     if not isinstance(data, dict) or data.get("agent") != "exited":
@@ -208,66 +214,70 @@ def died(error: ProtocolError | ConnectionFailed) -> ProtocolError | ConnectionF
     return AgentExited(words, status=data.get("status"), stderr=str(data.get("stderr", "")))
 
 
-async def _within(timeout: float | None, start: Awaitable[Met]) -> Met:
+async def _open_within(timeout: float | None, opening: Awaitable[OpenSession]) -> OpenSession:
     """Meet the agent in the time there is: whatever it waits for by then, the time is what ran out."""
     try:
         async with asyncio.timeout(timeout):
-            return await start
+            return await opening
     except TimeoutError:
         raise ProtocolError(Kind.TIMEOUT, f"it was not ready within {timeout:g} s") from None
 
 
-def _code(code: int, **_: Any) -> int:
+def _return_code(code: int, **_: Any) -> int:
     return code
 
 
-def told(error: DragomanError, clean: Callable[[str], str] = str) -> dict[str, str]:
+def error_to_json(error: DragomanError, redact: Callable[[str], str] = str) -> dict[str, str]:
     """A fault for machines: its kind, and the words."""
     if isinstance(error, StoreFault):
-        return {"kind": f"store_{error.why}", "message": clean(error.message)}
+        return {"kind": f"store_{error.why}", "message": redact(error.message)}
     if isinstance(error, ProtocolError):
-        return {"kind": error.kind, "message": clean(error.message)}
-    return {"kind": "usage" if isinstance(error, ConfigFault) else "connection_failed", "message": clean(str(error))}
+        return {"kind": error.kind, "message": redact(error.message)}
+    return {"kind": "usage" if isinstance(error, ConfigFault) else "connection_failed", "message": redact(str(error))}
 
 
-def content(met: Met, options: argparse.Namespace) -> list[ContentBlock]:
+def prompt_content(open_session: OpenSession, options: argparse.Namespace) -> list[ContentBlock]:
     """The prompt and what goes along with it."""
-    takes = met.agent.capabilities
+    takes = open_session.agent.capabilities
     text = [TextContent(text=options.prompt)] if options.prompt else []
     return [
         *text,
-        *(attachments.attached(os.path.abspath(path), takes, as_image=True) for path in options.image),
-        *(attachments.attached(os.path.abspath(path), takes) for path in options.file),
+        *(attachments.file_block(os.path.abspath(path), takes, as_image=True) for path in options.image),
+        *(attachments.file_block(os.path.abspath(path), takes) for path in options.file),
     ]
 
 
-def out_of_reach(asked: list[ContentBlock], options: argparse.Namespace) -> list[str]:
+def unreachable_files(content: list[ContentBlock], options: argparse.Namespace) -> list[str]:
     """Files that an agent on another machine is told of and cannot read."""
     if options.afar is None or options.afar.is_near or options.lend is not None:
         return []
-    return [block.name for block in asked if isinstance(block, ResourceLink)]
+    return [block.name for block in content if isinstance(block, ResourceLink)]
 
 
-def ended(reason: str, terminal: Terminal, refused: int = 0) -> int:
+def report_turn_end(reason: str, terminal: TerminalOutput, refused_count: int = 0) -> int:
     """The exit code of a turn that ended; an end out of the ordinary is said."""
-    code = exit_codes.REASONS.get(reason, exit_codes.FAILED)
+    code = exit_codes.BY_STOP_REASON.get(reason, exit_codes.FAILED)
     if code:
-        terminal.aside.line(f"the turn ended: {reason.replace('_', ' ')}", "yellow")
-    return exit_codes.NO_LEAVE if code == exit_codes.OK and refused else code
+        terminal.diagnostics.write_line(f"the turn ended: {reason.replace('_', ' ')}", "yellow")
+    return exit_codes.PERMISSION_REFUSED if code == exit_codes.OK and refused_count else code
 
 
-def failed(
-    error: ProtocolError | ConnectionFailed, terminal: Terminal, clean: Callable[[str], str], *, is_timed: bool = False
+def report_failure(
+    error: ProtocolError | ConnectionFailed,
+    terminal: TerminalOutput,
+    redact: Callable[[str], str],
+    *,
+    has_timeout: bool = False,
 ) -> int:
     """The exit code of a turn that failed, with what to do about it; an agent's words may have secrets in them."""
-    if is_timed and isinstance(error, ProtocolError) and error.kind == Kind.TIMEOUT:
-        terminal.aside.line(f"dragoman run: given up: {clean(visible(error.explanation))}", "red")
+    if has_timeout and isinstance(error, ProtocolError) and error.kind == Kind.TIMEOUT:
+        terminal.diagnostics.write_line(f"dragoman run: given up: {redact(sanitize(error.explanation))}", "red")
         return exit_codes.TIMEOUT
-    terminal.aside.line(f"dragoman run: {clean(explained(error))}", "red")
-    return code_of(error)
+    terminal.diagnostics.write_line(f"dragoman run: {redact(error_text(error))}", "red")
+    return exit_code_of(error)
 
 
-def code_of(error: ProtocolError | ConnectionFailed) -> int:
+def exit_code_of(error: ProtocolError | ConnectionFailed) -> int:
     """The exit code of a fault."""
     if isinstance(error, SandboxUnavailable):
         return exit_codes.NO_SANDBOX
@@ -279,19 +289,19 @@ def code_of(error: ProtocolError | ConnectionFailed) -> int:
 
 
 # What is refused on the way to an agent as well as by one: by a host, by its server, or by our own end.
-REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.ACCESS_DENIED, Kind.RATE_LIMITED, Kind.TOO_LARGE})
+REFUSAL_KINDS = frozenset({Kind.PERMISSION_DENIED, Kind.ACCESS_DENIED, Kind.RATE_LIMITED, Kind.TOO_LARGE})
 
 
-def explained(error: ProtocolError | ConnectionFailed) -> str:
+def error_text(error: ProtocolError | ConnectionFailed) -> str:
     """One line for a fault, and a hint where there is one; the last words of an agent that died follow."""
     if isinstance(error, AgentExited):
-        return visible(str(error)).replace("; last words: ", "; it said:\n")
+        return sanitize(str(error)).replace("; last words: ", "; it said:\n")
     if isinstance(error, ConnectionFailed):
-        return visible(advised(str(error)))
+        return sanitize(with_cli_advice(str(error)))
     if isinstance(error, StoreFault):
-        return f"{visible(error.message)}; --no-store keeps nothing"
-    who = "this was refused" if error.kind in REFUSALS else "the agent answered with an error"
-    text = f"{who} ({visible(error.kind)}): {visible(error.explanation)}"
+        return f"{sanitize(error.message)}; --no-store keeps nothing"
+    who = "this was refused" if error.kind in REFUSAL_KINDS else "the agent answered with an error"
+    text = f"{who} ({sanitize(error.kind)}): {sanitize(error.explanation)}"
     if error.kind == Kind.AUTH_REQUIRED:
         text += "; log in with the agent's own command first"
     return text

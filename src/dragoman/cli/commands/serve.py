@@ -17,18 +17,26 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file, which_agent
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single, visible
-from dragoman.config.config_file import NamedAgent, load
-from dragoman.config.host_section import BIND, SHARES, UNATTENDED, Hosting, checked, register_place, store_address
-from dragoman.config.paths import Places, places
+from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.config.config_file import NamedAgent, load_config
+from dragoman.config.host_section import (
+    DEFAULT_BIND,
+    SHARE_CHOICES,
+    UNATTENDED_CHOICES,
+    HostSection,
+    check_host_section,
+    host_database_path,
+    store_address,
+)
+from dragoman.config.paths import UserPaths, user_paths
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, StartFailed, StoreFault
 from dragoman.policy.modes import MODES
 from dragoman.store.contract import Store
-from dragoman.store.urls import Address
+from dragoman.store.urls import StoreAddress
 
 if TYPE_CHECKING:
-    from dragoman.host.auth.database import Register
+    from dragoman.host.auth.database import HostDatabase
 
 EPILOG = f"""\
 Sessions live in the host: they go on when every editor is closed, and several people can be in one. Any client of the
@@ -65,7 +73,7 @@ examples:
   dragoman serve --json -- dragoman agent everything"""
 
 # How long the second signal waits for what must be put away: nobody presses it twice to wait. Seconds.
-HASTE = 1.0
+FORCED_EXIT_DELAY = 1.0
 
 USAGE = "[--agent NAME...] [--root DIR...] [--bind ADDRESS] [--tls CERT KEY] [OPTIONS] [-- CMD ARG...]"
 
@@ -76,12 +84,16 @@ def main(arguments: list[str]) -> int:
     many: dict[str, Any] = {"action": "append", "default": []}
     parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; can be repeated", **many)
     parser.add_argument("--root", metavar="DIR", help="where sessions may work; can be repeated", **many)
-    parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({BIND})")
+    parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({DEFAULT_BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="a certificate and its key, as PEM files")
     parser.add_argument("--store", metavar="URL", help="where to keep sessions: FILE, sqlite:FILE or memory:")
-    parser.add_argument("--share", choices=SHARES, help="one agent process a session, or one for all of a user's")
     parser.add_argument(
-        "--unattended", choices=UNATTENDED, help="questions while nobody may answer: wait (24 h at most), or deny"
+        "--share", choices=SHARE_CHOICES, help="one agent process a session, or one for all of a user's"
+    )
+    parser.add_argument(
+        "--unattended",
+        choices=UNATTENDED_CHOICES,
+        help="questions while nobody may answer: wait (24 h at most), or deny",
     )
     parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
     parser.add_argument("--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode of all sessions")
@@ -93,22 +105,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one line of JSON when it is there")
     options, command = parser.read(arguments)
     try:
-        here = places()
-        hosting = checked(agreed(options, load(here.agents).host))
-        agents = meant(parser, options, command, hosting)
+        here = user_paths()
+        hosting = check_host_section(apply_flags(options, load_config(here.config_file).host))
+        agents = resolve_agents(parser, options, command, hosting)
         return run_loop(serve(agents, hosting, here, options))
     except (ConfigFault, StartFailed) as fault:
         for line in fault.faults if isinstance(fault, ConfigFault) else [str(fault)]:
-            print(f"{parser.prog}: {visible(line)}", file=sys.stderr)
+            print(f"{parser.prog}: {sanitize(line)}", file=sys.stderr)
         return exit_codes.USAGE
     except StoreFault as fault:
-        print(f"{parser.prog}: {visible(fault.message)}", file=sys.stderr)
+        print(f"{parser.prog}: {sanitize(fault.message)}", file=sys.stderr)
         return exit_codes.NO_STORE
     except asyncio.CancelledError:  # the second signal did not wait for anybody
         return exit_codes.INTERRUPTED
 
 
-def agreed(options: argparse.Namespace, configured: Hosting) -> Hosting:
+def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSection:
     """What is configured, with the flags over it."""
     said = {
         "roots": tuple(options.root),
@@ -127,71 +139,82 @@ def agreed(options: argparse.Namespace, configured: Hosting) -> Hosting:
     return msgspec.structs.replace(hosting, local=False) if options.no_local else hosting
 
 
-def meant(parser: Parser, options: argparse.Namespace, command: list[str], hosting: Hosting) -> list[NamedAgent]:
+def resolve_agents(
+    parser: Parser, options: argparse.Namespace, command: list[str], hosting: HostSection
+) -> list[NamedAgent]:
     """The agents: the command, those that are named, those that are configured, or the one that is meant anyway."""
     if command:
-        return [which_agent.which(parser, options.agent[0] if options.agent else None, command)]
+        return [which_agent.resolve_agent(parser, options.agent[0] if options.agent else None, command)]
     names = list(dict.fromkeys(options.agent or hosting.agents))
-    return [which_agent.which(parser, name, []) for name in names or [None]]
+    return [which_agent.resolve_agent(parser, name, []) for name in names or [None]]
 
 
-async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, options: argparse.Namespace) -> int:
+async def serve(agents: list[NamedAgent], hosting: HostSection, paths: UserPaths, options: argparse.Namespace) -> int:
     """Serve until a signal comes; the second one does not wait for anybody."""
     from dragoman.host import settings
-    from dragoman.host.auth.database import Register, claimed
-    from dragoman.host.auth.oidc import Issuer
+    from dragoman.host.auth.database import HostDatabase, lock_store
+    from dragoman.host.auth.oidc import Oidc
     from dragoman.host.auth.tokens import Tokens
-    from dragoman.host.host import House
-    from dragoman.host.http.app import Host
-    from dragoman.host.http.metrics import Metrics, Timed
-    from dragoman.policy.redaction import from_environment
-    from dragoman.store.discretion import Discreet
+    from dragoman.host.host import Host
+    from dragoman.host.http.app import HostApp
+    from dragoman.host.http.metrics import Metrics, TimedStore
+    from dragoman.policy.redaction import environment_secrets
+    from dragoman.store.discretion import RedactingStore
     from dragoman.store.urls import open_store
-    from dragoman.transport.remote.server.listener import serving
-    from dragoman.transport.remote.server.origin import is_loopback, local_only, located, own_name
+    from dragoman.transport.remote.server.listener import open_listener
+    from dragoman.transport.remote.server.origin import authenticate_local, current_user, is_loopback, parse_bind
 
     def report(text: str) -> None:
         if options.verbose:
-            print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True)
+            print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)
 
-    ending = _ending()
-    for warning in settings.warnings(hosting, here):
-        print(f"dragoman: {single(warning)}", file=sys.stderr, flush=True)
-    limits, bounds, trust = settings.limits(hosting), settings.bounds(hosting), settings.trust(hosting)
+    ending = _stop_event()
+    for warning in settings.warnings(hosting, paths):
+        print(f"dragoman: {sanitize_line(warning)}", file=sys.stderr, flush=True)
+    limits, bounds, trust = (
+        settings.endpoint_limits(hosting),
+        settings.host_limits(hosting),
+        settings.oidc_settings(hosting),
+    )
     metrics = Metrics()
-    secrets = [*from_environment(os.environ), *(value for agent in agents for value in from_environment(agent.env))]
+    secrets = [
+        *environment_secrets(os.environ),
+        *(value for agent in agents for value in environment_secrets(agent.env)),
+    ]
     async with AsyncExitStack() as stack:
-        address = store_address(hosting.store, here)
+        address = store_address(hosting.store, paths)
         if address.path:
-            stack.enter_context(claimed(address.path))
-        register = stack.enter_context(Register(register_place(address, here), own_name()))
+            stack.enter_context(lock_store(address.path))
+        register = stack.enter_context(HostDatabase(host_database_path(address, paths), current_user()))
         tokens = Tokens(register)
-        issuer = None if trust is None else Issuer(trust, own_name(), report=report)
-        is_near = is_loopback(located(hosting.bind)[0])
-        has_leave = issuer is not None or tokens.has_any()
-        check(hosting, is_near=is_near, has_leave=has_leave)
+        issuer = None if trust is None else Oidc(trust, current_user(), report=report)
+        is_near = is_loopback(parse_bind(hosting.bind)[0])
+        has_leave = issuer is not None or tokens.has_user_tokens()
+        check_address(hosting, is_local=is_near, has_authentication=has_leave)
         store = await open_store(address)
         stack.push_async_callback(store.close)
-        if not address.lasts:
-            stack.push_async_callback(forgotten, store, register)
+        if not address.is_durable:
+            stack.push_async_callback(remove_session_records, store, register)
         house = await stack.enter_async_context(
-            House(
+            Host(
                 agents,
-                store=cast(Store, Discreet(cast(Store, Timed(store, metrics)), secrets)),
-                directory=register,
-                guard=settings.guard(hosting, here),
-                roots=settings.roots(hosting),
-                servers={each.name: each for file in hosting.mcp for each in mcp_file.load(os.path.expanduser(file))},
-                bounds=bounds,
+                store=cast(Store, RedactingStore(cast(Store, TimedStore(store, metrics)), secrets)),
+                session_roles=register,
+                make_guard=settings.guard_factory(hosting, paths),
+                roots_of=settings.roots_lookup(hosting),
+                mcp_servers={
+                    each.name: each for file in hosting.mcp for each in mcp_file.load(os.path.expanduser(file))
+                },
+                limits=bounds,
                 report=report,
-                shares=hosting.share == "user",
+                share_processes=hosting.share == "user",
             )
         )
-        host = Host(
+        host = HostApp(
             house,
             tokens=tokens,
-            issuer=issuer,
-            local=local_only if hosting.local and is_near else None,
+            oidc=issuer,
+            local=authenticate_local if hosting.local and is_near else None,
             limits=limits,
             origins=hosting.origins,
             hosts=hosting.names,
@@ -199,32 +222,32 @@ async def serve(agents: list[NamedAgent], hosting: Hosting, here: Places, option
         )
         tls = (os.path.expanduser(hosting.tls[0]), os.path.expanduser(hosting.tls[1])) if hosting.tls else None
         served = await stack.enter_async_context(
-            serving(host, hosting.bind, tls=tls, limits=limits, has_leave=has_leave)
+            open_listener(host, hosting.bind, tls=tls, limits=limits, has_auth=has_leave)
         )
-        told(agents, reached(served.url, hosting), address, options)
+        announce(agents, public_url(served.url, hosting), address, options)
         await ending.wait()
         if not options.json:
             print("dragoman: ending; once more ends it at once", file=sys.stderr, flush=True)
     return exit_codes.OK
 
 
-def check(hosting: Hosting, *, is_near: bool, has_leave: bool) -> None:
+def check_address(hosting: HostSection, *, is_local: bool, has_authentication: bool) -> None:
     """Say in our words why an address is not opened, and what to do."""
-    if is_near:
+    if is_local:
         return
     if not hosting.tls:
         raise StartFailed(
             f"{hosting.bind}: other machines can reach this address, so it needs TLS: --tls cert.pem key.pem; "
             "or stay on this machine and forward the port: ssh -L 7437:127.0.0.1:7437 THIS-MACHINE"
         )
-    if not has_leave:
+    if not has_authentication:
         raise StartFailed(
             f"{hosting.bind}: other machines can reach this address, so everybody must show who they are; "
             "make a token first: dragoman tokens create USER (or configure [host.issuer])"
         )
 
 
-def reached(url: str, hosting: Hosting) -> str:
+def public_url(url: str, hosting: HostSection) -> str:
     """The address as others can use it: one that means all addresses of this machine means none to them."""
     for address in ("//0.0.0.0:", "//[::]:"):
         if address in url:
@@ -232,18 +255,20 @@ def reached(url: str, hosting: Hosting) -> str:
     return url
 
 
-async def forgotten(store: Store, register: Register) -> None:
+async def remove_session_records(store: Store, database: HostDatabase) -> None:
     """Sessions that end with the process: nobody is anything in them any more, and links to them lead nowhere."""
     for summary in await store.sessions():
-        await register.remove(summary.session_id)
+        await database.remove_session(summary.session_id)
 
 
-def told(agents: list[NamedAgent], url: str, store: Address, options: argparse.Namespace) -> None:
+def announce(agents: list[NamedAgent], url: str, store: StoreAddress, options: argparse.Namespace) -> None:
     """Say where it is: one line; and another where sessions are not kept."""
     for agent in agents:  # it may be installed later, or be on the PATH of a folder: that is no reason not to start
         if shutil.which(agent.command, path={**os.environ, **agent.env}.get("PATH")) is None:
-            print(f"dragoman: there is no command {single(agent.command)} yet: sessions need it", file=sys.stderr)
-    if not store.lasts:
+            print(
+                f"dragoman: there is no command {sanitize_line(agent.command)} yet: sessions need it", file=sys.stderr
+            )
+    if not store.is_durable:
         print("dragoman: sessions are in memory alone: they end with this process", file=sys.stderr, flush=True)
     addresses = {agent.name: url if at == 0 else f"{url}/{agent.name}" for at, agent in enumerate(agents)}
     if options.json:
@@ -253,15 +278,15 @@ def told(agents: list[NamedAgent], url: str, store: Address, options: argparse.N
             "status": f"{url.removesuffix('/acp')}/",
             "pid": os.getpid(),
             "store": str(store),
-            "lasts": store.lasts,
+            "lasts": store.is_durable,
         }
         print(msgspec.json.encode(line).decode(), flush=True)
         return
-    listed = ", ".join(f"{single(name)} at {address}" for name, address in addresses.items())
+    listed = ", ".join(f"{sanitize_line(name)} at {address}" for name, address in addresses.items())
     print(f"{listed}; status at {url.removesuffix('/acp')}/; Ctrl-C ends it", flush=True)
 
 
-def _ending() -> asyncio.Event:
+def _stop_event() -> asyncio.Event:
     """Set by the first signal; the second one cancels, the third one does not ask: what is left of agents is ended."""
     ending = asyncio.Event()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -274,7 +299,7 @@ def _ending() -> asyncio.Event:
             ending.set()
         elif seen == 2 and task is not None:
             task.cancel()
-            loop.call_later(HASTE, os._exit, exit_codes.INTERRUPTED)
+            loop.call_later(FORCED_EXIT_DELAY, os._exit, exit_codes.INTERRUPTED)
         else:
             os._exit(128 + number)
 

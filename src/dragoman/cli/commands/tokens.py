@@ -11,22 +11,22 @@ import msgspec
 
 from dragoman.cli import amounts, exit_codes
 from dragoman.cli.parser import Parser
-from dragoman.cli.sessions.open_store import put
-from dragoman.cli.sessions.open_store import until as shelf_until
-from dragoman.cli.ui.terminal import single, visible
-from dragoman.config.config_file import load
-from dragoman.config.host_section import register_place, store_address
-from dragoman.config.paths import places
+from dragoman.cli.sessions.open_store import format_expiry as shelf_until
+from dragoman.cli.sessions.open_store import print_json
+from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.config.config_file import load_config
+from dragoman.config.host_section import host_database_path, store_address
+from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, ProtocolError, StoreFault
-from dragoman.host.auth.database import Register
+from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.tokens import Tokens
-from dragoman.transport.remote.server.origin import own_name
+from dragoman.transport.remote.server.origin import current_user
 
 # Who says nothing else gets a token for so long: nobody should find a key that fits in ten years. Seconds.
-LASTING = 90 * 86400.0
+DEFAULT_LIFETIME = 90 * 86400.0
 
 # What ends within this time is told with the minute. Seconds.
-SOON = 2 * 86400.0
+SHOW_TIME_WITHIN = 2 * 86400.0
 
 EPILOG = """\
   create USER      make a token; it is printed once, and only a digest of it is kept
@@ -76,87 +76,89 @@ def main(arguments: list[str]) -> int:
     try:
         return _ACTIONS[options.action](parser, options)
     except ConfigFault as fault:
-        print(f"{parser.prog}: {visible(str(fault))}", file=sys.stderr)
+        print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
         return exit_codes.USAGE
     except ProtocolError as error:
-        print(f"{parser.prog}: {visible(error.message)}", file=sys.stderr)
+        print(f"{parser.prog}: {sanitize(error.message)}", file=sys.stderr)
         return exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
 
 
-def create(parser: Parser, options: argparse.Namespace) -> int:
+def create_token(parser: Parser, options: argparse.Namespace) -> int:
     """Make one: its text alone is on stdout, so that it can go into a file."""
     if len(options.words) != 1:
         parser.error("create for whom? say one name, as in: create ann")
     if options.forever and options.lasting:
         parser.error("--for and --forever contradict each other")
-    seconds = amounts.lasting(parser, options.lasting, LASTING)
-    with _register(options) as register:
+    seconds = amounts.parse_duration(parser, options.lasting, DEFAULT_LIFETIME)
+    with _open_database(options) as register:
         text, token = Tokens(register).create(
             options.words[0],
             options.role,
             seconds=None if options.forever else seconds,
             label=options.label,
-            maker=own_name(),
+            maker=current_user(),
         )
     if options.json:
-        put({"token": text, **msgspec.to_builtins(token)})
+        print_json({"token": text, **msgspec.to_builtins(token)})
         return exit_codes.OK
     print(text)
-    until = "until it is revoked" if token.expires is None else _until(token.expires)
-    print(f"{token.id}: {single(token.user)}, {token.role}, {until}; it is not shown again", file=sys.stderr)
+    until = "until it is revoked" if token.expires is None else _expiry_text(token.expires)
+    print(f"{token.id}: {sanitize_line(token.user)}, {token.role}, {until}; it is not shown again", file=sys.stderr)
     return exit_codes.OK
 
 
-def listing(parser: Parser, options: argparse.Namespace) -> int:
+def list_tokens(parser: Parser, options: argparse.Namespace) -> int:
     """What there is."""
     if options.words:
         parser.error("list takes no names")
-    with _register(options) as register:
-        tokens = Tokens(register).listed()
+    with _open_database(options) as register:
+        tokens = Tokens(register).list_tokens()
     now = time.time()
     if options.json:
-        put([{**msgspec.to_builtins(token), "state": token.state(now)} for token in tokens])
+        print_json([{**msgspec.to_builtins(token), "state": token.state(now)} for token in tokens])
         return exit_codes.OK
     for token in tokens:
-        until = {"valid": _until(token.expires), "expired": "expired", "revoked": "revoked"}[token.state(now)]
-        used = "never used" if token.used is None else f"used {_day(token.used)}"
+        until = {"valid": _expiry_text(token.expires), "expired": "expired", "revoked": "revoked"}[token.state(now)]
+        used = "never used" if token.used is None else f"used {_format_day(token.used)}"
         what = f"link to {token.session[:8]}" if token.session else token.label
-        print(single(f"{token.id}  {token.user:16}  {token.role:6}  {until:26}  {used:16}  {what}").rstrip())
+        print(sanitize_line(f"{token.id}  {token.user:16}  {token.role:6}  {until:26}  {used:16}  {what}").rstrip())
     if not tokens:
         print("there are none; `dragoman tokens create USER` makes one")
     return exit_codes.OK
 
 
-def revoke(parser: Parser, options: argparse.Namespace) -> int:
+def revoke_tokens(parser: Parser, options: argparse.Namespace) -> int:
     """Take them back."""
     if not options.words:
         parser.error("revoke which? `dragoman tokens list` has their ids")
-    with _register(options) as register:
+    with _open_database(options) as register:
         tokens = Tokens(register)
         for id in options.words:
             token = tokens.revoke(id)
             if not options.json:
-                print(f"revoked {token.id}: {single(token.user)}, {token.role}")
+                print(f"revoked {token.id}: {sanitize_line(token.user)}, {token.role}")
     if options.json:
-        put({"revoked": options.words})
+        print_json({"revoked": options.words})
     return exit_codes.OK
 
 
-def _register(options: argparse.Namespace) -> Register:
+def _open_database(options: argparse.Namespace) -> HostDatabase:
     """The file of tokens of the host that keeps its sessions there; of the one that config.toml tells of."""
-    here = places()
-    return Register(register_place(store_address(options.store or load(here.agents).host.store, here), here))
+    here = user_paths()
+    return HostDatabase(
+        host_database_path(store_address(options.store or load_config(here.config_file).host.store, here), here)
+    )
 
 
-def _until(expires: float | None) -> str:
+def _expiry_text(expires: float | None) -> str:
     """The day; for what ends soon, also the time."""
     if expires is None:
         return "until revoked"
-    return shelf_until(expires) if abs(expires - time.time()) < SOON else f"until {_day(expires)}"
+    return shelf_until(expires) if abs(expires - time.time()) < SHOW_TIME_WITHIN else f"until {_format_day(expires)}"
 
 
-def _day(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}"
+def _format_day(timestamp: float) -> str:
+    return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
 
 
-_ACTIONS = {"create": create, "list": listing, "revoke": revoke}
+_ACTIONS = {"create": create_token, "list": list_tokens, "revoke": revoke_tokens}

@@ -8,8 +8,8 @@ import sys
 
 from dragoman.cli.connect import sandbox
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import visible
-from dragoman.dialect.dialects import NAMES
+from dragoman.cli.ui.terminal import sanitize
+from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.engine.loop import run as run_loop
 
 EPILOG = f"""\
@@ -22,24 +22,24 @@ Put it where the editor starts its agent:
 Both dialects are found out by themselves unless they are named; which ones they are is said once on stderr. A client
 that cannot be asked for leave (2025.1) is taken to allow what it serves itself; --permission decides for it.
 
-{sandbox.ABOUT}
+{sandbox.DESCRIPTION}
 The editor's own terminals are the editor's: here only the agent is confined, to the folder that this is started in.
 
 {sandbox.EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
-def named(parser: Parser, options: argparse.Namespace, command: list[str]) -> list[str]:
+def resolve_command(parser: Parser, options: argparse.Namespace, command: list[str]) -> list[str]:
     """The command of the agent that is meant, whose settings count where no flag says otherwise."""
-    from dragoman.cli.connect.which_agent import which
+    from dragoman.cli.connect.which_agent import resolve_agent
     from dragoman.transport.sandbox.spec import AUTO
 
-    agent = which(parser, options.agent, command)
+    agent = resolve_agent(parser, options.agent, command)
     os.environ.update(agent.env)  # which the agent inherits
     if options.agent_dialect == "auto":
         options.agent_dialect = agent.dialect
     if agent.sandbox:
         options.sandbox = options.sandbox or AUTO
-    return agent.words
+    return agent.argv
 
 
 def main(arguments: list[str]) -> int:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         "Stand between an editor and an agent that speak different dialects of the protocol.",
         EPILOG,
     )
-    dialects = ("auto", *NAMES)
+    dialects = ("auto", *DIALECT_NAMES)
     parser.add_argument("--client-dialect", metavar="D", default="auto", choices=dialects, help=", ".join(dialects))
     parser.add_argument("--agent-dialect", metavar="D", default="auto", choices=dialects, help="likewise")
     parser.add_argument(
@@ -63,15 +63,15 @@ def main(arguments: list[str]) -> int:
         help="how to find out the agent's dialect: one after the other, or all in one message",
     )
     parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; or its command, after --")
-    sandbox.add(parser)
+    sandbox.add_options(parser)
     options, command = parser.read(arguments)
     if not command or options.agent:
-        command = named(parser, options, command)
-    confined = sandbox.chosen(parser, options)
+        command = resolve_command(parser, options, command)
+    confined = sandbox.from_options(parser, options)
 
-    if reason := sandbox.missing(confined):
-        print(f"{parser.prog}: {visible(reason)}", file=sys.stderr)
-        return sandbox.UNAVAILABLE
+    if reason := sandbox.unavailable_reason(confined):
+        print(f"{parser.prog}: {sanitize(reason)}", file=sys.stderr)
+        return sandbox.EXIT_UNAVAILABLE
 
     from dragoman.roles.proxy.translate import translate
 
@@ -81,8 +81,8 @@ def main(arguments: list[str]) -> int:
             client_dialect=options.client_dialect,
             agent_dialect=options.agent_dialect,
             permission=options.permission,
-            probe=options.probe,
+            detection=options.probe,
             sandbox=confined,
-            report=lambda text: print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True),
+            report=lambda text: print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True),
         )
     )

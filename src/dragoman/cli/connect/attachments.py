@@ -26,26 +26,26 @@ from dragoman.schema.content import (
 from dragoman.schema.initialize import AgentCapabilities, PromptCapabilities
 
 # A text that is longer goes as a link, for the agent to read as much of it as it wants. Bytes.
-WHOLE = 256 * 1024
+MAX_EMBEDDED_TEXT = 256 * 1024
 
 # Larger than any picture a model looks at; what is larger is a mistake. Bytes.
-LARGEST = 20 * 1024 * 1024
+MAX_FILE_SIZE = 20 * 1024 * 1024
 
 _MENTION = re.compile(r"""(?:(?<=\s)|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]+))""")
-_ENDINGS = ".,;:!?)]}'"
+_TRAILING_PUNCTUATION = ".,;:!?)]}'"
 
 
-def prompt(text: str, cwd: str, capabilities: AgentCapabilities) -> list[ContentBlock]:
+def build_prompt(text: str, cwd: str, capabilities: AgentCapabilities) -> list[ContentBlock]:
     """What is typed, and the files that it mentions."""
-    return [TextContent(text=text), *(attached(path, capabilities) for path in mentioned(text, cwd))]
+    return [TextContent(text=text), *(file_block(path, capabilities) for path in mentioned_files(text, cwd))]
 
 
-def mentioned(text: str, cwd: str) -> list[str]:
+def mentioned_files(text: str, cwd: str) -> list[str]:
     """The files that `@path` names in a text, each once; what is not there is no file but words."""
     found: list[str] = []
     for match in _MENTION.finditer(text):
         name = match["quoted"] or match["bare"]
-        for candidate in (name, name.rstrip(_ENDINGS)):
+        for candidate in (name, name.rstrip(_TRAILING_PUNCTUATION)):
             path = os.path.normpath(os.path.join(cwd, os.path.expanduser(candidate)))
             if candidate and os.path.exists(path):
                 found.append(path)
@@ -53,20 +53,20 @@ def mentioned(text: str, cwd: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def attached(path: str, capabilities: AgentCapabilities, *, as_image: bool = False) -> ContentBlock:
+def file_block(path: str, capabilities: AgentCapabilities, *, as_image: bool = False) -> ContentBlock:
     """A file as the best that the agent takes; `as_image`: as a picture, or an error."""
     takes: PromptCapabilities = capabilities.prompt_capabilities or PromptCapabilities()
     kind = mimetypes.guess_type(path)[0] or ""
     if as_image:
         if not kind.startswith("image/"):
-            raise _refused(f"{path} is no image as its name says")
+            raise _unsupported(f"{path} is no image as its name says")
         if not takes.image:
-            raise _refused("this agent takes no images; attach it with --file, as a link")
+            raise _unsupported("this agent takes no images; attach it with --file, as a link")
     if kind.startswith("image/") and takes.image:
-        return ImageContent(data=_encoded(path), mime_type=kind, uri=Path(path).as_uri())
+        return ImageContent(data=_read_base64(path), mime_type=kind, uri=Path(path).as_uri())
     if kind.startswith("audio/") and takes.audio:
-        return AudioContent(data=_encoded(path), mime_type=kind)
-    text = _text(path) if takes.embedded_context else None
+        return AudioContent(data=_read_base64(path), mime_type=kind)
+    text = _read_text(path) if takes.embedded_context else None
     if text is not None:
         return EmbeddedResource(
             resource=ResourceContents(uri=Path(path).as_uri(), mime_type=kind or "text/plain", text=text)
@@ -77,26 +77,26 @@ def attached(path: str, capabilities: AgentCapabilities, *, as_image: bool = Fal
     return ResourceLink(name=os.path.basename(path) or path, uri=Path(path).as_uri(), **more)
 
 
-def _encoded(path: str) -> str:
+def _read_base64(path: str) -> str:
     try:
         with open_regular(path) as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
-        raise _refused(f"{path}: {error.strerror or error}") from None
-    if len(data) > LARGEST:
-        raise _refused(f"{path} is larger than {LARGEST // 1024 // 1024} MiB")
+        raise _unsupported(f"{path}: {error.strerror or error}") from None
+    if len(data) > MAX_FILE_SIZE:
+        raise _unsupported(f"{path} is larger than {MAX_FILE_SIZE // 1024 // 1024} MiB")
     return b64encode(data).decode("ascii")
 
 
-def _text(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     """What a text file holds; None for what is too long, no text or no file."""
     try:
         with open_regular(path) as file:
-            data = file.read(WHOLE + 1)
-        return data.decode("utf-8") if len(data) <= WHOLE and b"\0" not in data else None
+            data = file.read(MAX_EMBEDDED_TEXT + 1)
+        return data.decode("utf-8") if len(data) <= MAX_EMBEDDED_TEXT and b"\0" not in data else None
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _refused(what: str) -> ProtocolError:
-    return ProtocolError(Kind.CAPABILITY_UNSUPPORTED, what)
+def _unsupported(message: str) -> ProtocolError:
+    return ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)

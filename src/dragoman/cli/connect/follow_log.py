@@ -10,72 +10,72 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from dragoman.cli.host_client.store import Borrowed
+from dragoman.cli.host_client.store import HostStore
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.store.contract import Entry, EntryKind
 
 # What is kept within a moment is read together: nobody sees the difference, and the host has less to do. Seconds.
-TOGETHER = 0.05
+BATCH_DELAY = 0.05
 
 OnEntry = Callable[[str, Entry], None]
 
 
-class Following:
+class LogFollower:
     """Reads one log as it grows."""
 
-    def __init__(self, store: Borrowed, on_entry: OnEntry, own: Callable[[], str]) -> None:
+    def __init__(self, store: HostStore, on_entry: OnEntry, own_turn_id: Callable[[], str]) -> None:
         """`own` gives the id of one's own turn, and nothing until that has begun."""
         self._store = store
         self._on_entry = on_entry
-        self._own = own
-        self._session = ""
-        self._after = 0
-        self._more = asyncio.Event()
-        self._held: list[Entry] = []  # of turns that may turn out to be others'
-        self._reader: asyncio.Task[None] | None = None
+        self._own_turn_id = own_turn_id
+        self._session_id = ""
+        self._last_seq = 0
+        self._wakeup = asyncio.Event()
+        self._held_entries: list[Entry] = []  # of turns that may turn out to be others'
+        self._reader_task: asyncio.Task[None] | None = None
 
-    def begin(self, session: str, after: int) -> None:
+    def start(self, session_id: str, after: int) -> None:
         """Follow this session, from what comes after that entry."""
-        self._session, self._after = session, after
-        self._reader = asyncio.create_task(self._read())
-        self._more.set()
+        self._session_id, self._last_seq = session_id, after
+        self._reader_task = asyncio.create_task(self._run())
+        self._wakeup.set()
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Something was heard of the session."""
-        self._more.set()
+        self._wakeup.set()
 
     async def finish(self) -> None:
         """Read what is left: nothing more will be heard."""
-        if self._reader is None:
+        if self._reader_task is None:
             return
-        self._reader.cancel()
-        await asyncio.gather(self._reader, return_exceptions=True)
-        await self._take()
-        for entry in self._held:
-            self._on_entry(self._session, entry)
+        self._reader_task.cancel()
+        await asyncio.gather(self._reader_task, return_exceptions=True)
+        await self._read_new_entries()
+        for entry in self._held_entries:
+            self._on_entry(self._session_id, entry)
 
-    async def _read(self) -> None:
+    async def _run(self) -> None:
         while True:
-            await self._more.wait()
-            self._more.clear()
-            await self._take()
-            await asyncio.sleep(TOGETHER)
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            await self._read_new_entries()
+            await asyncio.sleep(BATCH_DELAY)
 
-    async def _take(self) -> None:
+    async def _read_new_entries(self) -> None:
         # A session that was deleted, or that one may not look at any more, or a host that is gone: the prompt tells.
         with suppress(ProtocolError, ConnectionFailed):
-            for entry in await self._store.read(self._session, self._after):
-                self._after = entry.seq
-                self._pass(entry)
+            for entry in await self._store.read(self._session_id, self._last_seq):
+                self._last_seq = entry.seq
+                self._deliver(entry)
 
-    def _pass(self, entry: Entry) -> None:
+    def _deliver(self, entry: Entry) -> None:
         if entry.kind == EntryKind.MEMBER:
             return  # who comes and goes is no part of what is said
-        own = self._own()
-        if not own and (entry.turn or self._held):
-            self._held.append(entry)
+        own = self._own_turn_id()
+        if not own and (entry.turn or self._held_entries):
+            self._held_entries.append(entry)
             return
-        for each in [*self._held, entry]:
+        for each in [*self._held_entries, entry]:
             if each.turn in (None, own):
-                self._on_entry(self._session, each)
-        self._held.clear()
+                self._on_entry(self._session_id, each)
+        self._held_entries.clear()

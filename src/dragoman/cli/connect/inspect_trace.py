@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dragoman.cli.ui.terminal import visible
+from dragoman.cli.ui.terminal import sanitize
 
 if TYPE_CHECKING:
     from dragoman.inspect.tap import Tap
 
 
 @contextmanager
-def traced(path: str | None, command: Sequence[str]) -> Iterator[Tap | None]:
+def open_trace(path: str | None, command: Sequence[str]) -> Iterator[Tap | None]:
     """The tap for `connect(trace=...)`, or None when nobody asked for one."""
     if path is None:
         yield None
         return
     from dragoman.inspect.tap import trace_to
 
-    with trace_to(path, command, _say) as tap:
+    with trace_to(path, command, _report) as tap:
         yield tap
 
 
-def _say(text: str) -> None:
-    print(f"dragoman: {visible(text)}", file=sys.stderr, flush=True)
+def _report(text: str) -> None:
+    print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)

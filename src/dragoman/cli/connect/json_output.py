@@ -11,20 +11,20 @@ from typing import Any, BinaryIO
 
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Entry, EntryKind
-from dragoman.store.session_log import now
+from dragoman.store.session_log import timestamp
 
 # The kind of the last line. It is not in the log: an exit code is of one command, not of a session.
-RESULT = "result"
+RESULT_KIND = "result"
 
 
-def told(session: str, entry: Entry) -> dict[str, Any]:
+def entry_to_json(session: str, entry: Entry) -> dict[str, Any]:
     """An entry as a line has it."""
     line = {"session": session, "seq": entry.seq, "kind": entry.kind, "actor": entry.actor}
     line |= {"time": entry.time, "turn": entry.turn, "body": entry.body}
     return line | ({"format": entry.format} if entry.format != FORMAT else {})
 
 
-class Nowhere(io.StringIO):
+class NullStream(io.StringIO):
     """Where the answer goes as text while it is printed as entries."""
 
     def write(self, text: str) -> int:
@@ -32,33 +32,33 @@ class Nowhere(io.StringIO):
         return len(text)
 
 
-class Entries:
+class JsonOutput:
     """Writes lines as long as somebody reads them."""
 
-    def __init__(self, stream: BinaryIO, main: asyncio.Task[Any] | None = None) -> None:
+    def __init__(self, stream: BinaryIO, main_task: asyncio.Task[Any] | None = None) -> None:
         """`main` is ended when nobody reads any more."""
         self.is_broken = False  # nobody reads any more
         self._stream = stream
-        self._main = main
+        self._main_task = main_task
         self._session: str | None = None
-        self._said: list[str] = []
-        self._ended: dict[str, Any] = {}
+        self._answer_parts: list[str] = []
+        self._turn_end: dict[str, Any] = {}
 
-    def put(self, session: str, entry: Entry) -> None:
+    def write_entry(self, session: str, entry: Entry) -> None:
         """One entry that is kept now."""
         self._session = session
         body = entry.body if isinstance(entry.body, dict) else {}
         if entry.kind == EntryKind.TURN_ENDED:
-            self._ended = {name: body[name] for name in ("stopReason", "usage") if name in body}
+            self._turn_end = {name: body[name] for name in ("stopReason", "usage") if name in body}
         elif entry.kind == EntryKind.UPDATE and body.get("sessionUpdate") == "agent_message_chunk":
             content = body.get("content")
-            self._said.append(str(content.get("text") or "") if isinstance(content, dict) else "")
-        self._write(told(session, entry))
+            self._answer_parts.append(str(content.get("text") or "") if isinstance(content, dict) else "")
+        self._write(entry_to_json(session, entry))
 
-    def result(self, code: int, **more: Any) -> int:
+    def write_result(self, code: int, **more: Any) -> int:
         """The last line; gives the exit code."""
-        body = {"exitCode": code, **self._ended, "text": "".join(self._said), **more}
-        self._write({"session": self._session, "kind": RESULT, "time": now(), "body": body})
+        body = {"exitCode": code, **self._turn_end, "text": "".join(self._answer_parts), **more}
+        self._write({"session": self._session, "kind": RESULT_KIND, "time": timestamp(), "body": body})
         return code
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -69,5 +69,5 @@ class Entries:
             self._stream.flush()
         except BrokenPipeError:
             self.is_broken = True
-            if self._main is not None:
-                self._main.cancel()
+            if self._main_task is not None:
+                self._main_task.cancel()

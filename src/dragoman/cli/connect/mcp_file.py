@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.config.private_files import read
+from dragoman.config.private_files import read_bytes
 from dragoman.errors import ConfigFault
 from dragoman.schema.base import UNSET
 from dragoman.schema.mcp import McpForm, McpServer, NameValue
@@ -28,7 +28,7 @@ _FORMS = (McpForm.STDIO, McpForm.HTTP, McpForm.SSE)
 def load(path: str, environ: Mapping[str, str] = os.environ) -> list[McpServer]:
     """The servers of a file; raises ConfigFault with all that is wrong."""
     try:
-        data = read(path)
+        data = read_bytes(path)
     except OSError as error:
         raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
     if data is None:
@@ -41,13 +41,13 @@ def load(path: str, environ: Mapping[str, str] = os.environ) -> list[McpServer]:
     if not isinstance(listed, dict):
         raise ConfigFault([f"{path}: mcpServers: must be there, with an entry for each server"])
     faults: list[str] = []
-    servers = [_server(name, entry, environ, faults) for name, entry in listed.items()]
+    servers = [_parse_server(name, entry, environ, faults) for name, entry in listed.items()]
     if faults:
         raise ConfigFault([f"{path}: mcpServers.{fault}" for fault in faults])
     return [server for server in servers if server is not None]
 
 
-def _server(name: str, entry: Any, environ: Mapping[str, str], faults: list[str]) -> McpServer | None:
+def _parse_server(name: str, entry: Any, environ: Mapping[str, str], faults: list[str]) -> McpServer | None:
     before = len(faults)
     if not isinstance(entry, dict):
         faults.append(f"{name}: must be an object")
@@ -71,20 +71,20 @@ def _server(name: str, entry: Any, environ: Mapping[str, str], faults: list[str]
             faults.append(f"{name}.{key}: must be an object of texts")
             values = {}
         pairs[key] = [
-            NameValue(name=each, value=_filled(value, f"{name}.{key}.{each}", environ, faults))
+            NameValue(name=each, value=_expand_variables(value, f"{name}.{key}.{each}", environ, faults))
             for each, value in values.items()
         ]
     if len(faults) > before:
         return None
     if form == McpForm.STDIO:
-        words = [_filled(each, f"{name}.args", environ, faults) for each in args]
+        words = [_expand_variables(each, f"{name}.args", environ, faults) for each in args]
         return McpServer(name=name, command=entry["command"], args=words, env=pairs["env"])
-    url = _filled(entry["url"], f"{name}.url", environ, faults)
+    url = _expand_variables(entry["url"], f"{name}.url", environ, faults)
     return McpServer(name=name, type=form, url=url, headers=pairs["headers"], command=UNSET)
 
 
-def _filled(value: str, place: str, environ: Mapping[str, str], faults: list[str]) -> str:
+def _expand_variables(value: str, location: str, environ: Mapping[str, str], faults: list[str]) -> str:
     for name in _VARIABLE.findall(value):
         if name not in environ:
-            faults.append(f"{place}: there is no variable {name} in the environment")
+            faults.append(f"{location}: there is no variable {name} in the environment")
     return _VARIABLE.sub(lambda found: environ.get(found[1], ""), value)

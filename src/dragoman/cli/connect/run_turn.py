@@ -9,10 +9,10 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 
-from dragoman import ClientTurn, Conversation
-from dragoman.cli.ui.permission import Leave
-from dragoman.cli.ui.terminal import Sheet
-from dragoman.cli.ui.turn_view import Screen
+from dragoman import ClientSession, ClientTurn
+from dragoman.cli.ui.permission import PermissionUI
+from dragoman.cli.ui.terminal import OutputStream
+from dragoman.cli.ui.turn_view import TurnView
 from dragoman.schema.content import ContentBlock
 
 
@@ -20,30 +20,30 @@ class Interrupts:
     """What Ctrl-C means now: whatever was said last, or else the end of the program."""
 
     def __init__(self) -> None:
-        self.action: Callable[[], None] | None = None
-        self._main = asyncio.current_task()
+        self.on_interrupt: Callable[[], None] | None = None
+        self._main_task = asyncio.current_task()
         try:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._hit)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_sigint)
         except (NotImplementedError, RuntimeError, ValueError):
             pass  # not the main thread: Ctrl-C is somebody else's
 
-    def _hit(self) -> None:
-        action, self.action = self.action, None
+    def _on_sigint(self) -> None:
+        action, self.on_interrupt = self.on_interrupt, None
         if action is not None:
             action()
-        elif self._main is not None:
-            self._main.cancel()
+        elif self._main_task is not None:
+            self._main_task.cancel()
 
 
-async def play(
-    session: Conversation,
+async def run_turn(
+    session: ClientSession,
     content: str | Sequence[ContentBlock],
-    screen: Screen,
-    leave: Leave,
+    view: TurnView,
+    permission_ui: PermissionUI,
     interrupts: Interrupts,
-    aside: Sheet,
+    diagnostics: OutputStream,
     timeout: float | None = None,
-    ours: Callable[[], bool] | None = None,
+    is_own_update: Callable[[], bool] | None = None,
 ) -> ClientTurn:
     """Prompt, show everything, and give the turn when it is over; raises what ended it otherwise.
 
@@ -52,23 +52,23 @@ async def play(
     async with session.prompt(content, timeout=timeout) as turn:
 
         def cancel() -> None:
-            aside.disturbed()
+            diagnostics.note_terminal_echo()
             turn.cancel()
-            if leave.is_asking:
-                leave.dismiss()
+            if permission_ui.is_asking:
+                permission_ui.close_question()
             else:
-                aside.line("cancelling; Ctrl-C again ends at once", "yellow")
+                diagnostics.write_line("cancelling; Ctrl-C again ends at once", "yellow")
 
-        interrupts.action = cancel
-        leave.begin(turn)
+        interrupts.on_interrupt = cancel
+        permission_ui.begin_turn(turn)
         try:
             async for update in turn:
-                if leave.is_asking:
-                    await leave.settled()
-                if ours is None or ours():
-                    screen.show(update)
+                if permission_ui.is_asking:
+                    await permission_ui.wait_until_answered()
+                if is_own_update is None or is_own_update():
+                    view.show(update)
         finally:
-            interrupts.action = None
-            leave.end()
-            screen.end()
+            interrupts.on_interrupt = None
+            permission_ui.end_turn()
+            view.end_turn()
     return turn

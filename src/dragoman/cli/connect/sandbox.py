@@ -11,15 +11,15 @@ import os
 
 from dragoman import Limits, Sandbox, SandboxUnavailable
 from dragoman.cli.parser import Parser
-from dragoman.config.paths import closed
+from dragoman.config.paths import protect_user_files
 from dragoman.transport.sandbox.spec import AUTO, DEFAULT_NET, MECHANISMS
 
 # A sandbox was asked for and cannot be had: nothing was started.
-UNAVAILABLE = 8
+EXIT_UNAVAILABLE = 8
 
 USAGE = "[--sandbox]"
 
-ABOUT = """\
+DESCRIPTION = """\
 With --sandbox the agent and the commands it has run see the system and the working directory, write only there and
 in a private folder, get a scrubbed environment and an empty home, and reach TCP port 443 (their model) and no other.
 docs/sandbox.md tells what is confined and what is not. Where it cannot be had, nothing is started (exit code 8)."""
@@ -27,10 +27,10 @@ docs/sandbox.md tells what is confined and what is not. Where it cannot be had, 
 EXAMPLES = """\
   dragoman {name} --sandbox --sandbox-env MY_API_KEY --sandbox-read ~/.config/my-agent {rest}"""
 
-_LIMITS = tuple(Limits.__struct_fields__)
+_LIMIT_NAMES = tuple(Limits.__struct_fields__)
 
 
-def add(parser: Parser) -> None:
+def add_options(parser: Parser) -> None:
     """Add the flags."""
     group = parser.add_argument_group("sandbox")
     group.add_argument(
@@ -50,11 +50,11 @@ def add(parser: Parser) -> None:
     )
     group.add_argument("--sandbox-env", metavar="NAME", action="append", help="a variable it may see; can be repeated")
     group.add_argument(
-        "--sandbox-limit", metavar="NAME=N", action="append", help=f"{', '.join(_LIMITS)}; a number, or none"
+        "--sandbox-limit", metavar="NAME=N", action="append", help=f"{', '.join(_LIMIT_NAMES)}; a number, or none"
     )
 
 
-def chosen(parser: Parser, options: argparse.Namespace) -> Sandbox | None:
+def from_options(parser: Parser, options: argparse.Namespace) -> Sandbox | None:
     """The sandbox that was asked for, if one was; ends the program when it makes no sense."""
     given = {name: value for name, value in vars(options).items() if name.startswith("sandbox_") and value is not None}
     if options.sandbox is None:
@@ -67,40 +67,40 @@ def chosen(parser: Parser, options: argparse.Namespace) -> Sandbox | None:
                 parser.error(f"--sandbox-{flag}: there is no {path}")
     try:
         return Sandbox(
-            read=tuple(map(_absolute, given.get("sandbox_read", ()))),
-            write=tuple(map(_absolute, given.get("sandbox_write", ()))),
+            read=tuple(map(_absolute_path, given.get("sandbox_read", ()))),
+            write=tuple(map(_absolute_path, given.get("sandbox_write", ()))),
             net=given.get("sandbox_net", DEFAULT_NET),
             env=tuple(given.get("sandbox_env", ())),
-            limits=_limits(given.get("sandbox_limit", [])),
+            limits=_parse_limits(given.get("sandbox_limit", [])),
             mechanism=options.sandbox,
         )
     except ValueError as error:
         parser.error(str(error))
 
 
-def missing(sandbox: Sandbox | None) -> str | None:
+def unavailable_reason(sandbox: Sandbox | None) -> str | None:
     """Why this sandbox cannot be had for an agent in this folder; for commands that would learn it too late."""
-    confined = closed(sandbox)
+    confined = protect_user_files(sandbox)
     if confined is None:
         return None
-    from dragoman.transport.sandbox.plan import plan, this_machine
+    from dragoman.transport.sandbox.plan import detect_support, plan_sandbox
 
     try:
-        plan(confined, [os.getcwd()], this_machine())
+        plan_sandbox(confined, [os.getcwd()], detect_support())
     except SandboxUnavailable as error:
         return str(error)
     return None
 
 
-def _limits(words: list[str]) -> Limits:
+def _parse_limits(assignments: list[str]) -> Limits:
     values: dict[str, int | None] = {}
-    for word in words:
+    for word in assignments:
         name, _, value = word.partition("=")
-        if name not in _LIMITS or not (value == "none" or (value.isascii() and value.isdigit())):
-            raise ValueError(f"--sandbox-limit {word}: say NAME=N, where NAME is one of {', '.join(_LIMITS)}")
+        if name not in _LIMIT_NAMES or not (value == "none" or (value.isascii() and value.isdigit())):
+            raise ValueError(f"--sandbox-limit {word}: say NAME=N, where NAME is one of {', '.join(_LIMIT_NAMES)}")
         values[name] = None if value == "none" else int(value)
     return Limits(**values)
 
 
-def _absolute(path: str) -> str:
+def _absolute_path(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))

@@ -9,84 +9,84 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman import Conversation, Kind, ProtocolError
+from dragoman import ClientSession, Kind, ProtocolError
 from dragoman.schema.config import ConfigCategory, SessionConfigOption
 
-_SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+_BOOLEAN_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 
 
-def modes(session: Conversation) -> list[tuple[str, str]]:
+def available_modes(session: ClientSession) -> list[tuple[str, str]]:
     """The agent's modes: ids and names."""
     return [(mode.id, mode.name) for mode in session.modes.available_modes] if session.modes else []
 
 
-def model(session: Conversation) -> SessionConfigOption | None:
+def model_option(session: ClientSession) -> SessionConfigOption | None:
     """The option that chooses the model, if there is one."""
     options = session.options
     found = next((option for option in options if option.category == ConfigCategory.MODEL), None)
     return found or next((option for option in options if option.id == "model"), None)
 
 
-def values(option: SessionConfigOption) -> list[tuple[str, str]]:
+def option_values(option: SessionConfigOption) -> list[tuple[str, str]]:
     """What an option can be set to: values and names."""
     if option.form == "boolean":
         return [("true", "on"), ("false", "off")]
     return [(choice.value or "", choice.name or "") for choice in option.values]
 
 
-def current(option: SessionConfigOption) -> str:
+def current_value_text(option: SessionConfigOption) -> str:
     """What an option is set to, as people say it."""
     value = option.current_value
     if isinstance(value, bool):
         return "on" if value else "off"
-    return next((name for known, name in values(option) if known == value and name), str(value))
+    return next((name for known, name in option_values(option) if known == value and name), str(value))
 
 
-async def set_mode(session: Conversation, word: str) -> str:
+async def set_mode(session: ClientSession, name: str) -> str:
     """Put the agent into another mode of its own; gives the mode's name."""
-    found = _meant(word, modes(session), "mode", "the agent has no modes")
+    found = _find_entry(name, available_modes(session), "mode", "the agent has no modes")
     await session.set_mode(found[0])
     return found[1] or found[0]
 
 
-async def set_model(session: Conversation, word: str) -> str:
+async def set_model(session: ClientSession, name: str) -> str:
     """Let another model answer; gives its name."""
-    option = model(session)
+    option = model_option(session)
     if option is None:
-        raise _unknown("the agent does not let one choose the model")
-    return await _set(session, option, word)
+        raise _invalid_params("the agent does not let one choose the model")
+    return await _set_value(session, option, name)
 
 
-async def set_option(session: Conversation, id: str, word: str) -> str:
+async def set_option(session: ClientSession, id: str, value_name: str) -> str:
     """Set an option; gives what it is set to."""
     known = [(option.id, option.name) for option in session.options]
-    found = _meant(id, known, "option", "the agent has no options")
-    return await _set(session, next(each for each in session.options if each.id == found[0]), word)
+    found = _find_entry(id, known, "option", "the agent has no options")
+    return await _set_value(session, next(each for each in session.options if each.id == found[0]), value_name)
 
 
-async def _set(session: Conversation, option: SessionConfigOption, word: str) -> str:
+async def _set_value(session: ClientSession, option: SessionConfigOption, value_name: str) -> str:
     if option.form == "boolean":
-        if word.lower() not in _SWITCH:
-            raise _unknown(f"{option.id} is on or off")
-        value: Any = _SWITCH[word.lower()]
+        if value_name.lower() not in _BOOLEAN_WORDS:
+            raise _invalid_params(f"{option.id} is on or off")
+        value: Any = _BOOLEAN_WORDS[value_name.lower()]
         await session.set_option(option.id, value)
         return "on" if value else "off"
-    found = _meant(word, values(option), option.id, f"{option.id} has no values")
+    found = _find_entry(value_name, option_values(option), option.id, f"{option.id} has no values")
     await session.set_option(option.id, found[0])
     return found[1] or found[0]
 
 
-def _meant(word: str, known: Iterable[tuple[str, str]], what: str, none: str) -> tuple[str, str]:
+def _find_entry(name: str, choices: Iterable[tuple[str, str]], what: str, empty_text: str) -> tuple[str, str]:
     """The entry of this id, or else of this name, however it is capitalised."""
-    entries = list(known)
+    entries = list(choices)
     for part in (0, 1):
         for entry in entries:
-            if entry[part] == word or (entry[part].lower() == word.lower() and word):
+            if entry[part] == name or (entry[part].lower() == name.lower() and name):
                 return entry
     if not entries:
-        raise _unknown(none)
-    raise _unknown(f"there is no {what} {word!r}; there are: {', '.join(id for id, _ in entries)}")
+        raise _invalid_params(empty_text)
+    raise _invalid_params(f"there is no {what} {name!r}; there are: {', '.join(id for id, _ in entries)}")
 
 
-def _unknown(what: str) -> ProtocolError:
-    return ProtocolError(Kind.INVALID_PARAMS, what)
+def _invalid_params(message: str) -> ProtocolError:
+    return ProtocolError(Kind.INVALID_PARAMS, message)

@@ -12,74 +12,78 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
-from dragoman.config.config_file import Agents, NamedAgent
-from dragoman.config.known_agents import found
-from dragoman.config.paths import places
+from dragoman.config.config_file import Config, NamedAgent
+from dragoman.config.known_agents import installed_agents
+from dragoman.config.paths import user_paths
 
 
-def offer(parser: Parser) -> None:
+def add_agent_option(parser: Parser) -> None:
     """Let a command name an agent."""
     parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; or its command, after --")
 
 
-def which(parser: Parser, name: str | None, command: list[str], environ: Mapping[str, str] = os.environ) -> NamedAgent:
+def resolve_agent(
+    parser: Parser, name: str | None, command: list[str], environ: Mapping[str, str] = os.environ
+) -> NamedAgent:
     """The agent that is meant; ends the command with what to do when that is not clear."""
     if command:
         if name is not None:
             parser.error("name the agent with --agent or by its command after --, not both")
         return NamedAgent(name=os.path.basename(command[0]), command=command[0], args=tuple(command[1:]))
-    known = config.load(places(environ).agents)
+    known = config.load_config(user_paths(environ).config_file)
     if name is not None:
-        agent = known.agents.get(name) or on_path(environ).get(name)
+        agent = known.agents.get(name) or find_agents_on_path(environ).get(name)
         if agent is None:
-            _unclear(parser, f"there is no agent {name!r}", known, environ)
+            _exit_with_choices(parser, f"there is no agent {name!r}", known, environ)
         return agent
     if known.default:
         return known.agents[known.default]
-    candidates = list(known.agents.values()) or list(on_path(environ).values())
+    candidates = list(known.agents.values()) or list(find_agents_on_path(environ).values())
     if len(candidates) != 1:
-        _unclear(parser, "which agent?", known, environ)
+        _exit_with_choices(parser, "which agent?", known, environ)
     return candidates[0]
 
 
-def on_path(environ: Mapping[str, str] = os.environ) -> dict[str, NamedAgent]:
+def find_agents_on_path(environ: Mapping[str, str] = os.environ) -> dict[str, NamedAgent]:
     """The well-known agents that are on PATH."""
     return {
         name: NamedAgent(name=name, command=known.command[0], args=known.command[1:])
-        for name, known in found(environ).items()
+        for name, known in installed_agents(environ).items()
     }
 
 
-def listed(known: Agents, environ: Mapping[str, str] = os.environ) -> list[tuple[NamedAgent, str]]:
+def available_agents(configured: Config, environ: Mapping[str, str] = os.environ) -> list[tuple[NamedAgent, str]]:
     """Every agent that can be named, and why it can: configured ones first."""
     rows = [
-        (agent, "configured, the default" if name == known.default else "configured")
-        for name, agent in known.agents.items()
+        (agent, "configured, the default" if name == configured.default else "configured")
+        for name, agent in configured.agents.items()
     ]
-    return rows + [(agent, "on PATH") for name, agent in on_path(environ).items() if name not in known.agents]
+    return rows + [
+        (agent, "on PATH") for name, agent in find_agents_on_path(environ).items() if name not in configured.agents
+    ]
 
 
-def table(rows: list[tuple[NamedAgent, str]]) -> list[str]:
+def format_agents(rows: list[tuple[NamedAgent, str]]) -> list[str]:
     """Agents as lines."""
     names = max((len(agent.name) for agent, _ in rows), default=0)
-    lines = [single(" ".join([agent.command, *agent.args])) for agent, _ in rows]
+    lines = [sanitize_line(" ".join([agent.command, *agent.args])) for agent, _ in rows]
     width = max(map(len, lines), default=0)
     return [f"{agent.name:{names}}  {line:{width}}  {why}" for (agent, why), line in zip(rows, lines, strict=True)]
 
 
-def _unclear(parser: Parser, what: str, known: Agents, environ: Mapping[str, str]) -> NoReturn:
-    rows = listed(known, environ)
+def _exit_with_choices(parser: Parser, problem: str, configured: Config, environ: Mapping[str, str]) -> NoReturn:
+    rows = available_agents(configured, environ)
     if not rows:
         parser.error(
-            f"{what} none is configured or on PATH: give its command after --, as in: -- my-agent --acp, "
+            f"{problem} none is configured or on PATH: give its command after --, as in: -- my-agent --acp, "
             "or keep it under a name with: dragoman agents add NAME -- my-agent --acp"
-            if what.endswith("?")
-            else f"{what}; keep it under that name with: dragoman agents add NAME -- my-agent --acp"
+            if problem.endswith("?")
+            else f"{problem}; keep it under that name with: dragoman agents add NAME -- my-agent --acp"
         )
     how = "choose with --agent NAME, or for good with: dragoman agents default NAME"
-    print(f"{parser.prog}: {what}{'' if what.endswith('?') else ';'} {how}; there are:", file=sys.stderr)
-    for line in table(rows):
+    print(f"{parser.prog}: {problem}{'' if problem.endswith('?') else ';'} {how}; there are:", file=sys.stderr)
+    for line in format_agents(rows):
         print(f"  {line}", file=sys.stderr)
     sys.exit(2)

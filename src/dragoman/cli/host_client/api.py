@@ -19,90 +19,104 @@ from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, 
 from dragoman.cli.parser import DEFAULT_HOST
 from dragoman.config import config_file as config
 from dragoman.config import hosts
-from dragoman.config.host_section import BIND, NamedHost
-from dragoman.config.paths import places
+from dragoman.config.host_section import DEFAULT_BIND, NamedHost
+from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, Kind, ProtocolError, Unreachable
-from dragoman.transport.remote.address import Remote, parse, trust
-from dragoman.transport.remote.errors import failed, refused
+from dragoman.transport.remote.address import RemoteOptions, parse_address, tls_context
+from dragoman.transport.remote.errors import network_error, status_error
 
 # How long the API may take: the longest log is given in pages. Seconds.
-PATIENCE = 60.0
+API_TIMEOUT = 60.0
 
 _SCHEMES = {"ws": "http", "wss": "https"}
 
 # What the API's statuses mean to a command, where the body does not say.
-_KINDS = {401: Kind.AUTH_REQUIRED, 403: Kind.PERMISSION_DENIED, 404: Kind.SESSION_NOT_FOUND, 429: Kind.RATE_LIMITED}
+_STATUS_KINDS = {
+    401: Kind.AUTH_REQUIRED,
+    403: Kind.PERMISSION_DENIED,
+    404: Kind.SESSION_NOT_FOUND,
+    429: Kind.RATE_LIMITED,
+}
 
 
-class Afar(NamedTuple):
+class HostTarget(NamedTuple):
     """A host and how to come to it."""
 
-    base: str  # http(s)://host:port, and the path it is mounted at
-    path: str  # of the agents below that: /acp
+    base_url: str  # http(s)://host:port, and the path it is mounted at
+    agent_path: str  # of the agents below that: /acp
     token: str
-    ca: str
-    shown: str
-    called: str = ""  # what --host takes to mean it; "" where it need not be said
+    ca_file: str
+    display_name: str
+    host_argument: str = ""  # what --host takes to mean it; "" where it need not be said
 
     @property
     def flag(self) -> str:
         """The flag that means it, and a space; without a token that was in it."""
-        return f"--host {shlex.quote(self.called)} " if self.called else ""
+        return f"--host {shlex.quote(self.host_argument)} " if self.host_argument else ""
 
-    def agent(self, name: str = "") -> str:
+    def agent_url(self, name: str = "") -> str:
         """The address of an agent."""
-        return f"{self.base}{self.path}{f'/{quote(name)}' if name else ''}"
+        return f"{self.base_url}{self.agent_path}{f'/{quote(name)}' if name else ''}"
 
     @property
-    def is_near(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it runs on this machine, so that folders here are folders there."""
-        return parse(self.base, Remote(tls=False)).is_loopback
+        return parse_address(self.base_url, RemoteOptions(tls=False)).is_loopback
 
     @property
-    def remote(self) -> Remote:
+    def remote_settings(self) -> RemoteOptions:
         """How transports come to it: by WebSocket, which needs one socket and no second stream."""
-        return Remote(token=self.token, tls=self.ca or None, upgrade=True)
+        return RemoteOptions(token=self.token, tls=self.ca_file or None, upgrade=True)
 
 
-def meant(word: str | None, token_file: str | None = None, environ: Mapping[str, str] = os.environ) -> Afar:
+def resolve_host(
+    name_or_url: str | None, token_file: str | None = None, environ: Mapping[str, str] = os.environ
+) -> HostTarget:
     """The host of this name or URL; without one the default, else the one on this machine."""
-    known = config.load(places(environ).agents)
-    word = known.default_host if word in (None, "", DEFAULT_HOST) else word
-    if not word:
-        host = _local(known)
-    elif "://" in word:
-        host = NamedHost(name="", url=word)
-    elif word in known.hosts:
-        host = known.hosts[word]
+    known = config.load_config(user_paths(environ).config_file)
+    name_or_url = known.default_host if name_or_url in (None, "", DEFAULT_HOST) else name_or_url
+    if not name_or_url:
+        host = _local_named_host(known)
+    elif "://" in name_or_url:
+        host = NamedHost(name="", url=name_or_url)
+    elif name_or_url in known.hosts:
+        host = known.hosts[name_or_url]
     else:
         named = ", ".join(known.hosts) or "none"
-        what = f"there is no host {word!r}; there are: {named}; or give its URL, as in https://host:7437"
-        raise ConfigFault([f"{what}; a prompt stands before --host" if " " in word else what])
+        what = f"there is no host {name_or_url!r}; there are: {named}; or give its URL, as in https://host:7437"
+        raise ConfigFault([f"{what}; a prompt stands before --host" if " " in name_or_url else what])
     if token_file:
         host = NamedHost(name=host.name, url=host.url, ca=host.ca, token_file=token_file)
-    url, inside = parted(host.url)
+    url, inside = split_token(host.url)
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     mounted, found, rest = path.partition("/acp")
     base = urlunsplit((_SCHEMES.get(parts.scheme, parts.scheme), parts.netloc, mounted, "", ""))
     ca = os.path.expanduser(host.ca)
-    token = inside or hosts.token_of(host, environ)
-    called = parted(word)[0] if word and "://" in word else word or ""
-    return Afar(base, f"/acp{rest}" if found else "/acp", token, ca, parse(base, Remote(tls=False)).shown, called)
+    token = inside or hosts.read_token(host, environ)
+    called = split_token(name_or_url)[0] if name_or_url and "://" in name_or_url else name_or_url or ""
+    return HostTarget(
+        base,
+        f"/acp{rest}" if found else "/acp",
+        token,
+        ca,
+        parse_address(base, RemoteOptions(tls=False)).display_url,
+        called,
+    )
 
 
-def here() -> Afar:
+def local_host() -> HostTarget:
     """The host on this machine, whichever is the default; to its owner, who needs no token."""
-    url = _local(config.load(places().agents)).url
-    return Afar(url, "/acp", "", "", parse(url, Remote(tls=False)).shown)
+    url = _local_named_host(config.load_config(user_paths().config_file)).url
+    return HostTarget(url, "/acp", "", "", parse_address(url, RemoteOptions(tls=False)).display_url)
 
 
-def _local(known: config.Agents) -> NamedHost:
-    bind = known.host.bind if known.host.bind.startswith(("127.", "localhost", "[::1]")) else BIND
+def _local_named_host(configured: config.Config) -> NamedHost:
+    bind = configured.host.bind if configured.host.bind.startswith(("127.", "localhost", "[::1]")) else DEFAULT_BIND
     return NamedHost(name="", url=f"http://{bind}")
 
 
-def parted(url: str) -> tuple[str, str]:
+def split_token(url: str) -> tuple[str, str]:
     """An URL without the token in it, and that token."""
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
@@ -111,69 +125,71 @@ def parted(url: str) -> tuple[str, str]:
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")), token
 
 
-def check_agent(afar: Afar, about: Mapping[str, Any], name: str | None) -> None:
+def check_agent(host: HostTarget, host_info: Mapping[str, Any], name: str | None) -> None:
     """An agent that the host does not have is a mistake of the command line; `about` is what /api/host says."""
-    names = [str(each) for each in about.get("agents") or ()]
+    names = [str(each) for each in host_info.get("agents") or ()]
     if name and names and name not in names:
-        raise ConfigFault([f"{afar.shown} has no agent {name!r}; there are: {', '.join(names)}"])
+        raise ConfigFault([f"{host.display_name} has no agent {name!r}; there are: {', '.join(names)}"])
 
 
-async def ask(afar: Afar, method: str, path: str, body: Any = None, **query: Any) -> Any:
+async def request_json(host: HostTarget, method: str, path: str, body: Any = None, **query: Any) -> Any:
     """Call the API: JSON back; Unreachable when nobody is there, ProtocolError when it refuses."""
-    return _read(afar, await fetch(afar, method, path, body, **query))
+    return _decode_json(host, await request_bytes(host, method, path, body, **query))
 
 
-def call(afar: Afar, method: str, path: str, patience: float = PATIENCE) -> Any:
+def request_json_blocking(host: HostTarget, method: str, path: str, timeout: float = API_TIMEOUT) -> Any:
     """The same on a thread of one's own, within that time."""
-    parse(f"{afar.base}{path}", afar.remote)
-    return _read(afar, _fetched(afar, method, f"{afar.base}{path}", None, patience))
+    parse_address(f"{host.base_url}{path}", host.remote_settings)
+    return _decode_json(host, _send_request(host, method, f"{host.base_url}{path}", None, timeout))
 
 
-def _read(afar: Afar, data: bytes) -> Any:
+def _decode_json(host: HostTarget, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError:
-        raise Unreachable(f"{afar.shown}: this is no Dragoman host; what it answers is no JSON") from None
+        raise Unreachable(f"{host.display_name}: this is no Dragoman host; what it answers is no JSON") from None
 
 
-async def fetch(afar: Afar, method: str, path: str, body: Any = None, **query: Any) -> bytes:
+async def request_bytes(host: HostTarget, method: str, path: str, body: Any = None, **query: Any) -> bytes:
     """The same, as bytes."""
     said = urlencode({name: value for name, value in query.items() if value is not None})
-    url = f"{afar.base}{path}{f'?{said}' if said else ''}"
-    parse(url, afar.remote)  # refuses to send a token in the clear to another machine
-    return await asyncio.to_thread(_fetched, afar, method, url, None if body is None else json.dumps(body).encode())
+    url = f"{host.base_url}{path}{f'?{said}' if said else ''}"
+    parse_address(url, host.remote_settings)  # refuses to send a token in the clear to another machine
+    return await asyncio.to_thread(
+        _send_request, host, method, url, None if body is None else json.dumps(body).encode()
+    )
 
 
-def _fetched(afar: Afar, method: str, url: str, data: bytes | None, patience: float = PATIENCE) -> bytes:
+def _send_request(host: HostTarget, method: str, url: str, data: bytes | None, timeout: float = API_TIMEOUT) -> bytes:
     headers = {"Accept": "application/json"}
-    if afar.token:
-        headers["Authorization"] = f"Bearer {afar.token}"
+    if host.token:
+        headers["Authorization"] = f"Bearer {host.token}"
     if data is not None:
         headers["Content-Type"] = "application/json"
     request = Request(url, data=data, headers=headers, method=method)
     try:
-        with _opener(afar).open(request, timeout=patience) as answer:
+        with _create_opener(host).open(request, timeout=timeout) as answer:
             given: bytes = answer.read()
             return given
     except HTTPError as error:
-        raise _told(afar, error.code, dict(error.headers), error.read()) from None
+        raise _response_error(host, error.code, dict(error.headers), error.read()) from None
     except (URLError, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        raise failed(afar.shown, reason if isinstance(reason, BaseException) else error) from None
+        raise network_error(host.display_name, reason if isinstance(reason, BaseException) else error) from None
 
 
-def _opener(afar: Afar) -> OpenerDirector:
-    if afar.base.startswith("https:"):
-        return build_opener(HTTPSHandler(context=trust(afar.ca or None, afar.shown)))
+def _create_opener(host: HostTarget) -> OpenerDirector:
+    if host.base_url.startswith("https:"):
+        return build_opener(HTTPSHandler(context=tls_context(host.ca_file or None, host.display_name)))
     return build_opener(ProxyHandler({}))
 
 
-def _told(afar: Afar, status: int, headers: Mapping[str, str], body: bytes) -> Exception:
+def _response_error(host: HostTarget, status: int, headers: Mapping[str, str], body: bytes) -> Exception:
     try:
         error = json.loads(body)["error"]
         kind, message = str(error["kind"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
-        return refused(afar.shown, status, {name.lower(): value for name, value in headers.items()}, body)
+        return status_error(host.display_name, status, {name.lower(): value for name, value in headers.items()}, body)
     if status in (401, 429, 503):
-        return Unreachable(f"{afar.shown}: {message}", status=status, is_passing=status != 401)
-    return ProtocolError(kind or _KINDS.get(status, Kind.INTERNAL_ERROR), message)
+        return Unreachable(f"{host.display_name}: {message}", status=status, is_passing=status != 401)
+    return ProtocolError(kind or _STATUS_KINDS.get(status, Kind.INTERNAL_ERROR), message)

@@ -5,22 +5,22 @@ Each action has its own module and parser; here is the table of them. Below is t
 
 from __future__ import annotations
 
-from dragoman.cli.subcommands import Action, Actions
+from dragoman.cli.subcommands import Subcommand, SubcommandGroup
 
-ACTIONS: dict[str, Action] = {
-    "run": Action(
+ACTIONS: dict[str, Subcommand] = {
+    "run": Subcommand(
         "inspect.run", "run [--out FILE] -- CMD...", "start an agent for a client and record all that passes"
     ),
-    "show": Action("inspect.show", "show FILE", "what happened, as a timeline or a tree; filter and search"),
-    "tail": Action("inspect.show", "tail [-f] FILE", "the end of it, and what follows"),
-    "stats": Action("inspect.stats", "stats FILE", "counts, sizes and latencies by method; turns"),
-    "validate": Action("inspect.validate", "validate FILE", "every message against the schema; for CI"),
-    "diff": Action("inspect.diff", "diff FILE FILE", "two recordings by structure, whatever the ids and times"),
-    "export": Action("inspect.export", "export FILE", "a copy without secrets, or one HTML page"),
-    "replay": Action("inspect.replay", "replay FILE --as agent|client", "play a recording as a mock peer"),
+    "show": Subcommand("inspect.show", "show FILE", "what happened, as a timeline or a tree; filter and search"),
+    "tail": Subcommand("inspect.show", "tail [-f] FILE", "the end of it, and what follows"),
+    "stats": Subcommand("inspect.stats", "stats FILE", "counts, sizes and latencies by method; turns"),
+    "validate": Subcommand("inspect.validate", "validate FILE", "every message against the schema; for CI"),
+    "diff": Subcommand("inspect.diff", "diff FILE FILE", "two recordings by structure, whatever the ids and times"),
+    "export": Subcommand("inspect.export", "export FILE", "a copy without secrets, or one HTML page"),
+    "replay": Subcommand("inspect.replay", "replay FILE --as agent|client", "play a recording as a mock peer"),
 }
 
-COMMAND = Actions(
+COMMAND = SubcommandGroup(
     "inspect",
     "ACTION ...",
     "See every message between a client and an agent.",
@@ -36,5 +36,5 @@ examples:
 `dragoman inspect ACTION --help` tells the rest.""",
 )
 
-main = COMMAND.obey
+main = COMMAND.run
 overview = COMMAND.overview

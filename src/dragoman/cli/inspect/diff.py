@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.cli.inspect.files import DIALECTS, events, tell
+from dragoman.cli.inspect.files import DIALECTS, read_events, report_problems
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.diff import IGNORED, diff
-from dragoman.inspect.reader import Reader
+from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.diff import IGNORED_MEMBERS, diff
+from dragoman.inspect.reader import RecordingReader
 
-DIFFERENT = 3
+EXIT_DIFFERENT = 3
 
 EPILOG = """\
 -  only in the first       +  only in the second       ~  in both, but not the same
@@ -32,11 +32,13 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
     parser.add_argument("--json", action="store_true", help="one JSON object for each difference")
     options, _ = parser.read(arguments)
-    readers = Reader(), Reader()
+    readers = RecordingReader(), RecordingReader()
     paths = options.first, options.second
-    both = [list(events(path, reader, Observer(options.dialect))) for path, reader in zip(paths, readers, strict=True)]
+    both = [
+        list(read_events(path, reader, Analyzer(options.dialect))) for path, reader in zip(paths, readers, strict=True)
+    ]
     count = 0
-    for change in diff(both[0], both[1], IGNORED | frozenset(options.ignore)):
+    for change in diff(both[0], both[1], IGNORED_MEMBERS | frozenset(options.ignore)):
         count += 1
         if options.json:
             import msgspec
@@ -44,11 +46,11 @@ def main(name: str, arguments: list[str]) -> int:
             print(msgspec.json.encode(change._asdict()).decode())
             continue
         lines = ", ".join(str(line) for line in (change.first, change.second) if line is not None)
-        print(single(f"{change.sign} {change.name}  (line {lines})"))
+        print(sanitize_line(f"{change.sign} {change.name}  (line {lines})"))
         for detail in change.details:
-            print(single(f"    {detail}"))
+            print(sanitize_line(f"    {detail}"))
     for path, reader in zip(paths, readers, strict=True):
-        tell(path, reader)
+        report_problems(path, reader)
     if not count and not options.json:
         print("the same, but for ids and times")
-    return DIFFERENT if count else 0
+    return EXIT_DIFFERENT if count else 0

@@ -6,15 +6,15 @@ import os
 import sys
 from collections.abc import Iterator
 
-from dragoman.cli.inspect.files import DIALECTS, octets, tell
+from dragoman.cli.inspect.files import DIALECTS, format_size, report_problems
 from dragoman.cli.parser import Parser
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.event import Event
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import Header, end_line, frame_line, gap_line, header_line
-from dragoman.inspect.open_recording import lines_of, opened
-from dragoman.inspect.output_files import replacing, spare
-from dragoman.inspect.reader import Ending, Reader
-from dragoman.inspect.redaction import Cleaner
+from dragoman.inspect.open_recording import open_recording, read_lines
+from dragoman.inspect.output_files import check_not_source, open_replacement
+from dragoman.inspect.reader import RecordingEnd, RecordingReader
+from dragoman.inspect.redaction import RecordingRedactor
 
 EPILOG = """\
 What MCP servers are given in env and headers, credentials, and everything that looks like a key or a token is replaced
@@ -33,10 +33,10 @@ examples:
 
 
 # A page beyond this is said to be large: browsers need seconds, and a lot of memory, to open it. Bytes.
-LARGE = 20 * 1024 * 1024
+LARGE_PAGE = 20 * 1024 * 1024
 
 # On a terminal it is said how far we are, every so many lines: about a second.
-SAID_EVERY = 10_000
+PROGRESS_INTERVAL = 10_000
 
 
 def main(name: str, arguments: list[str]) -> int:
@@ -56,85 +56,87 @@ def main(name: str, arguments: list[str]) -> int:
     if options.behind and not options.html:
         parser.error("--with goes with --html")
     if options.out:
-        spare(options.out, paths)
-    cleaner = None if options.keep_secrets else learned(paths)
+        check_not_source(options.out, paths)
+    cleaner = None if options.keep_secrets else collect_secrets(paths)
     if options.html:
-        from dragoman.inspect.page import page
+        from dragoman.inspect.page import render_page
 
-        hops = [observed(path, cleaner, options.dialect) for path in paths]
-        made = page(hops, options.title or os.path.basename(options.file)).encode()
+        hops = [read_clean_events(path, cleaner, options.dialect) for path in paths]
+        made = render_page(hops, options.title or os.path.basename(options.file)).encode()
         _write(options.out, [made])
-        if len(made) > LARGE:
+        if len(made) > LARGE_PAGE:
             count = sum(len(events) for _, events in hops)
-            text = f"the page has {count} messages and {octets(len(made))}: a browser takes a while to open it"
+            text = f"the page has {count} messages and {format_size(len(made))}: a browser takes a while to open it"
             print(f"dragoman inspect: {text}", file=sys.stderr)
     else:
-        _write(options.out, copied(options.file, cleaner))
+        _write(options.out, copy_lines(options.file, cleaner))
     return 0
 
 
-def learned(paths: list[str]) -> Cleaner:
+def collect_secrets(paths: list[str]) -> RecordingRedactor:
     """The first pass: which values are secrets."""
-    cleaner = Cleaner()
+    cleaner = RecordingRedactor()
     for path in paths:
-        reader = Reader()
-        with opened(path) as file:
-            for recorded in reader.read(lines_of(file, reader)):
-                cleaner.learn(recorded)
+        reader = RecordingReader()
+        with open_recording(path) as file:
+            for recorded in reader.read(read_lines(file, reader)):
+                cleaner.learn_secrets(recorded)
     return cleaner
 
 
-def copied(path: str, cleaner: Cleaner | None) -> Iterator[bytes]:
+def copy_lines(path: str, cleaner: RecordingRedactor | None) -> Iterator[bytes]:
     """The lines of the copy."""
-    reader = Reader()
+    reader = RecordingReader()
     part, lost, count, t = -1, 0, 0, 0
-    with opened(path) as file:
-        for recorded in reader.read(lines_of(file, reader)):
-            yield from _between(reader, part, recorded.part, cleaner)
+    with open_recording(path) as file:
+        for recorded in reader.read(read_lines(file, reader)):
+            yield from _boundary_lines(reader, part, recorded.part, cleaner)
             part, count, t = recorded.part, count + 1, recorded.t or t
-            if reader.lost > lost:
-                yield gap_line(t, reader.lost - lost)
-                lost = reader.lost
+            if reader.lost_bytes > lost:
+                yield gap_line(t, reader.lost_bytes - lost)
+                lost = reader.lost_bytes
             clean = cleaner.redact(recorded) if cleaner is not None else recorded
-            yield frame_line(clean.t or 0, clean.way, clean.data, clean.eol, clean.cut)
-    yield from _between(reader, part, reader.part, cleaner)
-    if not reader.is_unended:
-        ending = reader.ending or Ending("the recording of another recorder ended", None, count, t)
-        yield end_line(ending.t or 0, ending.why, ending.status, ending.frames)
-    tell(path, reader)
+            yield frame_line(clean.t or 0, clean.direction, clean.data, clean.eol, clean.cut)
+    yield from _boundary_lines(reader, part, reader.part, cleaner)
+    if not reader.is_incomplete:
+        ending = reader.ending or RecordingEnd("the recording of another recorder ended", None, count, t)
+        yield end_line(ending.t or 0, ending.reason, ending.status, ending.frames)
+    report_problems(path, reader)
 
 
-def _between(reader: Reader, part: int, until: int, cleaner: Cleaner | None) -> Iterator[bytes]:
+def _boundary_lines(
+    reader: RecordingReader, part: int, until: int, cleaner: RecordingRedactor | None
+) -> Iterator[bytes]:
     """Ends and headers, from one part of a file that holds several recordings to another."""
     for number in range(part, until):
         if ending := reader.endings.get(number):
-            yield end_line(ending.t or 0, ending.why, ending.status, ending.frames)
-        yield header_line(_header(reader, number + 1, cleaner))
+            yield end_line(ending.t or 0, ending.reason, ending.status, ending.frames)
+        yield header_line(_clean_header(reader, number + 1, cleaner))
 
 
-def observed(path: str, cleaner: Cleaner | None, dialect: str) -> tuple[Header, list[Event]]:
+def read_clean_events(path: str, cleaner: RecordingRedactor | None, dialect: str) -> tuple[Header, list[RecordedEvent]]:
     """All events of a recording, without secrets; of several in one file, with all times since the first began."""
-    reader, observer = Reader(), Observer(dialect)
-    events: list[Event] = []
-    with opened(path) as file:
-        for recorded in reader.read(lines_of(file, reader)):
+    reader, observer = RecordingReader(), Analyzer(dialect)
+    events: list[RecordedEvent] = []
+    with open_recording(path) as file:
+        for recorded in reader.read(read_lines(file, reader)):
             if recorded.part and recorded.t is not None:
                 recorded.t += max(0, reader.headers[recorded.part].epoch - reader.headers[0].epoch)
-            events.append(observer.observe(cleaner.redact(recorded) if cleaner is not None else recorded))
-            if not len(events) % SAID_EVERY:
-                _progress(f"{len(events)} messages read")
-    _progress("")
-    tell(path, reader)
-    return _header(reader, 0, cleaner), events
+            events.append(observer.analyze_line(cleaner.redact(recorded) if cleaner is not None else recorded))
+            if not len(events) % PROGRESS_INTERVAL:
+                _show_progress(f"{len(events)} messages read")
+    _show_progress("")
+    report_problems(path, reader)
+    return _clean_header(reader, 0, cleaner), events
 
 
-def _header(reader: Reader, part: int, cleaner: Cleaner | None) -> Header:
+def _clean_header(reader: RecordingReader, part: int, cleaner: RecordingRedactor | None) -> Header:
     header = reader.headers[part] if reader.headers else reader.header
     header.format = 1
-    return header if cleaner is None else cleaner.header(header)
+    return header if cleaner is None else cleaner.redact_header(header)
 
 
-def _progress(text: str) -> None:
+def _show_progress(text: str) -> None:
     """How far we are, on one line of a terminal; nothing where nobody watches."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
@@ -146,6 +148,6 @@ def _write(path: str | None, parts: Iterator[bytes] | list[bytes]) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
         return
-    with replacing(path) as file:
+    with open_replacement(path) as file:
         for part in parts:
             file.write(part)

@@ -5,39 +5,44 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
-from dragoman.cli.ui.terminal import single
-from dragoman.dialect.dialects import NAMES
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.event import Event
-from dragoman.inspect.open_recording import lines_of, opened
-from dragoman.inspect.reader import Reader
+from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.dialect.dialects import DIALECT_NAMES
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.event import RecordedEvent
+from dragoman.inspect.open_recording import open_recording, read_lines
+from dragoman.inspect.reader import RecordingReader
 
-DIALECTS = ("auto", *NAMES)
+DIALECTS = ("auto", *DIALECT_NAMES)
 
 
-def events(path: str, reader: Reader, observer: Observer, more: Callable[[], bool] | None = None) -> Iterator[Event]:
+def read_events(
+    path: str, reader: RecordingReader, observer: Analyzer, wait_for_more: Callable[[], bool] | None = None
+) -> Iterator[RecordedEvent]:
     """The events of a recording, as they are read."""
-    with opened(path) as file:
-        for recorded in reader.read(lines_of(file, reader, more)):
-            yield observer.observe(recorded)
+    with open_recording(path) as file:
+        for recorded in reader.read(read_lines(file, reader, wait_for_more)):
+            yield observer.analyze_line(recorded)
 
 
-def tell(path: str, reader: Reader, is_live: bool = False) -> None:
+def report_problems(path: str, reader: RecordingReader, is_live: bool = False) -> None:
     """Say on stderr what could not be read, where and why, and that the end is missing."""
-    if not reader.is_understood:
+    if not reader.is_recording:
         return  # it is no recording, and whoever read it says so
-    for trouble in reader.troubles:
-        print(single(f"dragoman inspect: {path}, line {trouble.line}: {trouble.why}"), file=sys.stderr)
-    unsaid = reader.troubled - len(reader.troubles)
+    for trouble in reader.problems:
+        print(sanitize_line(f"dragoman inspect: {path}, line {trouble.line}: {trouble.reason}"), file=sys.stderr)
+    unsaid = reader.problem_count - len(reader.problems)
     if unsaid:
         print(f"dragoman inspect: {path}: and {unsaid} more lines like these", file=sys.stderr)
-    if reader.lost:
-        print(f"dragoman inspect: {path}: {reader.lost} bytes passed unrecorded (a slow disk)", file=sys.stderr)
-    if reader.is_unended and not is_live:
-        print(single(f"dragoman inspect: {path} has no end: it was cut, or is still being written"), file=sys.stderr)
+    if reader.lost_bytes:
+        print(f"dragoman inspect: {path}: {reader.lost_bytes} bytes passed unrecorded (a slow disk)", file=sys.stderr)
+    if reader.is_incomplete and not is_live:
+        print(
+            sanitize_line(f"dragoman inspect: {path} has no end: it was cut, or is still being written"),
+            file=sys.stderr,
+        )
 
 
-def seconds(microseconds: int | None) -> str:
+def format_duration(microseconds: int | None) -> str:
     """A duration for people."""
     if microseconds is None:
         return "-"
@@ -48,7 +53,7 @@ def seconds(microseconds: int | None) -> str:
     return f"{microseconds / 1e6:.3g} s" if microseconds < 100_000_000 else f"{microseconds // 1_000_000} s"
 
 
-def octets(size: int | None) -> str:
+def format_size(size: int | None) -> str:
     """A size for people."""
     if size is None:
         return "-"

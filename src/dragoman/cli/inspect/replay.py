@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 
-from dragoman.cli.inspect.files import tell
+from dragoman.cli.inspect.files import report_problems
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import visible
+from dragoman.cli.ui.terminal import sanitize
 from dragoman.engine.loop import run as run_loop
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, Recorded
-from dragoman.inspect.open_recording import lines_of, opened
-from dragoman.inspect.reader import NotRecorded, Reader
-from dragoman.inspect.replay_player import PATIENCE, play
-from dragoman.inspect.replay_script import Script
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
+from dragoman.inspect.open_recording import open_recording, read_lines
+from dragoman.inspect.reader import NotARecording, RecordingReader
+from dragoman.inspect.replay_player import REPLY_TIMEOUT, play_script
+from dragoman.inspect.replay_script import ReplayScript
 
-MISMATCH = 3
+EXIT_MISMATCH = 3
 
 EPILOG = """\
 As an agent it speaks on standard input and output, for the client under test to start; as a client it starts the agent
@@ -43,7 +43,9 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_argument(
         "--ignore", metavar="PATH", action="append", default=[], help="strict: a member that may differ"
     )
-    parser.add_argument("--timeout", metavar="S", type=float, default=PATIENCE, help=f"client: patience ({PATIENCE:g})")
+    parser.add_argument(
+        "--timeout", metavar="S", type=float, default=REPLY_TIMEOUT, help=f"client: patience ({REPLY_TIMEOUT:g})"
+    )
     options, command = parser.read(arguments)
     if options.role == "client" and not command:
         parser.error("name the agent to start after --, as in: -- my-agent --acp")
@@ -51,43 +53,45 @@ def main(name: str, arguments: list[str]) -> int:
         parser.error("as an agent it is started by the client under test; leave the command out")
     if options.role == "agent" and options.file == "-":
         parser.error("standard input is the client's; name a file")
-    reader = Reader()
-    with opened(options.file) as file:
-        frames = list(reader.read(lines_of(file, reader)))
-    if not any(frame.way in (TO_AGENT, TO_CLIENT) for frame in frames):
-        raise NotRecorded(f"{options.file}: no message was recorded, so there is nothing to play")
-    tell(options.file, reader)
+    reader = RecordingReader()
+    with open_recording(options.file) as file:
+        frames = list(reader.read(read_lines(file, reader)))
+    if not any(frame.direction in (TO_AGENT, TO_CLIENT) for frame in frames):
+        raise NotARecording(f"{options.file}: no message was recorded, so there is nothing to play")
+    report_problems(options.file, reader)
     we = TO_CLIENT if options.role == "agent" else TO_AGENT
-    script = Script(frames, we, options.strict, frozenset(options.ignore))
-    wrong = run_loop(_play(script, command, options.speed == "original", options.timeout, frames))
+    script = ReplayScript(frames, we, options.strict, frozenset(options.ignore))
+    wrong = run_loop(_replay(script, command, options.speed == "original", options.timeout, frames))
     for each in wrong:
-        print(f"dragoman inspect replay: {visible(each)}", file=sys.stderr)
-    return MISMATCH if wrong else 0
+        print(f"dragoman inspect replay: {sanitize(each)}", file=sys.stderr)
+    return EXIT_MISMATCH if wrong else 0
 
 
-async def _play(
-    script: Script, command: list[str], original: bool, patience: float, frames: list[Recorded]
+async def _replay(
+    script: ReplayScript, command: list[str], original_speed: bool, timeout: float, frames: list[RecordedLine]
 ) -> list[str]:
     if command:
         from dragoman.transport.process.transport import spawn
 
-        transport = await spawn(command, stderr=_pass_on)
+        transport = await spawn(command, stderr=_forward_stderr)
         # In its own time, an agent may need as long as it did then, and the patience on top.
-        pauses = [(after.t or 0) - (before.t or 0) for before, after in pairwise(frames)] if original else []
+        pauses = [(after.t or 0) - (before.t or 0) for before, after in pairwise(frames)] if original_speed else []
         longest = max(pauses, default=0) / 1e6
         try:
-            return await play(script, transport, leads=True, original=original, patience=patience + longest)
+            return await play_script(
+                script, transport, initiates=True, original_timing=original_speed, timeout=timeout + longest
+            )
         finally:
             await transport.close("the recording is over")
     from dragoman.transport.stdio import stdio
 
     client = stdio()
     try:
-        return await play(script, client, leads=False, original=original)
+        return await play_script(script, client, initiates=False, original_timing=original_speed)
     finally:
         await client.close("the recording is over")
 
 
-def _pass_on(data: bytes) -> None:
+def _forward_stderr(data: bytes) -> None:
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()

@@ -7,10 +7,10 @@ import sys
 import time
 
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import visible
+from dragoman.cli.ui.terminal import sanitize
 
 # The thread that writes gives way to the one that passes messages after so long; the usual 5 ms would be felt. Seconds.
-SWITCH = 0.0001
+SWITCH_INTERVAL = 0.0001
 
 EPILOG = """\
 Put it where the client starts its agent. The traffic passes byte for byte, with stderr, signals and the agent's exit
@@ -41,34 +41,34 @@ def main(name: str, arguments: list[str]) -> int:
     options, command = parser.read_with_agent(arguments)
 
     from dragoman.inspect.recorder import Recorder
-    from dragoman.inspect.stdio_pump import die_alike, pump
+    from dragoman.inspect.stdio_pump import exit_like_agent, pump_stdio
 
-    sys.setswitchinterval(SWITCH)
-    recorder = Recorder(options.out or _somewhere(), command, _say)
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    recorder = Recorder(options.out or _default_path(), command, _report)
     if recorder.path != options.out and not options.quiet:
         known = f"{options.out} is there already; " if options.out else ""
-        _say(f"{known}recording to {recorder.path}")
+        _report(f"{known}recording to {recorder.path}")
     why = "the agent could not be started"
     status: int | None = None
     try:
-        ended = pump(command, recorder.take)
-        why, status = ended.words, ended.status
+        ended = pump_stdio(command, recorder.record)
+        why, status = ended.description, ended.status
     finally:
         recorder.close(why, status)
-    return die_alike(ended)
+    return exit_like_agent(ended)
 
 
-def _somewhere() -> str:
+def _default_path() -> str:
     """A file of its own in the folder of our state: editors start agents in any folder."""
-    from dragoman.config.paths import places
+    from dragoman.config.paths import user_paths
 
-    folder = os.path.join(places().state, "recordings")
+    folder = os.path.join(user_paths().state, "recordings")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return os.path.join(folder, time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}.ndjson"))
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     try:
-        print(f"dragoman inspect: {visible(text)}", file=sys.stderr, flush=True)
+        print(f"dragoman inspect: {sanitize(text)}", file=sys.stderr, flush=True)
     except OSError:
         pass  # nobody listens; the traffic matters more

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.cli.inspect.files import DIALECTS, events, tell
-from dragoman.cli.inspect.show import facts
+from dragoman.cli.inspect.files import DIALECTS, read_events, report_problems
+from dragoman.cli.inspect.show import event_to_json
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single
-from dragoman.inspect.analyze import Observer
-from dragoman.inspect.reader import NotRecorded, Reader
+from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.inspect.analyze import Analyzer
+from dragoman.inspect.reader import NotARecording, RecordingReader
 
-BROKEN = 3
+EXIT_BROKEN = 3
 
 EPILOG = """\
 A fault (✗) breaks a message: a peer would have to refuse it. A slip (~) costs one optional part, or is read all the
@@ -34,10 +34,10 @@ def main(name: str, arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object for each message with a fault")
     options, _ = parser.read(arguments)
-    reader, observer = Reader(), Observer(options.dialect)
+    reader, observer = RecordingReader(), Analyzer(options.dialect)
     faults = slips = checked = 0
-    for event in events(options.file, reader, observer):
-        if options.direction and event.way != options.direction:
+    for event in read_events(options.file, reader, observer):
+        if options.direction and event.direction != options.direction:
             continue
         checked += event.kind not in ("stderr", "blank")
         fatal = sum(flaw.fatal for flaw in event.flaws)
@@ -46,18 +46,18 @@ def main(name: str, arguments: list[str]) -> int:
         if event.flaws and options.json:
             import msgspec
 
-            print(msgspec.json.encode(facts(event)).decode())
+            print(msgspec.json.encode(event_to_json(event)).decode())
             continue
         for flaw in event.flaws:
             what = event.name or event.kind
-            print(single(f"line {event.line}: {event.way} {what}: {'✗' if flaw.fatal else '~'} {flaw}"))
-    tell(options.file, reader)
+            print(sanitize_line(f"line {event.line}: {event.direction} {what}: {'✗' if flaw.fatal else '~'} {flaw}"))
+    report_problems(options.file, reader)
     if not checked:
         of = f" of {options.direction}" if options.direction else ""
-        raise NotRecorded(f"{options.file}: no message{of} was recorded, so there is nothing to check")
+        raise NotARecording(f"{options.file}: no message{of} was recorded, so there is nothing to check")
     if not options.json:
-        client, agent = observer.hearing.names
+        client, agent = observer.decoder.dialect_names
         spoken = client if client == agent else f"{client} and {agent}"
         print(f"{checked} messages in {spoken}: {faults} faults, {slips} slips")
-    is_partial = bool(reader.troubled or reader.lost or reader.is_unended)
-    return BROKEN if faults or (options.strict and (slips or is_partial)) else 0
+    is_partial = bool(reader.problem_count or reader.lost_bytes or reader.is_incomplete)
+    return EXIT_BROKEN if faults or (options.strict and (slips or is_partial)) else 0

@@ -5,23 +5,23 @@ Each action has its own parser; here is the table of them. Below are shelf and t
 
 from __future__ import annotations
 
-from dragoman.cli.subcommands import Action, Actions
+from dragoman.cli.subcommands import Subcommand, SubcommandGroup
 
-ACTIONS: dict[str, Action] = {
-    "list": Action("sessions.read", "list", "what is kept, the newest first (also without a word)"),
-    "show": Action("sessions.read", "show SESSION", "what was said and done in one"),
-    "search": Action("sessions.read", "search WORDS", "find words in all of them"),
-    "fork": Action("sessions.change", "fork SESSION [NAME]", "a copy that goes its own way"),
-    "rename": Action("sessions.change", "rename SESSION [NAME]", "give it a name, or take it away"),
-    "export": Action("sessions.transfer", "export SESSION [FILE]", "one file to take elsewhere"),
-    "import": Action("sessions.transfer", "import FILE", "keep a session that was exported"),
-    "share": Action("sessions.share", "share SESSION", "a link to a session in a host, or another member of it"),
-    "delete": Action("sessions.change", "delete SESSION...", "forget them"),
-    "expire": Action("sessions.change", "expire --older 90d", "forget the old ones"),
-    "repair": Action("sessions.repair", "repair [SESSION]", "make a damaged store readable again"),
+ACTIONS: dict[str, Subcommand] = {
+    "list": Subcommand("sessions.read", "list", "what is kept, the newest first (also without a word)"),
+    "show": Subcommand("sessions.read", "show SESSION", "what was said and done in one"),
+    "search": Subcommand("sessions.read", "search WORDS", "find words in all of them"),
+    "fork": Subcommand("sessions.change", "fork SESSION [NAME]", "a copy that goes its own way"),
+    "rename": Subcommand("sessions.change", "rename SESSION [NAME]", "give it a name, or take it away"),
+    "export": Subcommand("sessions.transfer", "export SESSION [FILE]", "one file to take elsewhere"),
+    "import": Subcommand("sessions.transfer", "import FILE", "keep a session that was exported"),
+    "share": Subcommand("sessions.share", "share SESSION", "a link to a session in a host, or another member of it"),
+    "delete": Subcommand("sessions.change", "delete SESSION...", "forget them"),
+    "expire": Subcommand("sessions.change", "expire --older 90d", "forget the old ones"),
+    "repair": Subcommand("sessions.repair", "repair [SESSION]", "make a damaged store readable again"),
 }
 
-COMMAND = Actions(
+COMMAND = SubcommandGroup(
     "sessions",
     "[ACTION] ...",
     "What was said to agents, kept.",
@@ -40,8 +40,8 @@ examples:
   dragoman sessions share roof --role editor --for 2h
 
 `dragoman sessions ACTION --help` tells the rest; docs/store.md, how it is kept.""",
-    default="list",
+    default_action="list",
 )
 
-main = COMMAND.obey
+main = COMMAND.run
 overview = COMMAND.overview

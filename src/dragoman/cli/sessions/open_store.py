@@ -15,17 +15,17 @@ from typing import Any, cast
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import record
-from dragoman.cli.messages import advised
+from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import single, visible
-from dragoman.config.paths import places
+from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
 from dragoman.errors import ConnectionFailed, ProtocolError, StoreFault
 from dragoman.store.contract import Store, Summary
 from dragoman.store.memory import MemoryStore
-from dragoman.store.summary import missing
+from dragoman.store.summary import missing_error
 
-CODES = """\
+EXIT_CODES_HELP = """\
 exit codes:
    0  done
    1  there is no such session, nothing was found, or a file cannot be used
@@ -34,84 +34,84 @@ exit codes:
   10  the store cannot be used: locked, full, read-only, newer or damaged"""
 
 # How long ago something was: below this many seconds, counted in that many, called so.
-_UNITS = ((3600, 60, "minute"), (86400, 3600, "hour"), (30 * 86400, 86400, "day"))
+_AGE_UNITS = ((3600, 60, "minute"), (86400, 3600, "hour"), (30 * 86400, 86400, "day"))
 
 
-def work(
+def run_with_store(
     parser: Parser,
     options: argparse.Namespace,
-    act: Callable[[Store], Awaitable[int]],
+    action: Callable[[Store], Awaitable[int]],
     *,
-    makes: bool = False,
-    afar: bool = False,
+    creates_store: bool = False,
+    needs_host: bool = False,
 ) -> int:
     """Do something with the user's store; where there is none yet, with an empty one, unless it `makes` one.
 
     With --host, or where it can only be done `afar`, with what a host keeps.
     """
     try:
-        if afar or getattr(options, "host", None) or getattr(options, "token_file", None):
-            return run(_borrow(options, act))
-        return run(_work(act, makes))
+        if needs_host or getattr(options, "host", None) or getattr(options, "token_file", None):
+            return run(_run_with_host_store(options, action))
+        return run(_run_with_local_store(action, creates_store))
     except ProtocolError as error:
-        return failed(parser, options, error)
+        return report_failure(parser, options, error)
     except ConnectionFailed as error:
         if getattr(options, "json", False):
-            put({"error": {"kind": "connection_failed", "message": str(error)}})
-        print(f"{parser.prog}: {visible(advised(str(error)))}", file=sys.stderr)
+            print_json({"error": {"kind": "connection_failed", "message": str(error)}})
+        print(f"{parser.prog}: {sanitize(with_cli_advice(str(error)))}", file=sys.stderr)
         return exit_codes.DIED
 
 
-async def _borrow(options: argparse.Namespace, act: Callable[[Store], Awaitable[int]]) -> int:
-    from dragoman.cli.host_client.api import meant as host
-    from dragoman.cli.host_client.store import Borrowed
+async def _run_with_host_store(options: argparse.Namespace, action: Callable[[Store], Awaitable[int]]) -> int:
+    from dragoman.cli.host_client.api import resolve_host as host
+    from dragoman.cli.host_client.store import HostStore
 
-    return await act(cast(Store, Borrowed(host(options.host, options.token_file))))
+    return await action(cast(Store, HostStore(host(options.host, options.token_file))))
 
 
-async def _work(act: Callable[[Store], Awaitable[int]], makes: bool) -> int:
-    path = places().sessions
-    if not makes and not os.path.exists(path):
-        return await act(MemoryStore())
+async def _run_with_local_store(action: Callable[[Store], Awaitable[int]], creates_store: bool) -> int:
+    path = user_paths().sessions
+    if not creates_store and not os.path.exists(path):
+        return await action(MemoryStore())
     from dragoman.store.sqlite import SqliteStore
 
     store = await SqliteStore.open(path)
     try:
-        return await act(store)
+        return await action(store)
     finally:
         await store.close()
 
 
-def failed(parser: Parser, options: argparse.Namespace, error: ProtocolError) -> int:
+def report_failure(parser: Parser, options: argparse.Namespace, error: ProtocolError) -> int:
     """Say what went wrong: one line, and JSON for who wants that."""
     kind = f"store_{error.why}" if isinstance(error, StoreFault) else error.kind
     if getattr(options, "json", False):
-        put({"error": {"kind": kind, "message": error.message}})
-    print(f"{parser.prog}: {visible(error.message)}", file=sys.stderr)
+        print_json({"error": {"kind": kind, "message": error.message}})
+    print(f"{parser.prog}: {sanitize(error.message)}", file=sys.stderr)
     return exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
 
 
-async def meant(store: Store, name: str) -> Summary:
+async def find_session(store: Store, name: str) -> Summary:
     """The session with this name or id, or whose id begins so (with eight characters at least)."""
     summary = await store.find(name)
-    if name in (summary.name, summary.session_id) or len(name) >= record.BEGINNING:
+    if name in (summary.name, summary.session_id) or len(name) >= record.MIN_ID_PREFIX:
         return summary
-    raise missing(name)
+    raise missing_error(name)
 
 
-def called(summary: Summary, others: Iterable[Summary] = ()) -> str:
+def session_label(summary: Summary, others: Iterable[Summary] = ()) -> str:
     """What a person types to mean this session: its name, else as much of its id as it takes."""
     if summary.name is not None:
-        return single(summary.name)
+        return sanitize_line(summary.name)
     id = summary.session_id
     ids = [other.session_id for other in others if other.session_id != id]
-    length = record.BEGINNING
+    length = record.MIN_ID_PREFIX
     while length < len(id) and any(other.startswith(id[:length]) for other in ids):
         length += 1
-    return single(id[:length])
+    return sanitize_line(id[:length])
 
 
-def ago(time: str, now: datetime | None = None) -> str:
+def format_age(time: str, now: datetime | None = None) -> str:
     """When that was, as people say it."""
     try:
         then = datetime.fromisoformat(time)
@@ -121,22 +121,22 @@ def ago(time: str, now: datetime | None = None) -> str:
     seconds = ((now or datetime.now(UTC)) - then).total_seconds()
     if seconds < 60:
         return "just now"
-    for below, unit, word in _UNITS:
+    for below, unit, word in _AGE_UNITS:
         if seconds < below:
-            return counted(int(seconds // unit), word) + " ago"
+            return format_count(int(seconds // unit), word) + " ago"
     return f"{then:%Y-%m-%d}"
 
 
-def until(time: float | None) -> str:
+def format_expiry(time: float | None) -> str:
     """How long something holds, as people say it."""
     return "for ever" if time is None else f"until {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number of things."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def put(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Something for machines."""
     print(json.dumps(value, indent=1, ensure_ascii=False))

@@ -9,19 +9,19 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from dragoman.cli import amounts, exit_codes
-from dragoman.cli.host_client.api import ask
-from dragoman.cli.host_client.store import Borrowed
-from dragoman.cli.parser import Parser, offer_host
+from dragoman.cli.host_client.api import request_json
+from dragoman.cli.host_client.store import HostStore
+from dragoman.cli.parser import Parser, add_host_options
 from dragoman.cli.sessions import open_store
-from dragoman.cli.sessions.open_store import called, put
-from dragoman.cli.ui.terminal import single
+from dragoman.cli.sessions.open_store import print_json, session_label
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.store.contract import Store
 
 # A link is good for a working day unless told otherwise. Seconds.
-LASTING = 8 * 3600.0
+DEFAULT_LIFETIME = 8 * 3600.0
 
 # Roles, from the least.
-RANK = ("viewer", "editor", "admin")
+ROLE_RANK = ("viewer", "editor", "admin")
 
 EPILOG = f"""\
 A link is for whoever has it, for this session alone, until its time is over or it is revoked; who comes by it is shown
@@ -30,7 +30,7 @@ becomes a member for good. Only admins of a session can share it; whoever opened
 
 Without --host the default host is meant, else the one on this machine (dragoman serve).
 
-{open_store.CODES}
+{open_store.EXIT_CODES_HELP}
 
 examples:
   dragoman sessions share roof
@@ -57,7 +57,7 @@ def main(_: str, arguments: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="the links there are")
     parser.add_argument("--revoke", metavar="ID", help="end a link, and put out who came by it")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    offer_host(parser)
+    add_host_options(parser)
     options, rest = parser.read(arguments)
     if rest:
         parser.error("it takes no command")
@@ -65,58 +65,60 @@ def main(_: str, arguments: list[str]) -> int:
         parser.error("choose one of --user, --list and --revoke")
     if options.user is None and options.role in ("admin", "none"):
         parser.error(f"a link is for a viewer or an editor; {options.role} is for --user NAME")
-    options.seconds = amounts.lasting(parser, options.lasting, LASTING)
-    return open_store.work(parser, options, partial(_share, options), afar=True)
+    options.seconds = amounts.parse_duration(parser, options.lasting, DEFAULT_LIFETIME)
+    return open_store.run_with_store(parser, options, partial(_share, options), needs_host=True)
 
 
 async def _share(options: argparse.Namespace, store: Store) -> int:
-    host = cast(Borrowed, store).host
-    summary = await open_store.meant(store, options.session)
+    host = cast(HostStore, store).host
+    summary = await open_store.find_session(store, options.session)
     place = f"/api/sessions/{quote(summary.session_id, safe='')}"
     if options.list:
-        given = await ask(host, "GET", f"{place}/shares")
+        given = await request_json(host, "GET", f"{place}/shares")
         if options.json:
-            put(given)
+            print_json(given)
             return exit_codes.OK
         for token in given["shares"]:
-            state = "revoked" if token.get("revoked") else open_store.until(token.get("expires"))
-            print(single(f"{token['id']}  {token['user']}  {token['role']}  {state}"))
+            state = "revoked" if token.get("revoked") else open_store.format_expiry(token.get("expires"))
+            print(sanitize_line(f"{token['id']}  {token['user']}  {token['role']}  {state}"))
         if not given["shares"]:
-            print(f"there is no link to {called(summary)}")
+            print(f"there is no link to {session_label(summary)}")
         return exit_codes.OK
     if options.revoke is not None:
-        given = await ask(host, "DELETE", f"{place}/shares/{quote(options.revoke, safe='')}")
-        return _done(options, given, f"revoked {options.revoke}")
+        given = await request_json(host, "DELETE", f"{place}/shares/{quote(options.revoke, safe='')}")
+        return _print_result(options, given, f"revoked {options.revoke}")
     if options.user is not None:
         role = None if options.role == "none" else options.role
-        given = await ask(host, "POST", f"{place}/members", {"user": options.user, "role": role})
+        given = await request_json(host, "POST", f"{place}/members", {"user": options.user, "role": role})
         what = "is no member" if role is None else f"is {role}"
-        return _done(options, given, f"{options.user} {what} of {called(summary)} now{_but(given, role)}")
+        return _print_result(
+            options, given, f"{options.user} {what} of {session_label(summary)} now{_token_warning(given, role)}"
+        )
     body = {"role": options.role, "seconds": options.seconds, "name": options.name}
-    given = await ask(host, "POST", f"{place}/shares", body)
-    link = f"{host.agent()}?token={given['token']}"
+    given = await request_json(host, "POST", f"{place}/shares", body)
+    link = f"{host.agent_url()}?token={given['token']}"
     if options.json:
-        put({**given, "link": link})
+        print_json({**given, "link": link})
     else:
         print(link)
     return exit_codes.OK
 
 
-def _but(given: Mapping[str, Any], role: str | None) -> str:
+def _token_warning(membership: Mapping[str, Any], role: str | None) -> str:
     """What is to be known beside: that nobody has a token of that name, or one that is good for less."""
-    if role is None or "token" not in given:
+    if role is None or "token" not in membership:
         return ""
-    most = given["token"]
+    most = membership["token"]
     if most is None:
         return (
             "; nobody of that name has a token of the host (dragoman tokens create makes one, an issuer's counts too)"
         )
-    return f", and with the token they have {most} at most" if RANK.index(most) < RANK.index(role) else ""
+    return f", and with the token they have {most} at most" if ROLE_RANK.index(most) < ROLE_RANK.index(role) else ""
 
 
-def _done(options: argparse.Namespace, given: object, words: str) -> int:
+def _print_result(options: argparse.Namespace, json_value: object, text: str) -> int:
     if options.json:
-        put(given)
+        print_json(json_value)
     else:
-        print(single(words))
+        print(sanitize_line(text))
     return exit_codes.OK

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.cli.ui.key_prompt import Choice, Person
-from dragoman.cli.ui.permission import Leave
-from dragoman.cli.ui.terminal import MARK, Line, Sheet, single
+from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
+from dragoman.cli.ui.permission import PermissionUI
+from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, StyledLine, sanitize_line
 from dragoman.schema.elicitation import (
     BooleanProperty,
     CreateElicitationParams,
@@ -23,75 +23,79 @@ from dragoman.schema.elicitation import (
 )
 
 # Choices that have a key of their own; more are typed.
-KEYS = 9
+MAX_KEY_CHOICES = 9
 
 # The longest name of a field, in characters, so that there is room to type behind it.
-LABEL = 50
+MAX_LABEL = 50
 
 
-class Facts:
+class FormPrompt:
     """Asks the person of one conversation."""
 
-    def __init__(self, leave: Leave, person: Person, sheet: Sheet) -> None:
-        self._leave = leave
-        self._person = person
-        self._sheet = sheet
+    def __init__(self, permission_ui: PermissionUI, prompter: Prompter, output: OutputStream) -> None:
+        self._permission_ui = permission_ui
+        self._prompter = prompter
+        self._output = output
 
     async def __call__(self, params: CreateElicitationParams) -> dict[str, Any] | bool | None:
         """The values of a form, True for a link that was followed, False for no, None for no answer."""
-        async with self._leave.question() as is_wanted:
+        async with self._permission_ui.open_question() as is_wanted:
             if not is_wanted:
                 return None
-            async with self._person.attention():
-                return await (self._form(params) if params.mode == ElicitationMode.FORM else self._link(params))
+            async with self._prompter.hold_terminal():
+                return await (self._ask_form(params) if params.mode == ElicitationMode.FORM else self._ask_link(params))
 
-    async def _link(self, params: CreateElicitationParams) -> bool | None:
+    async def _ask_link(self, params: CreateElicitationParams) -> bool | None:
         lines = [
-            Line("The agent wants you to follow a link:", "ask"),
-            Line(single(params.message), "bold"),
-            Line(f"  {single(params.url or '')}"),
+            StyledLine("The agent wants you to follow a link:", "ask"),
+            StyledLine(sanitize_line(params.message), "bold"),
+            StyledLine(f"  {sanitize_line(params.url or '')}"),
         ]
-        return await self._agreed(lines, "yes, I have it open", "no")
+        return await self._confirm(lines, "yes, I have it open", "no")
 
-    async def _form(self, params: CreateElicitationParams) -> dict[str, Any] | bool | None:
+    async def _ask_form(self, params: CreateElicitationParams) -> dict[str, Any] | bool | None:
         schema = params.requested_schema or None
         fields = dict(schema.properties or {}) if schema is not None else {}
         required = set(schema.required or ()) if schema is not None else set()
-        lines = [Line("The agent asks you:", "ask"), Line(single(params.message), "bold")]
+        lines = [StyledLine("The agent asks you:", "ask"), StyledLine(sanitize_line(params.message), "bold")]
         lines += [
-            Line(f"  {_label(name, field)}{'' if name in required else ' (optional)'}")
+            StyledLine(f"  {_field_label(name, field)}{'' if name in required else ' (optional)'}")
             for name, field in fields.items()
         ]
-        agreed = await self._agreed(lines, "answer it", "decline")
+        agreed = await self._confirm(lines, "answer it", "decline")
         if not agreed:
             return agreed
         values: dict[str, Any] = {}
         for name, field in fields.items():
-            value = await self._value(name, field, name in required)
+            value = await self._ask_value(name, field, name in required)
             if value is None and name in required:
                 return None
             if value is not None:
                 values[name] = value
         return values
 
-    async def _agreed(self, lines: list[Line], yes: str, no: str) -> bool | None:
-        typed = await self._person.choose(lines, (Choice("y", yes, "y"), Choice("n", no, "n")))
+    async def _confirm(self, lines: list[StyledLine], yes: str, no: str) -> bool | None:
+        typed = await self._prompter.choose(lines, (KeyChoice("y", yes, "y"), KeyChoice("n", no, "n")))
         return None if typed is None else typed == "y"
 
-    async def _value(self, name: str, field: Any, is_required: bool) -> Any:
+    async def _ask_value(self, name: str, field: Any, is_required: bool) -> Any:
         """The value of one field; None for none."""
-        label = _label(name, field)
+        label = _field_label(name, field)
         if isinstance(field, BooleanProperty):
-            typed = await self._person.choose([Line(label)], (Choice("y", "yes", "y"), Choice("n", "no", "n")))
+            typed = await self._prompter.choose(
+                [StyledLine(label)], (KeyChoice("y", "yes", "y"), KeyChoice("n", "no", "n"))
+            )
             return None if typed is None else typed == "y"
-        known = _values(field)
-        if isinstance(field, StringProperty) and 0 < len(known) <= KEYS:
-            choices = [Choice(str(number), single(title), value) for number, (value, title) in enumerate(known, 1)]
-            return await self._person.choose([Line(label)], choices)
+        known = _field_choices(field)
+        if isinstance(field, StringProperty) and 0 < len(known) <= MAX_KEY_CHOICES:
+            choices = [
+                KeyChoice(str(number), sanitize_line(title), value) for number, (value, title) in enumerate(known, 1)
+            ]
+            return await self._prompter.choose([StyledLine(label)], choices)
         default = getattr(field, "default", None)
-        hint = f" [{single(str(default))}]" if default else ""
+        hint = f" [{sanitize_line(str(default))}]" if default else ""
         while True:
-            text = await self._person.read(f"{MARK} {label}{hint}: ")
+            text = await self._prompter.read(f"{QUESTION_BAR} {label}{hint}: ")
             if text is None:
                 return None
             if not text.strip():
@@ -99,19 +103,19 @@ class Facts:
                     return default or None
                 continue
             try:
-                return _read(field, text.strip(), [value for value, _ in known])
+                return _parse_value(field, text.strip(), [value for value, _ in known])
             except ValueError as error:
-                self._sheet.mark([Line(str(error), "yellow")])
+                self._output.write_question([StyledLine(str(error), "yellow")])
 
 
-def _label(name: str, field: Any) -> str:
-    title = single(getattr(field, "title", None) or name)
-    about = single(getattr(field, "description", None) or "")
+def _field_label(name: str, field: Any) -> str:
+    title = sanitize_line(getattr(field, "title", None) or name)
+    about = sanitize_line(getattr(field, "description", None) or "")
     # It stands on the line where the person types, which must stay one line of ours.
-    return (f"{title} ({about})" if about else title).replace(MARK, "|")[:LABEL]
+    return (f"{title} ({about})" if about else title).replace(QUESTION_BAR, "|")[:MAX_LABEL]
 
 
-def _values(field: Any) -> list[tuple[str, str]]:
+def _field_choices(field: Any) -> list[tuple[str, str]]:
     """What can be chosen: values and titles."""
     source = field.items if isinstance(field, MultiSelectProperty) else field
     titled = getattr(source, "one_of", None) or getattr(source, "any_of", None)
@@ -120,7 +124,7 @@ def _values(field: Any) -> list[tuple[str, str]]:
     return [(value, value) for value in getattr(source, "enum", None) or ()]
 
 
-def _read(field: Any, text: str, known: Sequence[str]) -> Any:
+def _parse_value(field: Any, text: str, choices: Sequence[str]) -> Any:
     """A typed text as the field wants it; ValueError says how."""
     if isinstance(field, IntegerProperty | NumberProperty):
         is_whole = isinstance(field, IntegerProperty)
@@ -133,9 +137,9 @@ def _read(field: Any, text: str, known: Sequence[str]) -> Any:
         return number
     if isinstance(field, MultiSelectProperty):
         chosen = [word.strip() for word in text.split(",")]
-        if known and not set(chosen) <= set(known):
-            raise ValueError(f"some of these, with commas between: {', '.join(map(single, known))}")
+        if choices and not set(chosen) <= set(choices):
+            raise ValueError(f"some of these, with commas between: {', '.join(map(sanitize_line, choices))}")
         return chosen
-    if known and text not in known:
-        raise ValueError(f"one of these: {', '.join(map(single, known))}")
+    if choices and text not in choices:
+        raise ValueError(f"one of these: {', '.join(map(sanitize_line, choices))}")
     return text

@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import NamedTuple
 
-from dragoman.cli.ui.terminal import MARK, Line, Sheet, single
+from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, StyledLine, sanitize_line
 
 # One read takes a whole line of a terminal: the kernel keeps no longer ones.
-_LINE = 4096
+_READ_SIZE = 4096
 
 # What Ctrl-D sends where lines are not waited for.
-END = b"\x04"
+EOF_KEY = b"\x04"
 
 
-class Choice(NamedTuple):
+class KeyChoice(NamedTuple):
     """One answer: the key to type, what it means in our words, and what the peer calls it."""
 
     key: str
@@ -31,125 +31,127 @@ class Choice(NamedTuple):
     name: str = ""
 
 
-class Person:
+class Prompter:
     """Somebody who sees a sheet and types on a terminal."""
 
-    def __init__(self, sheet: Sheet, fd: int) -> None:
-        self._sheet = sheet
+    def __init__(self, output: OutputStream, fd: int) -> None:
+        self._output = output
         self._fd = fd
-        self._typed: asyncio.Future[bytes] | None = None
-        self.on_end: Callable[[], None] | None = None  # who leaves leaves the question open; else it has no answer
-        self._ahead = bytearray()  # what is typed while nobody asks
-        self._listens = False
-        self._standing = ""  # the line at which a question waits for a key
+        self._input: asyncio.Future[bytes] | None = None
+        self.on_eof: Callable[[], None] | None = None  # who leaves leaves the question open; else it has no answer
+        self._type_ahead = bytearray()  # what is typed while nobody asks
+        self._captures_type_ahead = False
+        self._question_prompt = ""  # the line at which a question waits for a key
 
-    async def choose(self, question: Sequence[Line], choices: Sequence[Choice]) -> str | None:
+    async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
         """Ask until one of the choices is typed."""
-        width = self._sheet.width - 24
-        shown = [Line(_option(choice, width)) for choice in choices]
-        self._sheet.gap()
-        self._sheet.mark([*question, *shown])
-        self._forget_typed()
+        width = self._output.width - 24
+        shown = [StyledLine(_choice_text(choice, width)) for choice in choices]
+        self._output.ensure_blank_line()
+        self._output.write_question([*question, *shown])
+        self._flush_input()
         keys = "/".join(choice.key for choice in choices)
-        with key_by_key(self._fd):
+        with raw_key_mode(self._fd):
             while True:
-                self._standing = f"{MARK} {keys}? "
+                self._question_prompt = f"{QUESTION_BAR} {keys}? "
                 try:
-                    typed = await self._take(self._standing, "ask")
+                    typed = await self._read_input(self._question_prompt, "ask")
                 except asyncio.CancelledError:
-                    self._sheet.line("")  # taken back, as when somebody else answered: what comes next stands below it
+                    self._output.write_line(
+                        ""
+                    )  # taken back, as when somebody else answered: what comes next stands below it
                     raise
                 finally:
-                    self._standing = ""
-                if typed in (b"", END):
-                    self._sheet.line("")
-                    self._sheet.mark([Line("no answer", "dim")])
+                    self._question_prompt = ""
+                if typed in (b"", EOF_KEY):
+                    self._output.write_line("")
+                    self._output.write_question([StyledLine("no answer", "dim")])
                     return None
                 answer = typed.decode("utf-8", "replace").strip().lower()
                 for choice in choices:
                     if answer == choice.key:
-                        self._sheet.line(answer)
+                        self._output.write_line(answer)
                         return choice.value
-                self._sheet.unprompt()  # it is asked again on the same line
+                self._output.clear_prompt()  # it is asked again on the same line
 
-    def interject(self, text: str, style: str) -> bool:
+    def show_above_question(self, text: str, style: str) -> bool:
         """Say something above the line at which a question waits for a key; whether one does."""
-        if not self._standing:
+        if not self._question_prompt:
             return False
-        self._sheet.unprompt()
-        self._sheet.line(text, style)
-        self._sheet.prompt(self._standing, "ask")
+        self._output.clear_prompt()
+        self._output.write_line(text, style)
+        self._output.show_prompt(self._question_prompt, "ask")
         return True
 
     async def read(self, prompt: str, style: str = "ask") -> str | None:
         """One line that the person types; None at the end of input, or when dismissed."""
-        with line_by_line(self._fd):
-            data = await self._take(prompt, style)
+        with line_mode(self._fd):
+            data = await self._read_input(prompt, style)
         if data.endswith(b"\n"):
             return data[:-1].decode("utf-8", "replace")
-        self._sheet.line("")  # no Enter ended the line
+        self._output.write_line("")  # no Enter ended the line
         return None if not data else data.decode("utf-8", "replace")
 
-    async def _take(self, prompt: str, style: str) -> bytes:
+    async def _read_input(self, prompt: str, style: str) -> bytes:
         loop = asyncio.get_running_loop()
-        self._sheet.prompt(prompt, style)
+        self._output.show_prompt(prompt, style)
         typed: asyncio.Future[bytes] = loop.create_future()
-        before, self._typed = self._typed, typed  # a question can come while a line is being read
-        loop.add_reader(self._fd, self._readable)
+        before, self._input = self._input, typed  # a question can come while a line is being read
+        loop.add_reader(self._fd, self._on_readable)
         try:
             return await typed
         finally:
-            self._typed = before
-            if before is None and not self._listens:
+            self._input = before
+            if before is None and not self._captures_type_ahead:
                 loop.remove_reader(self._fd)
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def capture_type_ahead(self) -> Iterator[None]:
         """Hear the keys also while nothing is asked, as while an agent works: who leaves need not wait."""
         loop = asyncio.get_running_loop()
-        self._listens = True
-        loop.add_reader(self._fd, self._readable)
+        self._captures_type_ahead = True
+        loop.add_reader(self._fd, self._on_readable)
         try:
             yield
         finally:
-            self._listens = False
+            self._captures_type_ahead = False
             loop.remove_reader(self._fd)
 
-    def ahead(self) -> bytes:
+    def take_type_ahead(self) -> bytes:
         """What was typed while nobody asked; it is given once."""
-        typed, self._ahead = bytes(self._ahead), bytearray()
+        typed, self._type_ahead = bytes(self._type_ahead), bytearray()
         return typed
 
     @asynccontextmanager
-    async def attention(self) -> AsyncIterator[None]:
+    async def hold_terminal(self) -> AsyncIterator[None]:
         """Have the terminal for several questions in a row."""
         yield
 
-    def dismiss(self) -> None:
+    def close_question(self) -> None:
         """Close the open question, if there is one, without an answer."""
-        self._answer(b"")
+        self._resolve_input(b"")
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            data = os.read(self._fd, _LINE)
+            data = os.read(self._fd, _READ_SIZE)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:  # the terminal was closed
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._fd)  # it would tell of its end for ever
-        if self.on_end is not None and (not data or END in data):
-            self.on_end()
-        elif self._typed is None:
-            self._ahead += data
+        if self.on_eof is not None and (not data or EOF_KEY in data):
+            self.on_eof()
+        elif self._input is None:
+            self._type_ahead += data
         else:
-            self._answer(data)
+            self._resolve_input(data)
 
-    def _answer(self, data: bytes) -> None:
-        if self._typed is not None and not self._typed.done():
-            self._typed.set_result(data)
+    def _resolve_input(self, data: bytes) -> None:
+        if self._input is not None and not self._input.done():
+            self._input.set_result(data)
 
-    def _forget_typed(self) -> None:
+    def _flush_input(self) -> None:
         import termios
 
         try:
@@ -158,18 +160,18 @@ class Person:
             pass  # closed meanwhile: reading will tell
 
 
-def key_by_key(fd: int) -> AbstractContextManager[None]:
+def raw_key_mode(fd: int) -> AbstractContextManager[None]:
     """A terminal that gives every key as it is, at once, and shows none of them; Ctrl-C stays what it is."""
-    return _waiting(fd, for_lines=False)
+    return _terminal_mode(fd, for_lines=False)
 
 
-def line_by_line(fd: int) -> AbstractContextManager[None]:
+def line_mode(fd: int) -> AbstractContextManager[None]:
     """A terminal that gives whole lines and shows what is typed."""
-    return _waiting(fd, for_lines=True)
+    return _terminal_mode(fd, for_lines=True)
 
 
 @contextmanager
-def _waiting(fd: int, *, for_lines: bool) -> Iterator[None]:
+def _terminal_mode(fd: int, *, for_lines: bool) -> Iterator[None]:
     import termios
 
     try:
@@ -190,20 +192,20 @@ def _waiting(fd: int, *, for_lines: bool) -> Iterator[None]:
             pass  # closed meanwhile
 
 
-def somebody(sheet: Sheet) -> Person | None:
+def find_prompter(output: OutputStream) -> Prompter | None:
     """The person in front of this sheet; None when it is no terminal or nothing can be typed."""
-    if not sheet.is_tty:
+    if not output.is_tty:
         return None
     if sys.stdin is not None and sys.stdin.isatty():
-        return Person(sheet, sys.stdin.fileno())
+        return Prompter(output, sys.stdin.fileno())
     try:  # the prompt came through a pipe; the person is still there
-        return Person(sheet, os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+        return Prompter(output, os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
         return None
 
 
-def _option(choice: Choice, width: int) -> str:
-    name = single(choice.name)
+def _choice_text(choice: KeyChoice, width: int) -> str:
+    name = sanitize_line(choice.name)
     if not name or name.lower() == choice.meaning.lower():
         return f"  {choice.key}  {choice.meaning}"
     return f"  {choice.key}  {choice.meaning} ({name[:width]})"

@@ -10,21 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.cli.ui.terminal import clip, columns, visible
+from dragoman.cli.ui.terminal import char_width, clip, sanitize
 
 # Text set wider than this is hard to read, however wide the terminal is. Columns.
-WIDEST = 100
+MAX_WIDTH = 100
 
 # A mark whose end has not come within so many characters is no mark.
-HELD = 500
+MAX_PENDING_MARK = 500
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[^`]*$")
 _RULE = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}[ \t]*$")
-_ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+")
+_LIST_ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+")
 _QUOTE = re.compile(r"[ \t]*>[ \t]?")
-_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
-_DASHES = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?$")
+_TABLE_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
+_TABLE_RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?$")
 
 # The beginning of a line that may still become one of the above, when more of it comes.
 _UNDECIDED = re.compile(
@@ -33,7 +33,7 @@ _UNDECIDED = re.compile(
 
 # Marks inside a line, with the style they give; the longer ones first. Two underscores are left alone, for where
 # people speak of code they are more often a part of a name.
-_MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
+_INLINE_MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)"), "code"),
     (re.compile(r"\*\*\*(?=\S)(?P<text>.+?)(?<=\S)\*\*\*"), "bold italic"),
     (re.compile(r"\*\*(?=\S)(?P<text>.+?)(?<=\S)\*\*(?!\*)"), "bold"),
@@ -51,22 +51,22 @@ Piece = tuple[str, str]  # text and style
 class Markdown:
     """One text, from its first piece to its end; `show` takes what can be shown, in which newlines are said."""
 
-    def __init__(self, show: Callable[[list[Piece]], None], width: Callable[[], int], base: str = "") -> None:
+    def __init__(self, show: Callable[[list[Piece]], None], width: Callable[[], int], base_style: str = "") -> None:
         self._show = show
         self._out: list[Piece] = []
         self._width = width
-        self._base = base
+        self._base_style = base_style
         self._line = ""  # what came of the line and is not shown yet
-        self._is_begun = False  # whether the kind of the line is known and shown
-        self._before = ""  # the character before what is not shown yet
-        self._style = ""  # of the whole line
+        self._is_line_started = False  # whether the kind of the line is known and shown
+        self._previous_char = ""  # the character before what is not shown yet
+        self._line_style = ""  # of the whole line
         self._fence = ""
-        self._rows: list[str] = []
+        self._table_rows: list[str] = []
         self._word: list[Piece] = []
-        self._space = ""
+        self._pending_space = ""
         self._column = 0
-        self._hang = 0
-        self._quotes = 0
+        self._hanging_indent = 0
+        self._quote_depth = 0
 
     # --- taking ---------------------------------------------------------------------------------------------
 
@@ -80,23 +80,29 @@ class Markdown:
         self._line = rest
         if rest and not rest.endswith("\r"):
             self._advance(is_whole=False)
-        self._hand_over()
+        self._flush_output()
 
-    def rest(self) -> None:
+    def flush_partial(self) -> None:
         """Nothing came for a while: show the word that was kept back in case it goes on."""
         self._flush_word()
-        self._hand_over()
+        self._flush_output()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The text is over, or something else has to be said: show all that was kept back."""
-        if self._line or self._rows:
+        if self._line or self._table_rows:
             self._advance(is_whole=True)
             self._line = ""
-            self._flush_rows()
+            self._flush_table()
         self._flush_word()
-        self._is_begun, self._style, self._fence, self._before, self._space = False, "", "", "", ""
-        self._column = self._hang = self._quotes = 0
-        self._hand_over()
+        self._is_line_started, self._line_style, self._fence, self._previous_char, self._pending_space = (
+            False,
+            "",
+            "",
+            "",
+            "",
+        )
+        self._column = self._hanging_indent = self._quote_depth = 0
+        self._flush_output()
 
     # --- lines ----------------------------------------------------------------------------------------------
 
@@ -106,63 +112,69 @@ class Markdown:
         if self._fence:
             self._show_code(line, is_whole)
             return
-        if not self._is_begun:
+        if not self._is_line_started:
             if line.lstrip().startswith("|"):
                 if is_whole:
-                    self._rows.append(line)
+                    self._table_rows.append(line)
                     self._line = ""
                 return
             if not is_whole and (_UNDECIDED.match(line) or _might_be_fence(line)):
                 return
-            self._flush_rows()
-            if not self._begin(line, is_whole):
+            self._flush_table()
+            if not self._start_line(line, is_whole):
                 return
         self._show_inline(is_whole)
 
-    def _begin(self, line: str, is_whole: bool) -> bool:
+    def _start_line(self, line: str, is_whole: bool) -> bool:
         """Decide what the line is; whether there is more of it to show."""
         if is_whole and (fence := _FENCE.match(line)):
             self._fence = fence[1]
-            self._put(line.strip(), "dim")
+            self._write_styled(line.strip(), "dim")
             self._line = ""
             return False
         if is_whole and _RULE.match(line):
-            self._put("─" * min(self._room, 40), "dim")
+            self._write_styled("─" * min(self._text_width, 40), "dim")
             self._line = ""
             return False
         if line.lstrip().startswith("#") and re.match(r"#{1,6}[ \t]", line):
             if not is_whole:
                 return False  # headings are short, and their end may be a mark too
             found = _HEADING.match(line)
-            self._style = "bold underline" if found and len(found[1]) == 1 else "bold"
+            self._line_style = "bold underline" if found and len(found[1]) == 1 else "bold"
             self._line = found[2] if found else line
         rest = self._line
         while quote := _QUOTE.match(rest):
-            self._put("│ ", "dim")
-            self._quotes += 1
+            self._write_styled("│ ", "dim")
+            self._quote_depth += 1
             rest = rest[quote.end() :]
-        if item := _ITEM.match(rest):
+        if item := _LIST_ITEM.match(rest):
             indent = " " * min(len(item[1].expandtabs(4)), 24)
             mark = "•" if item[2] in "-*+" else item[2]
-            self._put(f"{indent}{mark} ", "dim" if mark == "•" else "")
+            self._write_styled(f"{indent}{mark} ", "dim" if mark == "•" else "")
             rest = rest[item.end() :]
         elif rest[:1] in (" ", "\t"):
             kept = rest.lstrip(" \t")
-            self._put(rest[: len(rest) - len(kept)].expandtabs(4))
+            self._write_styled(rest[: len(rest) - len(kept)].expandtabs(4))
             rest = kept
-        self._hang = self._column
-        self._line, self._is_begun, self._before = rest, True, ""
+        self._hanging_indent = self._column
+        self._line, self._is_line_started, self._previous_char = rest, True, ""
         return True
 
     def _end_line(self) -> None:
         """The newline."""
-        if self._rows:
+        if self._table_rows:
             self._line = ""
             return
         self._flush_word()
-        self._write("\n", self._base)
-        self._line, self._is_begun, self._style, self._space, self._before = "", False, "", "", ""
-        self._column = self._hang = self._quotes = 0
+        self._write("\n", self._base_style)
+        self._line, self._is_line_started, self._line_style, self._pending_space, self._previous_char = (
+            "",
+            False,
+            "",
+            "",
+            "",
+        )
+        self._column = self._hanging_indent = self._quote_depth = 0
 
     def _show_code(self, line: str, is_whole: bool) -> None:
         if not is_whole:
@@ -170,9 +182,9 @@ class Markdown:
         found = _FENCE.match(line)
         if found and found[1].startswith(self._fence) and line.strip() == found[1]:
             self._fence = ""
-            self._put(line.strip(), "dim")
+            self._write_styled(line.strip(), "dim")
         else:
-            self._write(visible(line), self._styled("code"))
+            self._write(sanitize(line), self._with_base_style("code"))
         self._line = ""
 
     # --- inside a line --------------------------------------------------------------------------------------
@@ -180,122 +192,122 @@ class Markdown:
     def _show_inline(self, is_whole: bool) -> None:
         text = self._line
         shown = 0
-        for end, pieces in _pieces(text, self._before, is_whole):
+        for end, pieces in _parse_pieces(text, self._previous_char, is_whole):
             for piece, style in pieces:
-                self._flow(piece, f"{self._style} {style}".strip())
+                self._wrap_words(piece, f"{self._line_style} {style}".strip())
             shown = end
         if shown:
-            self._before = text[shown - 1]
+            self._previous_char = text[shown - 1]
         self._line = text[shown:]
 
-    def _flow(self, text: str, style: str) -> None:
+    def _wrap_words(self, text: str, style: str) -> None:
         """Words, broken into lines where the terminal ends."""
-        for part in re.split(r"([ \t]+)", visible(text)):
+        for part in re.split(r"([ \t]+)", sanitize(text)):
             if not part:
                 continue
             if part[0] in " \t":
                 self._flush_word()
-                self._space += part.expandtabs(4)
+                self._pending_space += part.expandtabs(4)
             else:
                 self._word.append((part, style))
 
     def _flush_word(self) -> None:
-        word, space = self._word, self._space
-        self._word, self._space = [], ""
+        word, space = self._word, self._pending_space
+        self._word, self._pending_space = [], ""
         if not word:
-            self._space = space  # spaces are shown before a word only: none at the end of a line
+            self._pending_space = space  # spaces are shown before a word only: none at the end of a line
             return
-        width = sum(columns(character) for text, _ in word for character in text)
+        width = sum(char_width(character) for text, _ in word for character in text)
         # Without a space before it, it is the rest of a word that is there already.
-        if space and self._column > self._hang and self._column + len(space) + width > self._room:
-            self._write("\n", self._base)
-            self._write("│ " * self._quotes, self._styled("dim"))
-            self._write(" " * (self._hang - 2 * self._quotes), self._base)
-            self._column, space = self._hang, ""
-        self._put(space)
+        if space and self._column > self._hanging_indent and self._column + len(space) + width > self._text_width:
+            self._write("\n", self._base_style)
+            self._write("│ " * self._quote_depth, self._with_base_style("dim"))
+            self._write(" " * (self._hanging_indent - 2 * self._quote_depth), self._base_style)
+            self._column, space = self._hanging_indent, ""
+        self._write_styled(space)
         for text, style in word:
-            self._put(text, style)
+            self._write_styled(text, style)
 
     # --- tables ---------------------------------------------------------------------------------------------
 
-    def _flush_rows(self) -> None:
-        rows, self._rows = self._rows, []
+    def _flush_table(self) -> None:
+        rows, self._table_rows = self._table_rows, []
         if not rows:
             return
-        if len(rows) >= 2 and _DASHES.match(rows[1]) and all(_ROW.match(row) for row in rows):
-            self._show_table([_cells(row) for row in [rows[0], *rows[2:]]])
+        if len(rows) >= 2 and _TABLE_RULE.match(rows[1]) and all(_TABLE_ROW.match(row) for row in rows):
+            self._show_table([_split_cells(row) for row in [rows[0], *rows[2:]]])
         else:
             for row in rows:
-                self._write(visible(row), self._base)
-                self._write("\n", self._base)
+                self._write(sanitize(row), self._base_style)
+                self._write("\n", self._base_style)
         self._column = 0
 
     def _show_table(self, rows: list[list[str]]) -> None:
         count = max(map(len, rows))
-        cells = [[list(_inline(cell)) for cell in [*row, *[""] * (count - len(row))]] for row in rows]
-        widths = [max(_long(row[index]) for row in cells) for index in range(count)]
-        most = max(4, (self._room - 3 * (count - 1)) // count)
-        if sum(widths) + 3 * (count - 1) > self._room:
+        cells = [[list(_parse_inline(cell)) for cell in [*row, *[""] * (count - len(row))]] for row in rows]
+        widths = [max(_cell_width(row[index]) for row in cells) for index in range(count)]
+        most = max(4, (self._text_width - 3 * (count - 1)) // count)
+        if sum(widths) + 3 * (count - 1) > self._text_width:
             widths = [min(width, most) for width in widths]
         for number, row in enumerate(cells):
             for index, cell in enumerate(row):
                 if index:
-                    self._write(" │ ", self._styled("dim"))
+                    self._write(" │ ", self._with_base_style("dim"))
                 left = widths[index]
                 for text, style in cell:
                     shown = clip(text, left)
-                    self._write(shown, self._styled(f"bold {style}".strip() if number == 0 else style))
-                    left -= sum(map(columns, shown))
+                    self._write(shown, self._with_base_style(f"bold {style}".strip() if number == 0 else style))
+                    left -= sum(map(char_width, shown))
                 if index < count - 1:
-                    self._write(" " * left, self._base)
-            self._write("\n", self._base)
+                    self._write(" " * left, self._base_style)
+            self._write("\n", self._base_style)
             if number == 0:
-                self._write("─┼─".join("─" * width for width in widths), self._styled("dim"))
-                self._write("\n", self._base)
+                self._write("─┼─".join("─" * width for width in widths), self._with_base_style("dim"))
+                self._write("\n", self._base_style)
 
     # --- writing --------------------------------------------------------------------------------------------
 
     @property
-    def _room(self) -> int:
-        return min(WIDEST, self._width() - 1)
+    def _text_width(self) -> int:
+        return min(MAX_WIDTH, self._width() - 1)
 
     def _write(self, text: str, style: str) -> None:
         if text:
             self._out.append((text, style))
 
-    def _hand_over(self) -> None:
+    def _flush_output(self) -> None:
         if self._out:
             out, self._out = self._out, []
             self._show(out)
 
-    def _put(self, text: str, style: str = "") -> None:
-        self._write(text, self._styled(style))
-        self._column += sum(map(columns, text))
+    def _write_styled(self, text: str, style: str = "") -> None:
+        self._write(text, self._with_base_style(style))
+        self._column += sum(map(char_width, text))
 
-    def _styled(self, style: str) -> str:
-        return f"{self._base} {style}".strip()
+    def _with_base_style(self, style: str) -> str:
+        return f"{self._base_style} {style}".strip()
 
 
 def _might_be_fence(line: str) -> bool:
     return line.lstrip().startswith(("```", "~~~")) or _RULE.match(line) is not None
 
 
-def _cells(row: str) -> list[str]:
+def _split_cells(row: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row.strip()[1:-1])]
 
 
-def _long(cell: list[Piece]) -> int:
-    return sum(columns(character) for text, _ in cell for character in text)
+def _cell_width(cell: list[Piece]) -> int:
+    return sum(char_width(character) for text, _ in cell for character in text)
 
 
-def _inline(text: str, style: str = "") -> Iterator[Piece]:
+def _parse_inline(text: str, style: str = "") -> Iterator[Piece]:
     """A whole text with the marks in it."""
-    for _, pieces in _pieces(text, "", True):
+    for _, pieces in _parse_pieces(text, "", True):
         for piece, inner in pieces:
-            yield visible(piece), f"{style} {inner}".strip()
+            yield sanitize(piece), f"{style} {inner}".strip()
 
 
-def _pieces(text: str, before: str, is_whole: bool) -> Iterator[tuple[int, list[Piece]]]:
+def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tuple[int, list[Piece]]]:
     """What can be shown of a text, piece by piece, each with where it ends."""
     at = 0
     while at < len(text):
@@ -306,39 +318,39 @@ def _pieces(text: str, before: str, is_whole: bool) -> Iterator[tuple[int, list[
         if found.start() > at:
             yield found.start(), [(text[at : found.start()], "")]
             at = found.start()
-        previous = text[at - 1] if at else before
+        previous = text[at - 1] if at else previous_char
         mark = text[at]
         if mark == "\\" and at + 1 < len(text) and text[at + 1] in _ESCAPABLE:
             yield at + 2, [(text[at + 1], "")]
             at += 2
             continue
         # An underscore inside a word is a part of its name.
-        spent = _spent(text, at) if not (mark == "_" and (previous.isalnum() or previous == "_")) else None
+        spent = _parse_mark(text, at) if not (mark == "_" and (previous.isalnum() or previous == "_")) else None
         if spent is not None and (is_whole or spent[0] < len(text)):
             yield spent
             at = spent[0]
             continue
         follows = text[at:].lstrip(mark)[:1]
         opens = follows not in (" ", "\t") and not (mark == "_" and (previous.isalnum() or text[at : at + 2] == "__"))
-        if opens and not is_whole and len(text) - at < HELD:
+        if opens and not is_whole and len(text) - at < MAX_PENDING_MARK:
             return
         length = len(text) - at - len(text[at:].lstrip(mark)) if mark in "*`~_" else 1
         yield at + length, [(text[at : at + length], "")]
         at += length
 
 
-def _spent(text: str, at: int) -> tuple[int, list[Piece]] | None:
+def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
     """The mark that begins here, with its end and what it shows."""
     link = _LINK.match(text, at)
     if link:
         words, address = link["text"], link["address"]
-        shown = [(piece, f"underline {style}".strip()) for piece, style in _inline(words)]
+        shown = [(piece, f"underline {style}".strip()) for piece, style in _parse_inline(words)]
         # Where a link leads is always said: its words may claim anything.
         return link.end(), shown if words == address else [*shown, (f" ({address})", "dim")]
-    for pattern, style in _MARKS:
+    for pattern, style in _INLINE_MARKS:
         found = pattern.match(text, at)
         if found:
             if style == "code":
                 return found.end(), [(found["text"], style)]
-            return found.end(), [(piece, f"{style} {inner}".strip()) for piece, inner in _inline(found["text"])]
+            return found.end(), [(piece, f"{style} {inner}".strip()) for piece, inner in _parse_inline(found["text"])]
     return None

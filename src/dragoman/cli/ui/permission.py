@@ -17,34 +17,41 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from dragoman import ClientTurn, RemoteAgent
-from dragoman.cli.ui.diff import COMPARED, changed
-from dragoman.cli.ui.key_prompt import Choice as Shown
-from dragoman.cli.ui.key_prompt import Person
-from dragoman.cli.ui.terminal import Line, Sheet, single
-from dragoman.config.paths import Places
+from dragoman.cli.ui.diff import MAX_COMPARED, diff_lines
+from dragoman.cli.ui.key_prompt import KeyChoice as Shown
+from dragoman.cli.ui.key_prompt import Prompter
+from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize_line
+from dragoman.config.paths import UserPaths
 from dragoman.config.private_files import open_regular
 from dragoman.policy.decide import Policy
-from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, Source
+from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
 from dragoman.policy.grants import SCOPES, Scope
-from dragoman.policy.permission_options import choose
-from dragoman.policy.question import ON_FILES, Operation, Question
-from dragoman.policy.redaction import from_environment
+from dragoman.policy.permission_options import choose_option
+from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
+from dragoman.policy.redaction import environment_secrets
 from dragoman.policy.rules import Rule, RuleFile
-from dragoman.roles.client.permission.guard import NOBODY, Guard
-from dragoman.roles.client.permission.prompt import INTERACTIVE, UNREMEMBERED, Asked, Choice, elsewhere, thing
+from dragoman.roles.client.permission.guard import NOBODY_TO_ASK, Guard
+from dragoman.roles.client.permission.prompt import (
+    INTERACTIVE_NOTE,
+    NO_SCOPE,
+    PermissionChoice,
+    PermissionPrompt,
+    describe_question,
+    has_other_cwd,
+)
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.toolcall import Diff
 
 
-class Key(NamedTuple):
+class AnswerKey(NamedTuple):
     """One key: how it is shown, and the answer it gives."""
 
-    shown: Shown
-    choice: Choice
+    key_choice: Shown
+    answer: PermissionChoice
 
 
 # Scope -> key and meaning.
-_YES: dict[str, tuple[str, str]] = {
+_ALLOW_KEYS: dict[str, tuple[str, str]] = {
     Scope.ONCE: ("y", "yes, this once"),
     Scope.SESSION: ("s", "yes, for this session"),
     Scope.WORKSPACE: ("w", "yes, always in this folder"),
@@ -53,36 +60,36 @@ _YES: dict[str, tuple[str, str]] = {
 
 
 # Agents that can only be told yes are told "cancelled", after which most end their turn (peers.md 42).
-_CLOSING = "no; the agent offers no way to say so, and is told that the turn is cancelled"
+_CANCEL_MEANING = "no; the agent offers no way to say so, and is told that the turn is cancelled"
 
 
-def keys(asked: Asked, scopes: Sequence[str]) -> list[Key]:
+def answer_keys(prompt: PermissionPrompt, scopes: Sequence[str]) -> list[AnswerKey]:
     """The keys that answer a question, in the order in which they are shown."""
-    options = asked.options
-    wanted = scopes if asked.can_be_remembered else (Scope.ONCE,)
-    found: list[Key] = []
+    options = prompt.options
+    wanted = scopes if prompt.can_be_remembered else (Scope.ONCE,)
+    found: list[AnswerKey] = []
     said: set[str] = set()  # the options that our keys say
     for scope in wanted:
-        option = choose(options, ALLOW, scope)
+        option = choose_option(options, ALLOW, scope)
         if options and option is None:
             continue
         # What the agent calls it is shown where it is told exactly that: beside "once", it would mislead.
-        name = "" if option is None or option in said else _name(options, option)
-        key, meaning = _YES[scope]
-        found.append(Key(Shown(key, meaning, key, name), Choice(ALLOW, scope)))
+        name = "" if option is None or option in said else _option_name(options, option)
+        key, meaning = _ALLOW_KEYS[scope]
+        found.append(AnswerKey(Shown(key, meaning, key, name), PermissionChoice(ALLOW, scope)))
         said |= {option} if option is not None else set()
-    refusal = choose(options, DENY)
-    meaning = "no" if refusal is not None or not options else _CLOSING
-    found.append(Key(Shown("n", meaning, "n", _name(options, refusal)), Choice(DENY)))
+    refusal = choose_option(options, DENY)
+    meaning = "no" if refusal is not None or not options else _CANCEL_MEANING
+    found.append(AnswerKey(Shown("n", meaning, "n", _option_name(options, refusal)), PermissionChoice(DENY)))
     said |= {refusal} if refusal is not None else set()
     for number, each in enumerate(options, 1):
         if each.option_id not in said:
-            shown = Shown(str(number), _MEANINGS.get(each.kind, "choose"), str(number), each.name)
-            found.append(Key(shown, Choice(option_id=each.option_id)))
+            shown = Shown(str(number), _OPTION_MEANINGS.get(each.kind, "choose"), str(number), each.name)
+            found.append(AnswerKey(shown, PermissionChoice(option_id=each.option_id)))
     return found
 
 
-_MEANINGS = {
+_OPTION_MEANINGS = {
     "allow_once": "yes, this once",
     "allow_always": "yes, always in this folder",
     "reject_once": "no",
@@ -90,18 +97,18 @@ _MEANINGS = {
 }
 
 
-def _name(options: Sequence[PermissionOption], option_id: str | None) -> str:
+def _option_name(options: Sequence[PermissionOption], option_id: str | None) -> str:
     return next((option.name for option in options if option.option_id == option_id), "")
 
 
 # A question that fills several screens is not read; what is left out is counted.
-SHOWN = 60
+MAX_DIFF_LINES = 60
 
 # Who comes into a session is greeted and told what was said before they are asked what is open in it. Seconds.
-WELCOME = 10.0
+READY_TIMEOUT = 10.0
 
 # What is wanted, in one word before it.
-WORDS: dict[str, str] = {
+OPERATION_LABELS: dict[str, str] = {
     Operation.FILE_READ: "read",
     Operation.FILE_WRITE: "write",
     Operation.FILE_DELETE: "delete",
@@ -114,15 +121,15 @@ WORDS: dict[str, str] = {
 }
 
 # The use of something lent, as one says it.
-USES = {**WORDS, Operation.TERMINAL_EXECUTE: "execute"}
+OPERATION_VERBS = {**OPERATION_LABELS, Operation.TERMINAL_EXECUTE: "execute"}
 
 # What a host asks, it asks because its policy says so.
-EVERYTHING = RuleFile(name="the host", rules=(Rule(verdict=ASK, reason="the host asks those who are here"),))
+ASK_EVERYTHING = RuleFile(name="the host", rules=(Rule(verdict=ASK, reason="the host asks those who are here"),))
 
-UNCONFINED = "  once it runs, it can do whatever you can"
+UNCONFINED_WARNING = "  once it runs, it can do whatever you can"
 
 
-class Leave:
+class PermissionUI:
     """Gives and refuses leave during one conversation.
 
     With `places`, by the user's own policy, grants and audit (ConfigFault when they cannot be used); without, by the
@@ -133,223 +140,232 @@ class Leave:
 
     def __init__(
         self,
-        sheet: Sheet,
-        person: Person | None,
+        output: OutputStream,
+        prompter: Prompter | None,
         *,
         cwd: str,
         yes: bool = False,
-        places: Places | None = None,
+        paths: UserPaths | None = None,
         policy: str | None = None,
         mode: str | None = None,
         sandboxed: bool = False,
-        asks: bool = False,
+        host_decides: bool = False,
         **options: Any,
     ) -> None:
         self.turn: ClientTurn | None = None
-        self.refused = 0  # what the person did not refuse, but nobody or policy did
-        self.shown: set[tuple[str, str]] = set()  # changes that a question showed: path and new text
-        self._sheet = sheet
-        self._person = person
+        self.refused_count = 0  # what the person did not refuse, but nobody or policy did
+        self.shown_changes: set[tuple[str, str]] = set()  # changes that a question showed: path and new text
+        self._output = output
+        self._prompter = prompter
         self._cwd = cwd
         self._yes = yes
         self._sandboxed = sandboxed
-        self._asks = asks
-        self._scopes = SCOPES if places is not None else SCOPES[:2]
-        self._one_at_a_time = asyncio.Lock()
-        self.is_welcome = asyncio.Event()  # cleared while the person is not yet told where they are
-        self.is_welcome.set()
-        self._settled = asyncio.Event()
-        self._settled.set()
-        ask = self._ask if yes or person is not None else None
-        told: dict[str, Any] = {"ask": ask, "told": self._tell, "mode": mode}
-        if places is not None:
-            self.guard = Guard.of_user(places, policy=policy, roots=[cwd], **told)
+        self._host_decides = host_decides
+        self._scopes = SCOPES if paths is not None else SCOPES[:2]
+        self._question_lock = asyncio.Lock()
+        self.ready = asyncio.Event()  # cleared while the person is not yet told where they are
+        self.ready.set()
+        self._no_open_question = asyncio.Event()
+        self._no_open_question.set()
+        ask = self._ask if yes or prompter is not None else None
+        told: dict[str, Any] = {"ask": ask, "told": self._show_refusal, "mode": mode}
+        if paths is not None:
+            self.guard = Guard.for_user(paths, policy=policy, roots=[cwd], **told)
         else:
-            policy_here = Policy(files=(EVERYTHING,)) if asks else Policy()
-            self.guard = Guard(policy_here, secrets=from_environment(os.environ), **told)
-        sheet.clean = self.guard.redaction.known
-        self.permission = self.guard.ask
-        self.lending = self.guard.lend(**options)
+            policy_here = Policy(files=(ASK_EVERYTHING,)) if host_decides else Policy()
+            self.guard = Guard(policy_here, secrets=environment_secrets(os.environ), **told)
+        output.redact = self.guard.redaction.redact_known
+        self.permission = self.guard.request_permission
+        self.workspace = self.guard.workspace_access(**options)
 
-    def attend(self, agent: RemoteAgent, command: str = "") -> None:
+    def bind_agent(self, agent: RemoteAgent, command: str = "") -> None:
         """The agent is there; one that does not say its name is known by its command."""
-        self.guard.attend(agent, os.path.basename(command))
+        self.guard.set_agent(agent, os.path.basename(command))
 
     async def close(self) -> None:
         """The conversation is over: what was allowed for its sessions is forgotten."""
         await self.guard.close()
 
-    def clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Text without secrets, known ones and what looks like one: for faults and for what agents write to stderr."""
-        return self.guard.redaction.text(text)
+        return self.guard.redaction.redact_text(text)
 
     # --- the turn ---------------------------------------------------------------------------------------------
 
-    def begin(self, turn: ClientTurn) -> None:
+    def begin_turn(self, turn: ClientTurn) -> None:
         """A turn begins: its questions are shown after what it said before them."""
         self.turn = turn
 
-    def end(self) -> None:
+    def end_turn(self) -> None:
         """The turn is over."""
-        self.shown.clear()
+        self.shown_changes.clear()
         self.turn = None
 
     @property
-    def is_mute(self) -> bool:
+    def is_unattended(self) -> bool:
         """Whether there is nobody here to ask."""
-        return self._person is None and not self._yes
+        return self._prompter is None and not self._yes
 
     @property
     def is_asking(self) -> bool:
         """Whether a question stands on the terminal; nothing else may be written meanwhile."""
-        return not self._settled.is_set()
+        return not self._no_open_question.is_set()
 
-    async def settled(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Wait until no question is open."""
-        await self._settled.wait()
+        await self._no_open_question.wait()
 
-    def dismiss(self) -> None:
+    def close_question(self) -> None:
         """The turn is being cancelled: close the open question."""
-        if self._person is not None:
-            self._person.dismiss()
+        if self._prompter is not None:
+            self._prompter.close_question()
 
     @asynccontextmanager
-    async def question(self) -> AsyncIterator[bool]:
+    async def open_question(self) -> AsyncIterator[bool]:
         """The terminal for one question, after all that was said before it; whether it is still wanted."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(WELCOME):
-                await self.is_welcome.wait()
-        async with self._one_at_a_time:
+            async with asyncio.timeout(READY_TIMEOUT):
+                await self.ready.wait()
+        async with self._question_lock:
             if self.turn is not None:
-                await self.turn.caught_up()
+                await self.turn.wait_consumed()
                 if self.turn.cancelled:
                     yield False
                     return
-            self._settled.clear()
+            self._no_open_question.clear()
             try:
                 yield True
             finally:
-                self._settled.set()
+                self._no_open_question.set()
 
     # --- asking -----------------------------------------------------------------------------------------------
 
-    async def _ask(self, asked: Asked) -> Choice | None:
+    async def _ask(self, prompt: PermissionPrompt) -> PermissionChoice | None:
         """The guard's question to the person; None when the turn was cancelled meanwhile."""
         if self._yes:
-            return said_yes(asked)
-        assert self._person is not None
-        lines = self._described(asked) if asked.call is not None else await asyncio.to_thread(self._wanted, asked)
-        offered = keys(asked, self._scopes)
-        async with self.question() as is_wanted:
+            return auto_allow(prompt)
+        assert self._prompter is not None
+        lines = (
+            self._tool_call_lines(prompt)
+            if prompt.tool_call is not None
+            else await asyncio.to_thread(self._workspace_use_lines, prompt)
+        )
+        offered = answer_keys(prompt, self._scopes)
+        async with self.open_question() as is_wanted:
             if not is_wanted:
                 return None
-            typed = await self._person.choose(lines, [key.shown for key in offered])
+            typed = await self._prompter.choose(lines, [key.key_choice for key in offered])
         if typed is None:  # who closes the terminal gives no leave; only a cancelled turn is answered as one
-            return None if self.turn is not None and self.turn.cancelled else Choice(DENY, UNREMEMBERED)
-        return next(key.choice for key in offered if key.shown.value == typed)
+            return None if self.turn is not None and self.turn.cancelled else PermissionChoice(DENY, NO_SCOPE)
+        return next(key.answer for key in offered if key.key_choice.value == typed)
 
-    def _tell(self, asked: Asked, decision: Decision) -> None:
+    def _show_refusal(self, prompt: PermissionPrompt, decision: Decision) -> None:
         """Refusals that the person did not give are said."""
-        if decision.allows or decision.source in (Source.USER, Source.CANCELLED):
+        if decision.allows or decision.source in (DecisionSource.USER, DecisionSource.CANCELLED):
             return
-        self.refused += 1
-        if asked.call is not None:
-            what = single(asked.call.title or asked.call.name or "a tool call")
+        self.refused_count += 1
+        if prompt.tool_call is not None:
+            what = sanitize_line(prompt.tool_call.title or prompt.tool_call.name or "a tool call")
         else:
-            first = asked.questions[0]
-            what = f"{USES.get(first.operation, first.operation)} {self._short(thing(first))}"
-        if decision.source == Source.NOBODY:
-            why = "the host asks" if self._asks else decision.reason.removesuffix(f"; {NOBODY}")
-            words = f"refused, for {NOBODY}: {what} ({single(why)}; --yes allows it)"
+            first = prompt.questions[0]
+            verb = OPERATION_VERBS.get(first.operation, first.operation)
+            what = f"{verb} {self._relative_path(describe_question(first))}"
+        if decision.source == DecisionSource.NOBODY:
+            why = "the host asks" if self._host_decides else decision.reason.removesuffix(f"; {NOBODY_TO_ASK}")
+            words = f"refused, for {NOBODY_TO_ASK}: {what} ({sanitize_line(why)}; --yes allows it)"
         else:
-            words = f"refused: {what} ({single(decision.reason)})"
-        self._sheet.line(self.clean(words), "red")
+            words = f"refused: {what} ({sanitize_line(decision.reason)})"
+        self._output.write_line(self.redact(words), "red")
 
     # --- showing ----------------------------------------------------------------------------------------------
 
-    def _described(self, asked: Asked) -> list[Line]:
+    def _tool_call_lines(self, prompt: PermissionPrompt) -> list[StyledLine]:
         """Title, commands, files and changes; never only the title, which may say anything."""
-        call = asked.call
+        call = prompt.tool_call
         lines = [
-            Line("The agent asks for leave:", "ask"),
-            Line(single(call.title or call.name or "a tool call"), "bold"),
+            StyledLine("The agent asks for leave:", "ask"),
+            StyledLine(sanitize_line(call.title or call.name or "a tool call"), "bold"),
         ]
-        if asked.reason:
-            lines.append(Line(f'  it says: "{single(asked.reason)}"'))
-        lines += self._things(asked.questions)
+        if prompt.reason:
+            lines.append(StyledLine(f'  it says: "{sanitize_line(prompt.reason)}"'))
+        lines += self._resource_lines(prompt.questions)
         changes = [block for block in call.content if isinstance(block, Diff)]
         for change in changes:
             if len(changes) > 1:
-                lines.append(Line(f"{self._short(change.path)}:", "dim"))
-            lines += changed(change.old_text if change.old_text is not UNSET else None, change.new_text, SHOWN)
-            self.shown.add((change.path, change.new_text))
-        return lines + self._why(asked)
+                lines.append(StyledLine(f"{self._relative_path(change.path)}:", "dim"))
+            lines += diff_lines(
+                change.old_text if change.old_text is not UNSET else None, change.new_text, MAX_DIFF_LINES
+            )
+            self.shown_changes.add((change.path, change.new_text))
+        return lines + self._reason_lines(prompt)
 
-    def _wanted(self, asked: Asked) -> list[Line]:
+    def _workspace_use_lines(self, prompt: PermissionPrompt) -> list[StyledLine]:
         """What a use of the lent things will do, in lines."""
-        question = asked.questions[0]
+        question = prompt.questions[0]
         lines = [
-            Line(f"The agent wants to {USES.get(question.operation, question.operation)}:", "ask"),
-            Line(self._place(question), "bold"),
+            StyledLine(f"The agent wants to {OPERATION_VERBS.get(question.operation, question.operation)}:", "ask"),
+            StyledLine(self._resource_text(question), "bold"),
         ]
-        if elsewhere(question):
-            lines.append(Line(f"  in the folder {self._short(question.cwd)}"))
-        lines += [Line(f"  with {single(name)}={single(value)}") for name, value in asked.env.items()]
-        if asked.interactive:
-            lines.append(Line(f"  {INTERACTIVE}"))
-        if question.operation == Operation.FILE_WRITE and asked.text is not None:
-            lines += changed(_current(question.resource), asked.text, SHOWN)
-            self.shown.add((question.resource, asked.text))
-        return lines + self._why(asked)
+        if has_other_cwd(question):
+            lines.append(StyledLine(f"  in the folder {self._relative_path(question.cwd)}"))
+        lines += [
+            StyledLine(f"  with {sanitize_line(name)}={sanitize_line(value)}") for name, value in prompt.env.items()
+        ]
+        if prompt.interactive:
+            lines.append(StyledLine(f"  {INTERACTIVE_NOTE}"))
+        if question.operation == Operation.FILE_WRITE and prompt.text is not None:
+            lines += diff_lines(_read_current(question.resource), prompt.text, MAX_DIFF_LINES)
+            self.shown_changes.add((question.resource, prompt.text))
+        return lines + self._reason_lines(prompt)
 
-    def _things(self, questions: tuple[Question, ...]) -> list[Line]:
-        said = [(each, self._place(each)) for each in questions]
+    def _resource_lines(self, questions: tuple[Question, ...]) -> list[StyledLine]:
+        said = [(each, self._resource_text(each)) for each in questions]
         # A title that says nothing more than the line above is not said twice.
         return [
-            Line(f"  {WORDS.get(each.operation, each.operation)}: {place}{self._where(each)}")
+            StyledLine(f"  {OPERATION_LABELS.get(each.operation, each.operation)}: {place}{self._where(each)}")
             for each, place in said
             if each.resource or each.tool or each.server
         ]
 
     def _where(self, question: Question) -> str:
         """In which folder a command starts, where that is not the session's own."""
-        return f" (in the folder {self._short(question.cwd)})" if elsewhere(question) else ""
+        return f" (in the folder {self._relative_path(question.cwd)})" if has_other_cwd(question) else ""
 
-    def _why(self, asked: Asked) -> list[Line]:
+    def _reason_lines(self, prompt: PermissionPrompt) -> list[StyledLine]:
         """What the person should know besides: that a command is not confined, and which rule asks."""
         lines = []
-        if not self._sandboxed and any(each.operation == Operation.TERMINAL_EXECUTE for each in asked.questions):
-            lines.append(Line(UNCONFINED, "dim"))
-        if asked.decision.source != Source.MODE and not self._asks:
-            lines.append(Line(f"  asked because: {single(asked.decision.reason)}", "dim"))
+        if not self._sandboxed and any(each.operation == Operation.TERMINAL_EXECUTE for each in prompt.questions):
+            lines.append(StyledLine(UNCONFINED_WARNING, "dim"))
+        if prompt.decision.source != DecisionSource.MODE and not self._host_decides:
+            lines.append(StyledLine(f"  asked because: {sanitize_line(prompt.decision.reason)}", "dim"))
         return lines
 
-    def _place(self, question: Question) -> str:
+    def _resource_text(self, question: Question) -> str:
         """What it is about; a path as the agent named it, and where it really leads if that is elsewhere."""
-        if question.operation in ON_FILES and question.named:
-            return f"{self._short(question.named)} (really {single(question.resource)})"
-        return self._short(thing(question))
+        if question.operation in FILE_OPERATIONS and question.requested_path:
+            return f"{self._relative_path(question.requested_path)} (really {sanitize_line(question.resource)})"
+        return self._relative_path(describe_question(question))
 
-    def _short(self, path: str) -> str:
+    def _relative_path(self, path: str) -> str:
         for folder in (self._cwd, os.path.realpath(self._cwd)):
             path = path.removeprefix(folder.rstrip("/") + "/")
-        return single(path)
+        return sanitize_line(path)
 
 
-def said_yes(asked: Asked) -> Choice:
+def auto_allow(prompt: PermissionPrompt) -> PermissionChoice:
     """--yes: leave for this once; an agent that offers no such option gets the one that lasts, and we forget it."""
     why = "--yes was given"
-    if not asked.options or choose(asked.options, ALLOW) is not None:
-        return Choice(ALLOW, Scope.ONCE, why=why)
-    lasting = next((option for option in asked.options if option.kind.startswith("allow")), None)
+    if not prompt.options or choose_option(prompt.options, ALLOW) is not None:
+        return PermissionChoice(ALLOW, Scope.ONCE, explanation=why)
+    lasting = next((option for option in prompt.options if option.kind.startswith("allow")), None)
     option_id = lasting.option_id if lasting is not None else None
-    return Choice(ALLOW, UNREMEMBERED, option_id, why=why)
+    return PermissionChoice(ALLOW, NO_SCOPE, option_id, explanation=why)
 
 
-def _current(path: str) -> str | None:
+def _read_current(path: str) -> str | None:
     """What a file holds now, as far as it can be compared."""
     try:
         with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace", newline="") as file:
-            return file.read(COMPARED + 1)
+            return file.read(MAX_COMPARED + 1)
     except OSError:
         return None

@@ -15,13 +15,13 @@ from typing import NamedTuple, TextIO
 
 # What a terminal obeys or hides: C0 and C1 controls but not tab and newline, DEL, marks that turn the direction of
 # writing or take no room, line separators, surrogates, tags. The joiners inside words and emoji are left.
-_HIDDEN = re.compile(
+_CONTROL_CHARS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 # Begins each line of a question to the user. In the text of peers it is replaced, so no agent can draw a question.
-MARK = "▌"
+QUESTION_BAR = "▌"
 
 # A style is one of these words, or several.
 _STYLES = {
@@ -39,28 +39,28 @@ _STYLES = {
 }
 
 
-class Line(NamedTuple):
+class StyledLine(NamedTuple):
     """One line of our own making; its text may come from a peer and is made visible when it is printed."""
 
     text: str
     style: str = ""
 
 
-def visible(text: str) -> str:
+def sanitize(text: str) -> str:
     """Peer text with every character that could act made into one that can be seen; newline and tab stay."""
-    return _HIDDEN.sub(_picture, text.replace("\r\n", "\n"))
+    return _CONTROL_CHARS.sub(_visible_form, text.replace("\r\n", "\n"))
 
 
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _visible_form(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)  # the control pictures: ␀ ␁ ... ␛ ...
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
-def single(text: str) -> str:
+def sanitize_line(text: str) -> str:
     """Peer text as one visible line."""
-    return visible(text.replace("\r\n", "\n").replace("\n", "␊")).replace("\t", " ")
+    return sanitize(text.replace("\r\n", "\n").replace("\n", "␊")).replace("\t", " ")
 
 
 def clip(text: str, width: int) -> str:
@@ -69,36 +69,36 @@ def clip(text: str, width: int) -> str:
         return text
     used = 0
     for index, character in enumerate(text):
-        used += columns(character)
+        used += char_width(character)
         if used > width:
             kept = text[:index]
-            while kept and sum(map(columns, kept)) > width - 1:
+            while kept and sum(map(char_width, kept)) > width - 1:
                 kept = kept[:-1]
             return f"{kept}…"
     return text
 
 
-def columns(character: str) -> int:
+def char_width(character: str) -> int:
     """How many columns a character takes."""
     if unicodedata.combining(character) or character in "\u200c\u200d\ufe0f":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-class Sheet:
+class OutputStream:
     """A stream we write on, and what stands at its end."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str] = os.environ) -> None:
         self.is_tty = stream.isatty()
-        self.has_ink = self.is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        self.clean: Callable[[str], str] = str  # takes the user's secrets out of lines, where somebody knows them
+        self.has_ansi = self.is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self.redact: Callable[[str], str] = str  # takes the user's secrets out of lines, where somebody knows them
         self._stream = stream
-        self._at_start = True
+        self._at_line_start = True
         self._is_empty = True
-        self._is_blank = False
+        self._ends_blank = False
         self._block: tuple[object, int, int] | None = None
         self._has_footer = False
-        self.unsettled: Callable[[], None] | None = None  # shows what somebody keeps back, before a new line begins
+        self.flush_pending: Callable[[], None] | None = None  # shows what somebody keeps back, before a new line begins
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # an odd character is no reason to die
             reconfigure(errors="backslashreplace")
@@ -111,105 +111,115 @@ class Sheet:
         except (OSError, ValueError):
             return 80
 
-    def say(self, text: str, style: str = "") -> None:
+    def write_text(self, text: str, style: str = "") -> None:
         """A piece of peer text, as it streams in."""
         if text:
-            self._put(self._inked(self._guarded(visible(text)), style), ends=text.endswith("\n"))
+            self._write_tracked(
+                self._styled(self._without_question_bar(sanitize(text)), style), ends_line=text.endswith("\n")
+            )
 
-    def pieces(self, pieces: Iterable[tuple[str, str]]) -> None:
+    def write_pieces(self, pieces: Iterable[tuple[str, str]]) -> None:
         """Several pieces of peer text, each with its style, written at once."""
-        shown = [(self._guarded(visible(text)), style) for text, style in pieces]
+        shown = [(self._without_question_bar(sanitize(text)), style) for text, style in pieces]
         text = "".join(text for text, _ in shown)
         if text:
-            self._put("".join(self._inked(text, style) for text, style in shown), ends=text.endswith("\n"))
+            self._write_tracked(
+                "".join(self._styled(text, style) for text, style in shown), ends_line=text.endswith("\n")
+            )
 
-    def line(self, text: str, style: str = "") -> None:
+    def write_line(self, text: str, style: str = "") -> None:
         """A whole line, on a line of its own; several if the text has several."""
-        self.fresh()
-        self._put(self._inked(self._guarded(visible(self.clean(text))), style) + "\n", ends=True)
+        self.ensure_line_start()
+        self._write_tracked(
+            self._styled(self._without_question_bar(sanitize(self.redact(text))), style) + "\n", ends_line=True
+        )
 
-    def lines(self, lines: Iterable[Line]) -> None:
+    def write_lines(self, lines: Iterable[StyledLine]) -> None:
         """Several lines."""
         for line in lines:
-            self.line(line.text, line.style)
+            self.write_line(line.text, line.style)
 
-    def block(self, key: object, lines: list[Line]) -> None:
+    def draw_block(self, key: object, lines: list[StyledLine]) -> None:
         """Lines that are drawn over when the same block comes again and nothing stands below it."""
-        if self.continues(key) and self._block is not None:
-            self._put(f"\x1b[{self._block[1]}A\x1b[J", ends=True)
+        if self.can_redraw(key) and self._block is not None:
+            self._write_tracked(f"\x1b[{self._block[1]}A\x1b[J", ends_line=True)
         width = self.width
         for line in lines:
-            self.line(clip(single(line.text), width - 1) if self.is_tty else single(line.text), line.style)
+            self.write_line(
+                clip(sanitize_line(line.text), width - 1) if self.is_tty else sanitize_line(line.text), line.style
+            )
         self._block = (key, len(lines), width)
 
-    def continues(self, key: object) -> bool:
+    def can_redraw(self, key: object) -> bool:
         """Whether this block stands at the end and can be drawn over; not after the window became another one."""
-        return self.has_ink and self._block is not None and self._block[::2] == (key, self.width)
+        return self.has_ansi and self._block is not None and self._block[::2] == (key, self.width)
 
-    def footer(self, text: str) -> None:
+    def show_footer(self, text: str) -> None:
         """A line that stands at the end until anything else is written; not in the middle of a line."""
-        if self.has_ink and self._at_start and self.unsettled is None:
-            self._write("\r\x1b[K" + self._inked(clip(single(text), self.width - 1), "dim"))
+        if self.has_ansi and self._at_line_start and self.flush_pending is None:
+            self._write("\r\x1b[K" + self._styled(clip(sanitize_line(text), self.width - 1), "dim"))
             self._has_footer = True
 
-    def unfoot(self) -> None:
+    def clear_footer(self) -> None:
         """Take the footer away."""
         if self._has_footer:
             self._has_footer = False
             self._write("\r\x1b[K")
 
-    def mark(self, lines: Iterable[Line]) -> None:
+    def write_question(self, lines: Iterable[StyledLine]) -> None:
         """Lines of a question: each begins with what no peer can write, however long it is."""
-        self.fresh()
+        self.ensure_line_start()
         for line in lines:
-            for part in self._wrapped(self._guarded(visible(line.text))):
-                self._put(self._inked(f"{MARK} ", "ask") + self._inked(part, line.style) + "\n", ends=True)
+            for part in self._wrap(self._without_question_bar(sanitize(line.text))):
+                self._write_tracked(
+                    self._styled(f"{QUESTION_BAR} ", "ask") + self._styled(part, line.style) + "\n", ends_line=True
+                )
 
-    def prompt(self, text: str, style: str = "ask") -> None:
+    def show_prompt(self, text: str, style: str = "ask") -> None:
         """The beginning of a line that the user ends."""
-        self.fresh()
-        self._put(self._inked(text, style), ends=True)  # the Enter of the user ends the line
+        self.ensure_line_start()
+        self._write_tracked(self._styled(text, style), ends_line=True)  # the Enter of the user ends the line
 
-    def unprompt(self) -> None:
+    def clear_prompt(self) -> None:
         """Take the prompt away again, for something has to be said in between."""
-        self._put("\r\x1b[K" if self.has_ink else "\n", ends=True)
+        self._write_tracked("\r\x1b[K" if self.has_ansi else "\n", ends_line=True)
 
-    def disturbed(self) -> None:
+    def note_terminal_echo(self) -> None:
         """The terminal itself wrote something, such as the ^C that was typed: go on below it."""
-        self._at_start, self._block = False, None
+        self._at_line_start, self._block = False, None
 
-    def fresh(self) -> None:
+    def ensure_line_start(self) -> None:
         """Begin a new line unless one has just begun."""
-        if self.unsettled is not None:
-            show, self.unsettled = self.unsettled, None
+        if self.flush_pending is not None:
+            show, self.flush_pending = self.flush_pending, None
             show()
-        if not self._at_start:
-            self._put("\n", ends=True)
+        if not self._at_line_start:
+            self._write_tracked("\n", ends_line=True)
 
-    def gap(self) -> None:
+    def ensure_blank_line(self) -> None:
         """Leave an empty line, but not at the top, and not below another one."""
-        self.fresh()
-        if not self._is_empty and not self._is_blank:
-            self._put("\n", ends=True)
+        self.ensure_line_start()
+        if not self._is_empty and not self._ends_blank:
+            self._write_tracked("\n", ends_line=True)
 
-    def _wrapped(self, text: str) -> Iterable[str]:
+    def _wrap(self, text: str) -> Iterable[str]:
         width = self.width - 3
         for line in text.split("\n"):
             rest = line.expandtabs(4)
-            while len(rest) > 1 and sum(map(columns, rest[: width + 1])) > width:
+            while len(rest) > 1 and sum(map(char_width, rest[: width + 1])) > width:
                 end = width
-                while end > 1 and sum(map(columns, rest[:end])) > width:
+                while end > 1 and sum(map(char_width, rest[:end])) > width:
                     end -= 1
                 yield rest[:end]
                 rest = rest[end:]
             yield rest
 
-    def _guarded(self, text: str) -> str:
-        return text.replace(MARK, "|") if self.is_tty else text
+    def _without_question_bar(self, text: str) -> str:
+        return text.replace(QUESTION_BAR, "|") if self.is_tty else text
 
-    def _inked(self, text: str, style: str) -> str:
+    def _styled(self, text: str, style: str) -> str:
         code = ";".join(_STYLES[word] for word in style.split())
-        return f"\x1b[{code}m{text}\x1b[0m" if code and self.has_ink else text
+        return f"\x1b[{code}m{text}\x1b[0m" if code and self.has_ansi else text
 
     def _write(self, text: str) -> None:
         try:
@@ -220,18 +230,18 @@ class Sheet:
                 raise
             # The terminal was closed: nobody reads, and whoever reads what is typed hears of it.
 
-    def _put(self, text: str, *, ends: bool) -> None:
-        self.unfoot()
+    def _write_tracked(self, text: str, *, ends_line: bool) -> None:
+        self.clear_footer()
         self._write(text)
-        self._is_blank = text.endswith("\n\n") or (text == "\n" and self._at_start)
-        self._at_start = ends
+        self._ends_blank = text.endswith("\n\n") or (text == "\n" and self._at_line_start)
+        self._at_line_start = ends_line
         self._is_empty = False
         self._block = None
 
 
-class Terminal:
+class TerminalOutput:
     """Where the answer goes, and where everything else goes: without `err`, always to the same place."""
 
     def __init__(self, out: TextIO, err: TextIO | None, environ: Mapping[str, str] = os.environ) -> None:
-        self.answer = Sheet(out, environ)
-        self.aside = self.answer if err is None or self.answer.is_tty else Sheet(err, environ)
+        self.answer = OutputStream(out, environ)
+        self.diagnostics = self.answer if err is None or self.answer.is_tty else OutputStream(err, environ)

@@ -10,93 +10,93 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cli.sessions.open_store import ago, counted
+from dragoman.cli.sessions.open_store import format_age, format_count
 from dragoman.cli.ui.markdown import Markdown
-from dragoman.cli.ui.terminal import Sheet, single
-from dragoman.cli.ui.turn_view import describe, headline
+from dragoman.cli.ui.terminal import OutputStream, sanitize_line
+from dragoman.cli.ui.turn_view import content_text, tool_call_line
 from dragoman.schema.content import EmbeddedResource
 from dragoman.session.message import Message
 from dragoman.session.toolcall import ToolCall
 from dragoman.store.contract import Entry, EntryKind, Store, Summary
-from dragoman.store.replay import minutes
+from dragoman.store.replay import build_transcript
 
 # Entries at the end of a session in which its last turn is looked for: more than anybody reads again.
-RECALLED = 2000
+LAST_TURN_ENTRIES = 2000
 
 
-class Telling:
+class TranscriptView:
     """Tells sessions on one sheet."""
 
-    def __init__(self, sheet: Sheet, *, thoughts: bool = False) -> None:
-        self._sheet = sheet
+    def __init__(self, output: OutputStream, *, thoughts: bool = False) -> None:
+        self._output = output
         self._thoughts = thoughts
 
-    def tell(self, summary: Summary, lines: list[bytes]) -> None:
+    def show_session(self, summary: Summary, lines: list[bytes]) -> None:
         """A whole one, with what it is before it."""
-        self._sheet.line(single(summary.name or summary.title or summary.session_id), "bold")
+        self._output.write_line(sanitize_line(summary.name or summary.title or summary.session_id), "bold")
         told = {
             "id": summary.session_id,
             "agent": summary.agent,
             "folder": summary.cwd,
-            "last": f"{ago(summary.updated_at)}, {counted(summary.turns, 'turn')}",
+            "last": f"{format_age(summary.updated_at)}, {format_count(summary.turns, 'turn')}",
             "forked from": summary.forked_from,
-            "who was there": ", ".join(_people(lines)),
+            "who was there": ", ".join(_past_members(lines)),
         }
         for name, value in told.items():
             if value:
-                self._sheet.line(f"{name}: {single(value)}", "dim")
-        self.said(lines)
+                self._output.write_line(f"{name}: {sanitize_line(value)}", "dim")
+        self.show_entries(lines)
 
-    def said(self, lines: list[bytes]) -> None:
+    def show_entries(self, lines: list[bytes]) -> None:
         """What was said and done; ends out of the ordinary stand where they were."""
         part: list[bytes] = []
         for line in lines:
             entry = msgspec.json.decode(line, type=Entry)
-            note = _end(entry)
+            note = _end_note(entry)
             if note:
-                self._tell(part)
+                self._show_transcript(part)
                 part = []
-                self._sheet.gap()
-                self._sheet.line(single(note), "yellow")
+                self._output.ensure_blank_line()
+                self._output.write_line(sanitize_line(note), "yellow")
             else:
                 part.append(line)
-        self._tell(part)
+        self._show_transcript(part)
 
-    def _tell(self, lines: list[bytes]) -> None:
+    def _show_transcript(self, lines: list[bytes]) -> None:
         was_call = False
-        for each in minutes(lines):
+        for each in build_transcript(lines):
             if isinstance(each, ToolCall):
                 if not was_call:
-                    self._sheet.gap()
-                shown = headline(each)
-                self._sheet.line(single(shown.text), shown.style)
+                    self._output.ensure_blank_line()
+                shown = tool_call_line(each)
+                self._output.write_line(sanitize_line(shown.text), shown.style)
             elif isinstance(each, Message) and (each.role != "thought" or self._thoughts):
-                self._message(each)
+                self._show_message(each)
             else:
                 continue
             was_call = isinstance(each, ToolCall)
 
-    def _message(self, message: Message) -> None:
-        text = "".join(map(_text, message.content)).strip()
+    def _show_message(self, message: Message) -> None:
+        text = "".join(map(_block_text, message.content)).strip()
         if not text:
             return
-        self._sheet.gap()
+        self._output.ensure_blank_line()
         if message.role == "user":
-            self._sheet.line("\n".join(f"> {line}" for line in text.split("\n")), "cyan")
-        elif self._sheet.has_ink:
+            self._output.write_line("\n".join(f"> {line}" for line in text.split("\n")), "cyan")
+        elif self._output.has_ansi:
             flowing = Markdown(
-                self._sheet.pieces, lambda: self._sheet.width, "dim" if message.role == "thought" else ""
+                self._output.write_pieces, lambda: self._output.width, "dim" if message.role == "thought" else ""
             )
             flowing.feed(text)
-            flowing.settle()
-            self._sheet.fresh()
+            flowing.finish()
+            self._output.ensure_line_start()
         else:
-            self._sheet.line(text)
+            self._output.write_line(text)
 
 
-async def last_turn(store: Store, summary: Summary) -> list[bytes]:
+async def read_last_turn(store: Store, summary: Summary) -> list[bytes]:
     """The lines of the last turn of a session; of a long one, the end of it."""
-    after = max(0, summary.entries - RECALLED)
+    after = max(0, summary.entries - LAST_TURN_ENTRIES)
     lines = await store.lines(summary.session_id, after=after, limit=summary.entries - after, intact=True)
     for place in range(len(lines) - 1, -1, -1):
         if msgspec.json.decode(lines[place], type=Entry).kind == EntryKind.TURN_STARTED:
@@ -104,21 +104,21 @@ async def last_turn(store: Store, summary: Summary) -> list[bytes]:
     return lines
 
 
-def _people(lines: list[bytes]) -> list[str]:
+def _past_members(lines: list[bytes]) -> list[str]:
     """Everybody who was in a session of a host while something was said, in the order they came."""
     entries = (msgspec.json.decode(line, type=Entry) for line in lines if b'"member"' in line)
     came = [each for one in entries if one.kind == EntryKind.MEMBER for each in one.body.get("came", ())]
     return list(dict.fromkeys(f"{each['user']} ({each['role']})" for each in came))
 
 
-def _text(block: Any) -> str:
+def _block_text(block: Any) -> str:
     """A block in words; what was sent along is named, not spread out."""
     if isinstance(block, EmbeddedResource):
-        return f"[{single(block.resource.uri)}]\n"
-    return describe(block)
+        return f"[{sanitize_line(block.resource.uri)}]\n"
+    return content_text(block)
 
 
-def _end(entry: Entry) -> str:
+def _end_note(entry: Entry) -> str:
     """How a turn ended, where that is worth a line."""
     body = entry.body if isinstance(entry.body, dict) else {}
     if entry.kind == EntryKind.AGENT_EXITED:

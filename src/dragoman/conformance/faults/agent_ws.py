@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.conformance.remote_seeding import CLOSE, World, socket
 from dragoman.conformance.remote_twin import RemoteFault
 from dragoman.conformance.twin import seeded
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 
 Message = dict[str, Any]
 
@@ -119,7 +119,7 @@ seeded("agent.ws.09", socket(says=_gap))
 seeded("agent.ws.10", socket(posted=202))
 seeded("agent.ws.11", socket(hears=_forgetful))
 seeded("agent.ws.12", _without(0x8))
-seeded("agent.ws.13", RemoteFault(limits=Limits(frame=1 << 31)))
+seeded("agent.ws.13", RemoteFault(limits=ServerLimits(frame=1 << 31)))
 seeded("agent.ws.14", socket(hears=_noticed, says=_silenced))
 seeded("agent.ws.15", socket(asked=_without_origin))
 seeded("agent.ws.16", socket(asked=_any_host))

@@ -171,7 +171,7 @@ class AgentStage(Stage):
 
     def code(self, kind: str) -> int:
         """The number of a kind of error in the agent's dialect."""
-        return self.spelling.codes[kind]
+        return self.spelling.error_codes[kind]
 
     def name_of_agent(self) -> str:
         """What the agent calls itself, "" when it does not say."""

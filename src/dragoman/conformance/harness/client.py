@@ -16,7 +16,7 @@ from typing import Any, Final
 from dragoman.conformance.harness.client_environment import Ending, Grounds
 from dragoman.conformance.harness.peer import Heard, Json, Line, Stage
 from dragoman.conformance.harness.timeouts import Pace
-from dragoman.dialect.reshape import SIDE
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, DragomanError, Unsayable, WriteStalled
 from dragoman.schema.side import Side
@@ -266,8 +266,8 @@ def bare(wire: Json) -> Json:
         return wire
     found = {name: bare(value) for name, value in wire.items()}
     meta = found.get("_meta")
-    if isinstance(meta, dict) and SIDE in meta:
-        del meta[SIDE]
+    if isinstance(meta, dict) and SIDE_DATA_KEY in meta:
+        del meta[SIDE_DATA_KEY]
         if not meta:
             del found["_meta"]
     return found

@@ -23,11 +23,11 @@ from dragoman.conformance.harness.timeouts import PROCESS, Pace
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Unsure
 from dragoman.errors import StartFailed
-from dragoman.roles.client.dial import elsewhere
+from dragoman.roles.client.dial import rebase_command
 from dragoman.testing.reception import Reception, Visitor, words
 from dragoman.testing.stand_ins import filled_in
 from dragoman.transport.process import process_tree
-from dragoman.transport.process.watchdog import WARDEN
+from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
 
 
@@ -118,7 +118,7 @@ class Visited:
     async def mute(self) -> None:
         """Nobody else holds the pipe."""
         assert self.line is not None
-        await self.line.hang_up()
+        await self.line.send_eof()
 
     async def deafen(self) -> None:
         """The stand-in says when it is deaf."""
@@ -182,8 +182,8 @@ class Run(Visited):
         assert child.stdout is not None
         assert child.stderr is not None
         self._out, self._err = Printed(child.stdout), Printed(child.stderr)
-        process = process_tree.look(child.pid)
-        self._tree = process_tree.Tree(child.pid, process.start if process else 0, token)
+        process = process_tree.read_process_stat(child.pid)
+        self._tree = process_tree.ProcessTree(child.pid, process.start_time if process else 0, token)
 
     def ending(self) -> Ending:
         """How things stand with the client."""
@@ -206,10 +206,10 @@ class Run(Visited):
 
     async def close(self) -> None:
         """Leave nothing behind."""
-        self._tree.survey()  # while all parents still live
+        self._tree.living_members()  # while all parents still live
         await self.let_go()
-        if not await self._tree.end(FAREWELL):
-            self._tree.end_now()
+        if not await self._tree.terminate(FAREWELL):
+            self._tree.kill()
         await self.child.wait()
         await asyncio.gather(self._out.close(), self._err.close())
 
@@ -247,12 +247,12 @@ class CommandClient:
                     if run is not None:
                         await run.close()
         finally:
-            WARDEN.forget(token)
+            WATCHDOG.unguard(token)
             reception.close()
 
     async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> Run:
         is_wrapped = requirement.id in WRAPPED
-        written = elsewhere(self.command, os.getcwd(), folder)
+        written = rebase_command(self.command, os.getcwd(), folder)
         return await self._launch(
             filled_in(written, words(path, wrapped=is_wrapped), folder), folder, token, is_wrapped
         )
@@ -260,7 +260,7 @@ class CommandClient:
     async def _launch(self, line: list[str], folder: str, token: str, is_wrapped: bool = False) -> Run:
         outer = os.environ.get(process_tree.MARKER)
         marked = {process_tree.MARKER: f"{outer}:{token}" if outer else token, CANARY: "1"}
-        WARDEN.guard(token, 0)
+        WATCHDOG.guard(token, 0)
         try:
             child = await asyncio.create_subprocess_exec(
                 *line,
@@ -273,7 +273,7 @@ class CommandClient:
             )
         except OSError as error:
             raise StartFailed(f"cannot start {line[0]!r}: {error.strerror}") from None
-        WARDEN.guard(token, child.pid)
+        WATCHDOG.guard(token, child.pid)
         return Run(child, token, folder, is_wrapped)
 
     async def _visited(self, reception: Reception, run: Run) -> Visitor:

@@ -17,10 +17,10 @@ import msgspec
 
 from dragoman.conformance.verdict import Skipped, Unsure
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
-from dragoman.transport.inlet import Inlet
-from dragoman.transport.remote.address import Address, Remote, parse, trust
-from dragoman.transport.remote.sse import Event, Parser
-from dragoman.transport.remote.streams import OPENING
+from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.remote.address import RemoteAddress, RemoteOptions, parse_address, tls_context
+from dragoman.transport.remote.sse import EventParser, ServerSentEvent
+from dragoman.transport.remote.streams import OPENING_METHODS
 from dragoman.wire.frames import Frame
 
 Json = Any
@@ -60,7 +60,7 @@ class Strand:
     def __init__(self, answer: Answer, session: str | None) -> None:
         self.answer = answer
         self.session = session
-        self.events: list[Event] = []
+        self.events: list[ServerSentEvent] = []
         self.ended = asyncio.Event()
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -89,8 +89,8 @@ class HttpLine:
             import httpx
         except ModuleNotFoundError as error:
             raise StartFailed(f"{error.name} is not installed; run: pip install 'dragoman[host]'") from None
-        self.address: Address = parse(url, Remote(token=token, tls=tls))
-        self.peer = self.address.shown
+        self.address: RemoteAddress = parse_address(url, RemoteOptions(token=token, tls=tls))
+        self.peer = self.address.display_url
         self.note: Note = note or (lambda *_: None)
         self.connection = ""
         self.main: Strand | None = None
@@ -104,13 +104,13 @@ class HttpLine:
         """The messages that were posted as frames, and how each was answered."""
         self._http = httpx
         self._client = httpx.AsyncClient(
-            verify=trust(tls, self.peer) if self.address.is_secure else False,
+            verify=tls_context(tls, self.peer) if self.address.is_secure else False,
             trust_env=not self.address.is_loopback,
             timeout=httpx.Timeout(BEGIN, connect=REACH),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=1.0),
         )
         self._extra: list[Strand] = []
-        self._inlet = Inlet()
+        self._inlet = FrameQueue()
         self._queue: list[bytes] = []
         self._posting: asyncio.Task[None] | None = None
         self._opening: dict[str, str] = {}  # our requests that open a session with a name, by their ids
@@ -185,7 +185,7 @@ class HttpLine:
         return response
 
     async def _read(self, strand: Strand, response: Any) -> None:
-        parser = Parser()
+        parser = EventParser()
         try:
             async for piece in response.aiter_raw():
                 for event in parser.feed(piece):
@@ -200,7 +200,7 @@ class HttpLine:
 
     # --- a line of frames -----------------------------------------------------------------------------------------
 
-    async def _came(self, strand: Strand, event: Event) -> None:
+    async def _came(self, strand: Strand, event: ServerSentEvent) -> None:
         message = parsed(event.data)
         if isinstance(message, dict) and "method" not in message and strand.session is None:
             session = self._opening.pop(json.dumps(message.get("id")), None)
@@ -242,7 +242,7 @@ class HttpLine:
         if self._posting is None:
             self._posting = asyncio.ensure_future(self._post_all())
 
-    def pour(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """There are no lines here."""
         raise Skipped("it is about lines on a pipe, which HTTP has not")
 
@@ -251,7 +251,7 @@ class HttpLine:
         if self._posting is not None:
             await asyncio.wait([self._posting])
 
-    async def hang_up(self) -> None:
+    async def send_eof(self) -> None:
         """End the connection."""
         await self.drain()
         if self.connection:
@@ -281,7 +281,7 @@ class HttpLine:
                 self.main = await self.open()
         else:
             session = session_of(message) or (None if method else self._asked.pop(id, None))
-            if session is not None and method in OPENING and method != "session/new":
+            if session is not None and method in OPENING_METHODS and method != "session/new":
                 self._opening[id] = session
             if session is not None and method != "session/new" and self.is_eager:
                 await self.ensure(session)

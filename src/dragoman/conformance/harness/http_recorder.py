@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.transport.remote.server.ws_requests import DIRECT
+from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 
 
 def message_of(body: bytes) -> Any:
@@ -152,7 +152,9 @@ class Wire:
         self.requests.append(Seen("UPGRADE", headers))
         self._send = send
         kept = {name: value for name, value in headers.items() if not name.startswith(OWN)}
-        extensions = {name: value for name, value in (scope.get("extensions") or {}).items() if name != DIRECT}
+        extensions = {
+            name: value for name, value in (scope.get("extensions") or {}).items() if name != DIRECT_EXTENSION
+        }
 
         async def hear() -> Any:
             while True:

@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman.conformance.harness.timeouts import Pace
 from dragoman.conformance.verdict import Evidence, Failed, Skipped, Unsure
-from dragoman.dialect.dialects import dialect as find_dialect
+from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.errors import ConnectionFailed, DragomanError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.wire.frames import Frame, Oversize
@@ -56,7 +56,7 @@ class Line(Protocol):
         """Send one frame."""
         ...
 
-    def pour(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """Send bytes as they are."""
         ...
 
@@ -64,7 +64,7 @@ class Line(Protocol):
         """Wait until the peer has taken most of what was sent."""
         ...
 
-    async def hang_up(self) -> None:
+    async def send_eof(self) -> None:
         """End our half of the conversation."""
         ...
 
@@ -141,11 +141,11 @@ class Stage:
         except ConnectionFailed as error:
             self.gone = self.gone or error
 
-    def pour(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """Write bytes as they are: half a line, several lines."""
         self._note("out", data.decode("utf-8", "backslashreplace"))
         try:
-            self.transport.pour(data)
+            self.transport.write_raw(data)
         except ConnectionFailed as error:
             self.gone = self.gone or error
 
@@ -255,7 +255,7 @@ class Stage:
     async def left(self) -> bool:
         """End the peer's input; whether it went by itself in time. Who was slow to come may be slow to go."""
         self.note("our end of the conversation was closed")
-        await self.transport.hang_up()
+        await self.transport.send_eof()
         await self.until(lambda _: False, self.patience(self.pace.leave, "initialize", SLOWER))
         return self.gone is not None and "still running" not in str(self.gone)
 

@@ -18,7 +18,7 @@ from dragoman.conformance.harness.peer import Flooded
 from dragoman.conformance.harness.targets import Subject
 from dragoman.conformance.requirement import Level, Requirement
 from dragoman.conformance.verdict import Found
-from dragoman.dialect.detect import of_agent, of_client
+from dragoman.dialect.detect import dialect_of_agent, dialect_of_client
 from dragoman.errors import StartFailed
 from dragoman.schema.side import Side
 
@@ -58,7 +58,7 @@ async def _spoken(client: CommandClient) -> str:
         assert isinstance(stage, ClientStage)
         stage.held.add("initialize")
         heard = await stage.introduced()
-        return of_client("initialize", heard.message.get("params")) or "v1"
+        return dialect_of_client("initialize", heard.message.get("params")) or "v1"
 
 
 async def _turn(client: CommandClient, *offers: Callable[[ClientStage], None]) -> Trial:
@@ -135,7 +135,7 @@ class Attempt:
     def _answered(self, message: dict[str, object]) -> None:
         result = message.get("result")
         if isinstance(result, dict):
-            self.look = Look(of_agent(result) or self.dialect, True)
+            self.look = Look(dialect_of_agent(result) or self.dialect, True)
             return
         told = f"refused initialize: {message['error']}" if "error" in message else "answered initialize with no object"
         self.why = f"it {told}"
@@ -144,7 +144,7 @@ class Attempt:
     @property
     def is_process(self) -> bool:
         """Whether a command of the user's runs it."""
-        return self._stage is not None and hasattr(self._stage.transport, "last_words")
+        return self._stage is not None and hasattr(self._stage.transport, "stderr_tail")
 
     def silent(self, seconds: float) -> None:
         """Remember that nothing came, with the last words of the agent."""
@@ -152,7 +152,7 @@ class Attempt:
         if self._stage is None:
             self.why = f"it could not be reached within {seconds:g} seconds"
             return
-        said = getattr(self._stage.transport, "last_words", str)().strip().splitlines()[-LINES:]
+        said = getattr(self._stage.transport, "stderr_tail", str)().strip().splitlines()[-LINES:]
         words = f"; the end of its stderr: {' / '.join(said)[-WORDS:]}" if said else ""
         noise = sum(heard.message is None for heard in self._stage.heard)
         lines = f", but wrote {noise} lines that are no messages" if noise else ""

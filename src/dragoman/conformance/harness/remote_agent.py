@@ -89,9 +89,9 @@ class RemoteStage(AgentStage):
         address = self.line.address
         context: Any = None
         if address.is_secure:
-            from dragoman.transport.remote.address import trust
+            from dragoman.transport.remote.address import tls_context
 
-            context = trust(self.tls, address.shown)
+            context = tls_context(self.tls, address.display_url)
         leave = "".join(f"{name}: {value}\r\n" for name, value in address.headers).encode()
         for piece in pieces:
             piece = piece.replace(b"Connection: Upgrade\r\n", b"Connection: Upgrade\r\n" + leave)

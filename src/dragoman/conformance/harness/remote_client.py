@@ -24,9 +24,9 @@ from dragoman.conformance.remote_twin import SOUND, wrapped
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.twin import Fault
 from dragoman.conformance.verdict import Skipped, Unsure
-from dragoman.roles.client.dial import elsewhere
+from dragoman.roles.client.dial import rebase_command
 from dragoman.transport.base import Transport
-from dragoman.transport.process.watchdog import WARDEN
+from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.wire.frames import Frame
 
 PLACE = "{url}"
@@ -47,7 +47,7 @@ class ServedLine:
         """Say one message, on the stream it belongs to."""
         self._transport.send(data)
 
-    def pour(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """There are no lines here."""
         raise Skipped("it is about lines on a pipe, which the network has not")
 
@@ -55,7 +55,7 @@ class ServedLine:
         """Wait until the client has taken most of it."""
         await self._transport.drain()
 
-    async def hang_up(self) -> None:
+    async def send_eof(self) -> None:
         """End the connection."""
         await self._transport.close()
 
@@ -119,19 +119,19 @@ class _Visiting:
     @asynccontextmanager
     async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
         """A fresh run in a fresh folder; inconclusive when the client never comes."""
-        from dragoman.transport.remote.server.auth import Visitor
+        from dragoman.transport.remote.server.auth import Principal
         from dragoman.transport.remote.server.endpoint import Endpoint
-        from dragoman.transport.remote.server.listener import serving
+        from dragoman.transport.remote.server.listener import open_listener
 
         came: asyncio.Queue[Any] = asyncio.Queue()
 
-        async def accept(transport: Any, visitor: Visitor) -> None:
+        async def accept(transport: Any, visitor: Principal) -> None:
             came.put_nowait(transport)
             await transport.closed
 
-        wire = Wire(Endpoint(accept, agents=lambda _: True))
+        wire = Wire(Endpoint(accept, has_agent=lambda _: True))
         with workspace() as folder:
-            async with serving(wrapped(wire, self.fault)) as served:
+            async with open_listener(wrapped(wire, self.fault)) as served:
                 url = served.url.replace("http", "ws", 1) if self.way == "ws" else served.url
                 async with self.started(url, folder, requirement) as (grounds, ended):
                     transport = await self._first(came, ended, grounds)
@@ -186,7 +186,7 @@ class UrlClient(_Visiting, CommandClient):
         """A process of its own, ended with all it started."""
         token = os.urandom(8).hex()
         words = [word.replace(PLACE, url).replace("{cwd}", folder) for word in self.command]
-        run = await self._launch(elsewhere(words, os.getcwd(), folder), folder, token)
+        run = await self._launch(rebase_command(words, os.getcwd(), folder), folder, token)
         run.__class__ = RemoteRun
         ended = asyncio.ensure_future(run.child.wait())
         try:
@@ -194,7 +194,7 @@ class UrlClient(_Visiting, CommandClient):
         finally:
             await run.close()
             await asyncio.gather(ended, return_exceptions=True)
-            WARDEN.forget(token)
+            WATCHDOG.unguard(token)
 
 
 # Takes the address and what is around; gives its exit status.

@@ -20,11 +20,11 @@ from dragoman.conformance.harness.timeouts import MEMORY, PROCESS, Pace
 from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement
 from dragoman.transport.base import Transport
-from dragoman.transport.process.process_tree import Patience
+from dragoman.transport.process.process_tree import StopTimeouts
 from dragoman.transport.stream import StreamTransport
 
 # An agent that was told to go is given so long for each step: it may be slow, and we start hundreds. Seconds.
-FAREWELL = Patience(eof=1.0, term=1.0, kill=2.0)
+FAREWELL = StopTimeouts(eof=1.0, term=1.0, kill=2.0)
 
 
 class Subject(Protocol):
@@ -59,7 +59,7 @@ class CommandAgent:
         from dragoman.transport.process.transport import spawn
 
         with workspace() as folder:
-            transport = await spawn(self.command, patience=FAREWELL)
+            transport = await spawn(self.command, stop_timeouts=FAREWELL)
             try:
                 yield AgentStage(
                     transport,

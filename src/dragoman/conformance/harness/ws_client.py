@@ -13,8 +13,8 @@ from typing import Any
 from dragoman.conformance.harness.http_client import REACH, Answer, told
 from dragoman.conformance.verdict import Skipped
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
-from dragoman.transport.inlet import Inlet
-from dragoman.transport.remote.address import Remote, parse, trust
+from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.remote.address import RemoteOptions, parse_address, tls_context
 from dragoman.wire.frames import Frame
 
 # A socket that was told goodbye has said it back by then, or never does. Seconds.
@@ -27,15 +27,15 @@ class WsLine:
     def __init__(
         self, url: str, *, token: str = "", tls: str | bool | None = None, note: Callable[[str, str], Any] | None = None
     ) -> None:
-        self.address = parse(url, Remote(token=token, tls=tls, upgrade=True))
-        self.peer = self.address.shown
+        self.address = parse_address(url, RemoteOptions(token=token, tls=tls, upgrade=True))
+        self.peer = self.address.display_url
         self.note = note or (lambda *_: None)
         self.answer = Answer(0, {})
         self.binaries = 0
         self.texts: list[str] = []
         self._tls = tls
         self._socket: Any = None
-        self._inlet = Inlet()
+        self._inlet = FrameQueue()
         self._queue: list[str | bytes | list[str]] = []
         self._sending: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -64,7 +64,7 @@ class WsLine:
             url = url.replace(self.address.netloc, said.pop("Host"), 1)
         options: dict[str, Any] = {"proxy": None} if self.address.is_loopback else {}
         if self.address.is_secure:
-            options["ssl"] = trust(self._tls, self.peer)
+            options["ssl"] = tls_context(self._tls, self.peer)
             options["server_hostname"] = self.address.host  # whatever name the request says
         self.note("out", "\n".join(["GET (upgrade to WebSocket)", *(f"{k}: {v}" for k, v in (headers or {}).items())]))
         try:
@@ -144,7 +144,7 @@ class WsLine:
         finally:
             self._sending = None
 
-    def pour(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """There are no lines here."""
         raise Skipped("it is about lines on a pipe, which a WebSocket has not")
 
@@ -162,7 +162,7 @@ class WsLine:
             return False
         return True
 
-    async def hang_up(self) -> None:
+    async def send_eof(self) -> None:
         """Say goodbye, and wait for the same."""
         await self.drain()
         if self._socket is not None:

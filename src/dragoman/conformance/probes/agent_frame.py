@@ -40,7 +40,7 @@ async def pieces_are_joined(stage: AgentStage) -> None:
     line = '{"jsonrpc":"2.0","id":"in pieces é","method":"no/such_method","params":{}}\n'.encode()
     cut = line.index(b"\xc3") + 1
     for piece in (line[:9], line[9:cut], line[cut:]):
-        stage.pour(piece)
+        stage.write_raw(piece)
         await asyncio.sleep(PAUSE)
     stage.require(await stage.answered("in pieces é"), "a request that arrived in three pieces was not answered")
 
@@ -50,7 +50,7 @@ async def messages_may_come_together(stage: AgentStage) -> None:
     """Three requests in one write."""
     await stage.initialized()
     ids = ["together 1", "together 2", "together 3"]
-    stage.pour(b"".join(map(_request, ids)))
+    stage.write_raw(b"".join(map(_request, ids)))
     missing = set(ids)
 
     def rest(heard: Heard) -> bool:
@@ -66,7 +66,7 @@ async def messages_may_come_together(stage: AgentStage) -> None:
 async def lines_may_end_with_crlf(stage: AgentStage) -> None:
     """As clients on Windows write them."""
     await stage.initialized()
-    stage.pour(_request("with CR")[:-1] + b"\r\n")
+    stage.write_raw(_request("with CR")[:-1] + b"\r\n")
     stage.require(await stage.answered("with CR"), "a request whose line ends with CR LF was not answered")
 
 
@@ -74,7 +74,7 @@ async def lines_may_end_with_crlf(stage: AgentStage) -> None:
 async def empty_lines_are_nothing(stage: AgentStage) -> None:
     """They get no error either."""
     await stage.initialized()
-    stage.pour(b"\n\r\n  \n" + _request("after empty lines"))
+    stage.write_raw(b"\n\r\n  \n" + _request("after empty lines"))
     heard = await stage.until(lambda heard: heard.is_reply)
     stage.require(heard is not None, "after empty lines a request was not answered")
     assert heard is not None
@@ -164,6 +164,6 @@ async def a_trickle_is_read(stage: AgentStage) -> None:
     """One byte a write."""
     await stage.initialized()
     for byte in _request("trickle"):
-        stage.pour(bytes([byte]))
+        stage.write_raw(bytes([byte]))
         await asyncio.sleep(0)
     stage.require(await stage.answered("trickle"), "a request that came byte by byte was not answered")

@@ -130,9 +130,9 @@ async def http2_is_spoken(stage: HttpStage) -> None:
     address = stage.line.address
     context: ssl.SSLContext | None = None
     if address.is_secure:
-        from dragoman.transport.remote.address import trust
+        from dragoman.transport.remote.address import tls_context
 
-        found = trust(stage.tls, address.shown)
+        found = tls_context(stage.tls, address.display_url)
         context = found if isinstance(found, ssl.SSLContext) else ssl.create_default_context()
         context.set_alpn_protocols(["h2"])
     try:

@@ -7,7 +7,7 @@ from dragoman.conformance.harness.agent import AgentStage
 from dragoman.conformance.harness.peer import Heard, Json
 from dragoman.conformance.json_shape import fault
 from dragoman.conformance.probe import probe
-from dragoman.schema.methods import find
+from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
 
 LARGEST = 2**53 - 1  # the largest whole number that every JSON reader keeps
@@ -321,4 +321,4 @@ async def extensions_have_an_underscore(stage: AgentStage) -> None:
 
 
 def _is_known(method: str) -> bool:
-    return method.startswith(("_", "$/")) or find(Side.CLIENT, method) is not None
+    return method.startswith(("_", "$/")) or find_method(Side.CLIENT, method) is not None

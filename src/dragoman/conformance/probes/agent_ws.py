@@ -125,7 +125,7 @@ async def sessions_outlive_sockets(stage: WsStage) -> None:
     """Loaded over another one."""
     await stage.did("plain")
     session = stage.session
-    await stage.line.hang_up()
+    await stage.line.send_eof()
     other = stage.other()
     await other.dial()
     stage.transport, stage.gone, stage._unread = other, None, []
@@ -141,7 +141,7 @@ async def sessions_outlive_sockets(stage: WsStage) -> None:
 async def goodbyes_are_answered(stage: WsStage) -> None:
     """So that both know that all was said."""
     await stage.initialized()
-    await stage.line.hang_up()
+    await stage.line.send_eof()
     stage.require(stage.line.farewell is not None, "a goodbye was not answered")
 
 

@@ -29,7 +29,7 @@ async def piecemeal(stage: ClientStage, *pieces: bytes) -> None:
     await stage.flush()
     await asyncio.sleep(PAUSE)
     for piece in pieces:
-        stage.pour(piece)
+        stage.write_raw(piece)
         await stage.flush()
         await asyncio.sleep(PAUSE)
 

@@ -152,7 +152,7 @@ async def _refused(stage: ClientStage) -> None:
 
     def refuse(heard: Heard) -> bool:
         if heard.method == "session/new" and heard.is_request:
-            stage.refuse(heard, stage.spelling.codes["auth_required"], "Authentication required")
+            stage.refuse(heard, stage.spelling.error_codes["auth_required"], "Authentication required")
         return heard.method == "authenticate"
 
     await stage.until(refuse, stage.pace.answer)

@@ -15,7 +15,7 @@ import msgspec
 from dragoman.conformance.requirement import chapters, requirements
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.errors import ConfigFault
-from dragoman.policy.redaction import Redaction, in_command
+from dragoman.policy.redaction import Redactor, command_secrets
 
 FORMAT = 1
 
@@ -85,7 +85,7 @@ def report(
     complete: bool = True,
 ) -> Report:
     """The report of these verdicts, without secrets: these, those of the command line, and what looks like one."""
-    rules = Redaction([*secrets, *in_command(peer)])
+    rules = Redactor([*secrets, *command_secrets(peer)])
     table = requirements()
     rows = []
     for verdict in verdicts:
@@ -97,16 +97,18 @@ def report(
                 sentence=known.sentence,
                 source=known.source,
                 outcome=verdict.outcome,
-                why=rules.text(verdict.why),
+                why=rules.redact_text(verdict.why),
                 seconds=verdict.seconds,
-                evidence=[msgspec.structs.replace(each, text=rules.text(each.text)) for each in verdict.evidence],
+                evidence=[
+                    msgspec.structs.replace(each, text=rules.redact_text(each.text)) for each in verdict.evidence
+                ],
             )
         )
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
     return Report(
         format=FORMAT,
         side=side,
-        peer=rules.command(peer),
+        peer=rules.redact_command(peer),
         dialect=dialect,
         began=began,
         seconds=round(seconds, 1),

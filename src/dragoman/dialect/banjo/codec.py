@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.banjo.tables import DIALECT, STOP_ERRORS
-from dragoman.dialect.reshape import ABSENT, INFERRED, Json, Lowered, Object, refuse_encoding, side_of
-from dragoman.dialect.side_data import opened, plain
+from dragoman.dialect.reshape import ABSENT, INFERRED_KEY, Json, Lowered, Object, check_encoding, json_side_data
+from dragoman.dialect.side_data import begin_lowering, strip_private
 from dragoman.dialect.v1 import codec as v1
 from dragoman.dialect.v1.codec import lift_call, lift_result
-from dragoman.dialect.v1.tables import EXTENSION, chunk_text
+from dragoman.dialect.v1.tables import EXTENSION_PREFIXES, chunk_text
 from dragoman.schema.side import Side
 
 
@@ -37,18 +37,18 @@ def _lower_plan(update: Object) -> Object:
     return {**update, "entries": [_lower_entry(entry, place) for place, entry in enumerate(entries, 1)]}
 
 
-def _lower_entry(entry: Json, place: int) -> Json:
+def _lower_entry(entry: Json, position: int) -> Json:
     if not isinstance(entry, dict):
         return entry
     low = Lowered(entry)
-    low.put("id", low.recall("id", str(place)))
-    return low.done(("priority",))
+    low.put("id", low.take_side_data("id", str(position)))
+    return low.build(("priority",))
 
 
 def _is_model_change(update: Object) -> bool:
     """Whether only the model is known: then the list of options is empty because nobody said it."""
-    side = side_of(update)
-    noted = side.get(INFERRED)
+    side = json_side_data(update)
+    noted = side.get(INFERRED_KEY)
     return "currentModelId" in side and isinstance(noted, list) and "configOptions" in noted
 
 
@@ -56,8 +56,8 @@ def _lower_model_change(update: Object) -> Object:
     low = Lowered(update)
     low.take("sessionUpdate")
     low.put("sessionUpdate", "current_model_update")
-    low.restore(("currentModelId",))
-    return low.done()
+    low.move_from_side_data(("currentModelId",))
+    return low.build()
 
 
 def lower_models(result: Object) -> Object:
@@ -66,44 +66,44 @@ def lower_models(result: Object) -> Object:
     options: list[Json] = given if isinstance(given, list) else []
     listed = [option for option in options if isinstance(option, dict)]
     low = Lowered(result)
-    said = low.recall("models")
-    marked = next((option for option in listed if side_of(option).get("form") == "models"), None)
+    said = low.take_side_data("models")
+    marked = next((option for option in listed if json_side_data(option).get("form") == "models"), None)
     if marked is not None:
         rest = [option for option in options if option is not marked]
-        low.put("models", _models(marked))
+        low.put("models", _lower_option(marked))
         low.take("configOptions")
         if rest or "configOptions" not in low.inferred:
             low.put("configOptions", rest)
     elif said is not ABSENT:
         low.put("models", said)
-    elif choice := next((option for option in listed if _chooses_model(option)), None):
-        low.put("models", _models({name: choice[name] for name in _SHARED if name in choice}))
-    return low.done()
+    elif choice := next((option for option in listed if _is_model_choice(option)), None):
+        low.put("models", _lower_option({name: choice[name] for name in _SHARED_MEMBERS if name in choice}))
+    return low.build()
 
 
 # What an option shares with models; all else of an option that stays is said by the option.
-_SHARED = ("currentValue", "options")
+_SHARED_MEMBERS = ("currentValue", "options")
 
 
-def _chooses_model(option: Object) -> bool:
+def _is_model_choice(option: Object) -> bool:
     return option.get("category") == "model" and option.get("type") == "select"
 
 
-def _models(option: Object) -> Object:
+def _lower_option(option: Object) -> Object:
     low = Lowered(option)
-    low.recall("form")
-    key = low.recall("modelKey", "id")
+    low.take_side_data("form")
+    key = low.take_side_data("modelKey", "id")
     for name in ("id", "name", "category", "type"):
         low.take(name)
     choices, current = low.take("options"), low.take("currentValue")
     if isinstance(choices, list):
-        choices = [_model(choice, key if isinstance(key, str) else "id") for choice in _flat(choices)]
+        choices = [_lower_choice(choice, key if isinstance(key, str) else "id") for choice in _flatten_groups(choices)]
     low.put("availableModels", choices)
     low.put("currentModelId", current)
-    return low.done()
+    return low.build()
 
 
-def _flat(choices: list[Json]) -> list[Json]:
+def _flatten_groups(choices: list[Json]) -> list[Json]:
     """The choices without their groups, which models do not have."""
     flat: list[Json] = []
     for choice in choices:
@@ -112,12 +112,12 @@ def _flat(choices: list[Json]) -> list[Json]:
     return flat
 
 
-def _model(choice: Json, key: str) -> Json:
+def _lower_choice(choice: Json, key: str) -> Json:
     if not isinstance(choice, dict):
         return choice
     low = Lowered(choice)
     low.put(key, low.take("value"))
-    return low.done()
+    return low.build()
 
 
 __all__ = ["lift_call", "lift_result", "lower_call", "lower_result"]
@@ -125,63 +125,67 @@ __all__ = ["lift_call", "lift_result", "lower_call", "lower_result"]
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     """A call of the vocabulary as a banjo peer, which is `side`, expects it."""
-    name = _spelled(side, method, params)
-    if not isinstance(params, dict) or method.startswith(EXTENSION):
+    name = _wire_method(side, method, params)
+    if not isinstance(params, dict) or method.startswith(EXTENSION_PREFIXES):
         return name, params
     if method == "session/update" and chunk_text(params) is not None:
         return name, params
-    refuse_encoding(DIALECT, method, params)
+    check_encoding(DIALECT, method, params)
     rule = LOWER.get((side, name))
-    return name, plain(rule(params) if rule else params)
+    return name, strip_private(rule(params) if rule else params)
 
 
 def lower_result(side: Side, method: str, result: Json) -> Json:
     """What `side` answers to a request of a banjo peer."""
     if side is Side.AGENT and method == "session/prompt":
-        v1.refuse_stop(DIALECT, result, STOP_ERRORS)
+        v1.check_stop_reason(DIALECT, result, STOP_ERRORS)
     rule = LOWER_RESULT.get((side, method))
-    return plain(rule(result) if rule and isinstance(result, dict) else result)
+    return strip_private(rule(result) if rule and isinstance(result, dict) else result)
 
 
-def _spelled(side: Side, method: str, params: Json) -> str:
+def _wire_method(side: Side, method: str, params: Json) -> str:
     if side is Side.AGENT and method == "session/resume":
         return "unstable_resumeSession"
-    if side is Side.AGENT and method == "session/set_config_option" and side_of(params).get("form") == "set_model":
+    if (
+        side is Side.AGENT
+        and method == "session/set_config_option"
+        and json_side_data(params).get("form") == "set_model"
+    ):
         return "session/set_model"
     return method
 
 
 def _lower_new(params: Object) -> Object:
-    return opened(params, ours=("mcpServers",)).done()
+    return begin_lowering(params, drop_inferred=("mcpServers",)).build()
 
 
 def _lower_set_mode(params: Object) -> Object:
-    low = opened(params)
-    if low.recall("legacy") is True:
-        low.move({"mode": "modeId"})
-    return low.done()
+    low = begin_lowering(params)
+    if low.take_side_data("legacy") is True:
+        low.rename({"mode": "modeId"})
+    return low.build()
 
 
 def _lower_set_model(params: Object) -> Object:
-    low = opened(params)
-    low.recall("form")
+    low = begin_lowering(params)
+    low.take_side_data("form")
     low.take("configId")
-    low.move({"modelId": "value"})
-    return low.done()
+    low.rename({"modelId": "value"})
+    return low.build()
 
 
 def _lower_options(result: Object) -> Object:
-    return Lowered(result).done()
+    return Lowered(result).build()
 
 
-LOWER: Final[v1.Rules] = {
+LOWER: Final[v1.ConversionTable] = {
     **v1.LOWER,
     (Side.AGENT, "session/new"): _lower_new,
     (Side.AGENT, "session/set_mode"): _lower_set_mode,
     (Side.AGENT, "session/set_model"): _lower_set_model,
     (Side.CLIENT, "session/update"): lower_update,
 }
-LOWER_RESULT: Final[v1.Rules] = {
+LOWER_RESULT: Final[v1.ConversionTable] = {
     (Side.AGENT, "session/new"): lower_models,
     (Side.AGENT, "session/load"): lower_models,
     (Side.AGENT, "session/resume"): lower_models,

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from dragoman.dialect.emulator import Ask, Flow, FlowMaker, Heed, Ledger, Pass, Send, Settings
-from dragoman.dialect.reshape import ABSENT, INFERRED, SIDE, Object
-from dragoman.dialect.side_data import changed, member, noted, side
+from dragoman.dialect.emulator import (
+    Emulator,
+    EmulatorSettings,
+    Flow,
+    FlowMaker,
+    Pass,
+    ResultObserver,
+    SendNotification,
+    SendRequest,
+)
+from dragoman.dialect.reshape import ABSENT, INFERRED_KEY, SIDE_DATA_KEY, Object
+from dragoman.dialect.side_data import get_member, side_data_of, with_members, with_side_data
 from dragoman.dialect.text_chunk import Chunk
 from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import (
@@ -21,155 +30,162 @@ from dragoman.schema.config import (
     SessionConfigOption,
     SetConfigOptionResult,
 )
-from dragoman.schema.lenient import read
+from dragoman.schema.lenient import read_leniently
 from dragoman.schema.side import Side
 from dragoman.schema.update import ConfigOptionUpdate
 
-_SET: Final = "session/set_config_option"
+_SET_OPTION: Final = "session/set_config_option"
 
 
-def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
     """The memory of one connection whose other end plays `peer` and speaks banjo."""
-    return (ClientLedger if peer is Side.CLIENT else BanjoLedger)(peer, settings)
+    return (ClientEmulator if peer_side is Side.CLIENT else BanjoAgentEmulator)(peer_side, settings)
 
 
-class AgentLedger(Ledger):
+class AgentEmulator(Emulator):
     """An agent at the other end that may have models; watches updates only once it has shown some."""
 
-    def __init__(self, peer: Side, settings: Settings) -> None:
-        super().__init__(peer, settings)
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        super().__init__(peer_side, settings)
         self._options: dict[str, list[Any]] = {}
 
-    def _made(self, result: Any) -> None:
-        self._remember(member(result, "session_id"), result)
+    def _note_new_session(self, result: Any) -> None:
+        self._remember_options(get_member(result, "session_id"), result)
 
-    def _opened(self, params: Any) -> Flow:
+    def _reopen_session(self, params: Any) -> Flow:
         result = yield Pass(params)
-        self._remember(params.session_id, result)
+        self._remember_options(params.session_id, result)
         return result
 
-    def _left(self, params: Any) -> Flow:
+    def _close_session(self, params: Any) -> Flow:
         result = yield Pass(params)
         self._options.pop(params.session_id, None)
         return result
 
-    def _remember(self, session: Any, result: Any) -> None:
-        options = member(result, "config_options") or []
-        if any(map(_is_models, options)):
-            self._options[session] = [_typed(each) for each in options]
-            self.incoming = self.watching  # type: ignore[misc]  # v1's hot path has no flow before
+    def _remember_options(self, session: Any, result: Any) -> None:
+        options = get_member(result, "config_options") or []
+        if any(map(_is_models_option, options)):
+            self._options[session] = [_parse_option(each) for each in options]
+            self.incoming = self.incoming_with_models  # type: ignore[misc]  # v1's hot path has no flow before
 
-    def _set(self, params: Any) -> Flow:
+    def _set_option(self, params: Any) -> Flow:
         session = params.session_id
         options = self._options.get(session)
-        if options is None or not any(_is_models(each) and member(each, "id") == params.config_id for each in options):
+        if options is None or not any(
+            _is_models_option(each) and get_member(each, "id") == params.config_id for each in options
+        ):
             result = yield Pass(params)
             if options is None:
                 return result
-            return changed(result, config_options=self._complete(session, member(result, "config_options")))
-        yield Ask("session/set_model", {"sessionId": session, "modelId": params.value})
-        return SetConfigOptionResult(config_options=self._switch(session, params.value))
+            return with_members(
+                result, config_options=self._complete_options(session, get_member(result, "config_options"))
+            )
+        yield SendRequest("session/set_model", {"sessionId": session, "modelId": params.value})
+        return SetConfigOptionResult(config_options=self._switch_model(session, params.value))
 
     def _update(self, params: Any) -> Flow:
         session, update = params.session_id, params.update
         if type(update) is ConfigOptionUpdate:
-            model = side(update).get("currentModelId")
+            model = side_data_of(update).get("currentModelId")
         elif type(update) is Unknown and update.tag == "current_model_update":
             model = update.raw.get("currentModelId")  # v1 updates are not looked at before they come here
         else:
             yield Pass(params)
             return
         if isinstance(model, str):
-            update = ConfigOptionUpdate(config_options=self._switch(session, model))
+            update = ConfigOptionUpdate(config_options=self._switch_model(session, model))
         elif type(update) is ConfigOptionUpdate and session in self._options:
-            update = changed(update, config_options=self._complete(session, update.config_options))
-        yield Pass(changed(params, update=update))
+            update = with_members(update, config_options=self._complete_options(session, update.config_options))
+        yield Pass(with_members(params, update=update))
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """Pieces of text say nothing of models."""
         return chunk
 
-    def _switch(self, session: str, model: Any) -> list[Any]:
+    def _switch_model(self, session: str, model: Any) -> list[Any]:
         """All options, with another model; of a session that nobody opened here at least the model is known."""
-        options = self._options.get(session) or [_only(model)]
-        options = [changed(each, current_value=model) if _is_models(each) else each for each in options]
+        options = self._options.get(session) or [_single_model_option(model)]
+        options = [with_members(each, current_value=model) if _is_models_option(each) else each for each in options]
         self._options[session] = options
         return list(options)
 
-    def _complete(self, session: str, said: Any) -> list[Any]:
+    def _complete_options(self, session: str, options: Any) -> list[Any]:
         """The options that the agent says together with the one that stands for its models."""
-        said = list(said or ())
-        if not any(map(_is_models, said)):
-            said += filter(_is_models, self._options[session])
-        self._options[session] = said
-        return list(said)
+        options = list(options or ())
+        if not any(map(_is_models_option, options)):
+            options += filter(_is_models_option, self._options[session])
+        self._options[session] = options
+        return list(options)
 
-    heeded: ClassVar[Mapping[str, Heed]] = {"session/new": _made, "session/fork": _made}
-    outgoing: ClassVar[Mapping[str, FlowMaker]] = {
-        "session/load": _opened,
-        "session/resume": _opened,
-        "session/close": _left,
-        "session/delete": _left,
-        _SET: _set,
+    result_observers: ClassVar[Mapping[str, ResultObserver]] = {
+        "session/new": _note_new_session,
+        "session/fork": _note_new_session,
     }
-    watching: ClassVar[Mapping[str, FlowMaker]] = {"session/update": _update}
+    outgoing: ClassVar[Mapping[str, FlowMaker]] = {
+        "session/load": _reopen_session,
+        "session/resume": _reopen_session,
+        "session/close": _close_session,
+        "session/delete": _close_session,
+        _SET_OPTION: _set_option,
+    }
+    incoming_with_models: ClassVar[Mapping[str, FlowMaker]] = {"session/update": _update}
 
 
-class BanjoLedger(AgentLedger):
+class BanjoAgentEmulator(AgentEmulator):
     """A banjo agent, whose unstable_resumeSession nobody announces (seed 003 lists it without a capability)."""
 
-    unannounced: ClassVar[frozenset[str]] = frozenset({"agent.sessionCapabilities.resume"})
+    unannounced_capabilities: ClassVar[frozenset[str]] = frozenset({"agent.sessionCapabilities.resume"})
 
 
-class Model(NamedTuple):
+class SelectedModel(NamedTuple):
     """Which option is the model, and what it is set to."""
 
-    option: str
+    option_id: str
     value: Any
 
 
-class ClientLedger(Ledger):
+class ClientEmulator(Emulator):
     """A banjo client at the other end."""
 
-    def __init__(self, peer: Side, settings: Settings) -> None:
-        super().__init__(peer, settings)
-        self._models: dict[str, Model] = {}
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        super().__init__(peer_side, settings)
+        self._models: dict[str, SelectedModel] = {}
 
-    def _made(self, params: Any) -> Flow:
+    def _new_session(self, params: Any) -> Flow:
         result = yield Pass(params)
-        self._remember(member(result, "session_id"), member(result, "config_options"))
+        self._remember_model(get_member(result, "session_id"), get_member(result, "config_options"))
         return result
 
-    def _opened(self, params: Any) -> Flow:
+    def _reopen_session(self, params: Any) -> Flow:
         result = yield Pass(params)
-        self._remember(params.session_id, member(result, "config_options"))
+        self._remember_model(params.session_id, get_member(result, "config_options"))
         return result
 
-    def _left(self, params: Any) -> Flow:
+    def _close_session(self, params: Any) -> Flow:
         result = yield Pass(params)
         self._models.pop(params.session_id, None)
         return result
 
-    def _remember(self, session: Any, options: Any) -> Model | None:
-        option = next((each for each in options or () if _chooses_model(each)), None)
+    def _remember_model(self, session: Any, options: Any) -> SelectedModel | None:
+        option = next((each for each in options or () if _is_model_choice(each)), None)
         if option is None:
             return None
-        model = self._models[session] = Model(member(option, "id"), member(option, "current_value"))
+        model = self._models[session] = SelectedModel(get_member(option, "id"), get_member(option, "current_value"))
         return model
 
-    def _set(self, params: Any) -> Flow:
-        is_model = side(params).get("form") == "set_model"
+    def _set_option(self, params: Any) -> Flow:
+        is_model = side_data_of(params).get("form") == "set_model"
         model = self._models.get(params.session_id)
         if is_model and model is not None:  # an agent's option for the model may have any id
-            params = noted(changed(params, config_id=model.option), form=ABSENT)
+            params = with_side_data(with_members(params, config_id=model.option_id), form=ABSENT)
         result = yield Pass(params)
-        now = self._remember(params.session_id, member(result, "config_options"))
+        now = self._remember_model(params.session_id, get_member(result, "config_options"))
         if is_model and now is not None and now != model:
-            yield Send("session/update", _model_change(params.session_id, now.value))
+            yield SendNotification("session/update", _model_update(params.session_id, now.value))
         if is_model:
             return {}
-        rest = [each for each in member(result, "config_options") or () if not _is_models(each)]
-        return changed(result, config_options=rest)  # models are no option for a banjo client
+        rest = [each for each in get_member(result, "config_options") or () if not _is_models_option(each)]
+        return with_members(result, config_options=rest)  # models are no option for a banjo client
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """Pieces of text say nothing of models."""
@@ -179,47 +195,47 @@ class ClientLedger(Ledger):
         """Options are said as options; that the model is another one is said once more in banjo's own way."""
         session, update = params.session_id, params.update
         before = self._models.get(session)
-        after = self._remember(session, update.config_options) if type(update) is ConfigOptionUpdate else None
+        after = self._remember_model(session, update.config_options) if type(update) is ConfigOptionUpdate else None
         if after is None:
             yield Pass(params)
             return
-        rest = [each for each in update.config_options if not _is_models(each)]
+        rest = [each for each in update.config_options if not _is_models_option(each)]
         if len(rest) == len(update.config_options):
             yield Pass(params)
         elif rest:  # what stood under `models` when the session was opened is no option for a banjo client
-            yield Pass(changed(params, update=changed(update, config_options=rest)))
+            yield Pass(with_members(params, update=with_members(update, config_options=rest)))
         if before is None or before.value != after.value:
-            yield Send("session/update", _model_change(session, after.value))
+            yield SendNotification("session/update", _model_update(session, after.value))
 
     incoming: ClassVar[Mapping[str, FlowMaker]] = {
-        "session/new": _made,
-        "session/fork": _made,
-        "session/load": _opened,
-        "session/resume": _opened,
-        "session/close": _left,
-        "session/delete": _left,
-        _SET: _set,
+        "session/new": _new_session,
+        "session/fork": _new_session,
+        "session/load": _reopen_session,
+        "session/resume": _reopen_session,
+        "session/close": _close_session,
+        "session/delete": _close_session,
+        _SET_OPTION: _set_option,
     }
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {"session/update": _update}
 
 
-def _typed(option: Any) -> Any:
+def _parse_option(option: Any) -> Any:
     """An option as its Struct: what passes a relay is plain JSON."""
-    return read(SessionConfigOption, option)[0] if isinstance(option, dict) else option
+    return read_leniently(SessionConfigOption, option)[0] if isinstance(option, dict) else option
 
 
-def _is_models(option: Any) -> bool:
+def _is_models_option(option: Any) -> bool:
     """Whether an option stands for `models`."""
-    return side(option).get("form") == "models"
+    return side_data_of(option).get("form") == "models"
 
 
-def _chooses_model(option: Any) -> bool:
-    return _is_models(option) or (
-        member(option, "category") == ConfigCategory.MODEL and member(option, "type") == ConfigType.SELECT
+def _is_model_choice(option: Any) -> bool:
+    return _is_models_option(option) or (
+        get_member(option, "category") == ConfigCategory.MODEL and get_member(option, "type") == ConfigType.SELECT
     )
 
 
-def _only(model: Any) -> SessionConfigOption:
+def _single_model_option(model: Any) -> SessionConfigOption:
     return SessionConfigOption(
         id="model",
         name="Model",
@@ -227,12 +243,12 @@ def _only(model: Any) -> SessionConfigOption:
         type=ConfigType.SELECT,
         current_value=model,
         options=[ConfigChoice(name=str(model), value=str(model))],
-        meta={SIDE: {"form": "models"}},
+        meta={SIDE_DATA_KEY: {"form": "models"}},
     )
 
 
-def _model_change(session: str, model: Any) -> Object:
+def _model_update(session: str, model: Any) -> Object:
     """An update in which only the model is known: banjo's current_model_update."""
-    beside = {SIDE: {"currentModelId": to_json(model), INFERRED: ["configOptions"]}}
+    beside = {SIDE_DATA_KEY: {"currentModelId": to_json(model), INFERRED_KEY: ["configOptions"]}}
     update = {"sessionUpdate": "config_option_update", "configOptions": [], "_meta": beside}
     return {"sessionId": session, "update": update}

@@ -9,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from dragoman.dialect.emulator import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Wait, Wake
-from dragoman.dialect.side_data import changed, member, noted, side
+from dragoman.dialect.emulator import (
+    Deliver,
+    Emulator,
+    EmulatorSettings,
+    Flow,
+    FlowMaker,
+    NotifyUser,
+    Pass,
+    SendNotification,
+    SendRequest,
+    Wait,
+    Wake,
+)
+from dragoman.dialect.side_data import get_member, side_data_of, with_members, with_side_data
 from dragoman.errors import ProtocolError
 from dragoman.schema.permission import (
     CancelledOutcome,
@@ -21,73 +33,75 @@ from dragoman.schema.permission import (
 )
 from dragoman.schema.side import Side
 
-_ASK: Final = "session/request_permission"
-_REJECTS: Final = (PermissionOptionKind.REJECT_ONCE, PermissionOptionKind.REJECT_ALWAYS)
+_REQUEST_PERMISSION: Final = "session/request_permission"
+_REJECT_KINDS: Final = (PermissionOptionKind.REJECT_ONCE, PermissionOptionKind.REJECT_ALWAYS)
 
 # Said when an agent offers nothing but consent: no option it could take for one, and it need not wait for ever.
-_REJECT: Final = "reject"
+_FALLBACK_REJECT_ID: Final = "reject"
 
-Question = tuple[str, str]  # session, tool call
+QuestionKey = tuple[str, str]  # session, tool call
 
 
-def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
     """The memory of one connection whose other end plays `peer` and speaks crow."""
-    return (ClientLedger if peer is Side.CLIENT else AgentLedger)(peer, settings)
+    return (ClientEmulator if peer_side is Side.CLIENT else AgentEmulator)(peer_side, settings)
 
 
-class _Questions(Ledger):
+class _QuestionEmulator(Emulator):
     """One question at a time for each tool call; whoever is next waits for its turn."""
 
-    def __init__(self, peer: Side, settings: Settings) -> None:
-        super().__init__(peer, settings)
-        self._open: set[Question] = set()
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        super().__init__(peer_side, settings)
+        self._open_questions: set[QuestionKey] = set()
 
-    def _begin(self, question: Question) -> Flow:
+    def _begin_question(self, question: QuestionKey) -> Flow:
         """Wait until no other question about this tool call is open; whether it may still be asked."""
-        while question in self._open:
-            if (yield Wait(_key("next", question))) is False:
+        while question in self._open_questions:
+            if (yield Wait(_wait_key("next", question))) is False:
                 return False
-        self._open.add(question)
+        self._open_questions.add(question)
         return True
 
-    def _end(self, question: Question) -> Flow:
-        self._open.discard(question)
-        yield Wake(_key("next", question))
+    def _end_question(self, question: QuestionKey) -> Flow:
+        self._open_questions.discard(question)
+        yield Wake(_wait_key("next", question))
 
-    def _of(self, session: str) -> Iterator[Question]:
-        return iter([question for question in self._open if question[0] == session])
+    def _questions_of(self, session: str) -> Iterator[QuestionKey]:
+        return iter([question for question in self._open_questions if question[0] == session])
 
 
-class ClientLedger(_Questions):
+class ClientEmulator(_QuestionEmulator):
     """A crow client at the other end: we ask it by an update and wait for its answer."""
 
-    def _question(self, params: Any) -> Flow:
+    def _request_permission(self, params: Any) -> Flow:
         question = (params.session_id, params.tool_call.tool_call_id)
-        if not (yield from self._begin(question)):
+        if not (yield from self._begin_question(question)):
             return RequestPermissionResult(outcome=CancelledOutcome())
         try:
-            yield Send(_ASK, changed(params, options=_with_primary(params.options)))
-            chosen = yield Wait(_key("permission", question))
+            yield SendNotification(_REQUEST_PERMISSION, with_members(params, options=_mark_primary(params.options)))
+            chosen = yield Wait(_wait_key("permission", question))
         except ProtocolError:  # taken back by who asked; the client, which cannot be told, answers nobody
-            yield from self._end(question)
+            yield from self._end_question(question)
             raise
-        yield from self._end(question)
+        yield from self._end_question(question)
         if chosen is not None and any(option.option_id == chosen for option in params.options):
             return RequestPermissionResult(outcome=SelectedOutcome(option_id=chosen))
         if chosen is not None:
-            yield Report(f"the client chose {chosen!r} for {question[1]}, which was not offered: taken as cancelled")
+            yield NotifyUser(
+                f"the client chose {chosen!r} for {question[1]}, which was not offered: taken as cancelled"
+            )
         return RequestPermissionResult(outcome=CancelledOutcome())
 
-    def _answer(self, params: Any) -> Flow:
+    def _permission_response(self, params: Any) -> Flow:
         question = (params.session_id, params.tool_call_id)
-        if not (yield Wake(_key("permission", question), params.option_id)):
-            yield Report(f"the client answered a question about {question[1]} that is not open")
+        if not (yield Wake(_wait_key("permission", question), params.option_id)):
+            yield NotifyUser(f"the client answered a question about {question[1]} that is not open")
         return {}
 
     def _cancel(self, params: Any) -> Flow:
         """A request in crow, a notification everywhere else (5.14-7)."""
         yield Deliver("session/cancel", params, request=False)
-        yield from self._close(params.session_id)
+        yield from self._cancel_questions(params.session_id)
         return {}
 
     def _prompt(self, params: Any) -> Flow:
@@ -95,70 +109,70 @@ class ClientLedger(_Questions):
         try:
             result = yield Pass(params)
         except ProtocolError:
-            yield from self._close(params.session_id)
+            yield from self._cancel_questions(params.session_id)
             raise
-        yield from self._close(params.session_id)
+        yield from self._cancel_questions(params.session_id)
         return result
 
-    def _close(self, session: str) -> Flow:
+    def _cancel_questions(self, session: str) -> Flow:
         """Answer the session's questions as cancelled, those that wait for their turn first."""
-        for question in self._of(session):
-            while (yield Wake(_key("next", question), False)):
+        for question in self._questions_of(session):
+            while (yield Wake(_wait_key("next", question), False)):
                 pass
-            yield Wake(_key("permission", question))
+            yield Wake(_wait_key("permission", question))
 
     incoming: ClassVar[Mapping[str, FlowMaker]] = {
-        "permission_response": _answer,
+        "permission_response": _permission_response,
         "session/cancel": _cancel,
         "session/prompt": _prompt,
     }
-    outgoing: ClassVar[Mapping[str, FlowMaker]] = {_ASK: _question}
+    outgoing: ClassVar[Mapping[str, FlowMaker]] = {_REQUEST_PERMISSION: _request_permission}
 
 
-class AgentLedger(_Questions):
+class AgentEmulator(_QuestionEmulator):
     """A crow agent at the other end: its updates ask, and our answers are messages of their own."""
 
-    def _question(self, params: Any) -> Flow:
+    def _request_permission(self, params: Any) -> Flow:
         question = (params.session_id, params.tool_call.tool_call_id)
-        yield from self._begin(question)
+        yield from self._begin_question(question)
         try:
-            result = yield Deliver(_ASK, params)
+            result = yield Deliver(_REQUEST_PERMISSION, params)
         except ProtocolError as error:
-            yield Report(f"the question about {question[1]} could not be put ({error.message}): rejected")
+            yield NotifyUser(f"the question about {question[1]} could not be put ({error.message}): rejected")
             result = RequestPermissionResult(outcome=CancelledOutcome())
-        chosen = member(member(result, "outcome"), "option_id")
+        chosen = get_member(get_member(result, "outcome"), "option_id")
         if all(option.option_id != chosen for option in params.options):
-            chosen = _rejecting(params.options)
+            chosen = _reject_option_id(params.options)
         response = {"sessionId": question[0], "toolCallId": question[1], "optionId": chosen}
-        yield Send("permission_response", response)
-        yield from self._end(question)
+        yield SendNotification("permission_response", response)
+        yield from self._end_question(question)
 
     def _cancel(self, params: Any) -> Flow:
         """A request in crow; whoever cancels expects no answer, so it is swallowed (5.14-7)."""
         try:
-            yield Ask("session/cancel", params)
+            yield SendRequest("session/cancel", params)
         except ProtocolError as error:
-            yield Report(f"the agent answered cancel with an error: {error.message}")
+            yield NotifyUser(f"the agent answered cancel with an error: {error.message}")
 
-    incoming: ClassVar[Mapping[str, FlowMaker]] = {_ASK: _question}
+    incoming: ClassVar[Mapping[str, FlowMaker]] = {_REQUEST_PERMISSION: _request_permission}
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {"session/cancel": _cancel}
 
 
-def _rejecting(options: list[PermissionOption]) -> str:
+def _reject_option_id(options: list[PermissionOption]) -> str:
     """The option that says no; one whose meaning was only guessed is a no as well, never a yes (5.17)."""
-    for kind in _REJECTS:
+    for kind in _REJECT_KINDS:
         for option in options:
             if option.kind == kind:
                 return option.option_id
-    return _REJECT
+    return _FALLBACK_REJECT_ID
 
 
-def _with_primary(options: list[PermissionOption]) -> list[PermissionOption]:
+def _mark_primary(options: list[PermissionOption]) -> list[PermissionOption]:
     """The first option is the primary one unless somebody said which is (5.14-8)."""
-    if not options or any("primary" in side(option) for option in options):
+    if not options or any("primary" in side_data_of(option) for option in options):
         return options
-    return [noted(options[0], primary=True), *options[1:]]
+    return [with_side_data(options[0], primary=True), *options[1:]]
 
 
-def _key(what: str, question: Question) -> str:
-    return f"{what}:{question[0]}:{question[1]}"
+def _wait_key(purpose: str, question: QuestionKey) -> str:
+    return f"{purpose}:{question[0]}:{question[1]}"

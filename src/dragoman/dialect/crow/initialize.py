@@ -9,99 +9,104 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.dialect.crow import tables
-from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, side_of
-from dragoman.dialect.side_data import cleared_initialize, opened
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, json_side_data
+from dragoman.dialect.side_data import begin_lowering, strip_initialize_side_data
 
-Rule = Callable[[Object], Object]
-Pair = tuple[Rule, Rule]
+Conversion = Callable[[Object], Object]
+ConversionPair = tuple[Conversion, Conversion]
 
 
-def renamed(table: dict[str, str], unsaid: tuple[str, ...] = (), ours: tuple[str, ...] = ()) -> Pair:
+def rename_conversion(
+    names: dict[str, str], unsupported: tuple[str, ...] = (), drop_inferred: tuple[str, ...] = ()
+) -> ConversionPair:
     """A row for an object whose members only have other names."""
 
     def lift(obj: Object) -> Object:
         lifted = Lifted(obj)
-        lifted.move(table)
-        return lifted.done()
+        lifted.rename(names)
+        return lifted.build()
 
     def lower(obj: Object) -> Object:
-        low = opened(obj, ours)
-        low.move(table)
-        return low.done(unsaid)
+        low = begin_lowering(obj, drop_inferred)
+        low.rename(names)
+        return low.build(unsupported)
 
     return lift, lower
 
 
-FILES: Final = renamed(tables.FILES)
-MCP: Final = renamed({}, tables.MCP_UNSAID)
+FILE_CONVERSION: Final = rename_conversion(tables.FILE_NAMES)
+MCP_CONVERSION: Final = rename_conversion({}, tables.MCP_UNSUPPORTED)
 
 
 def lift_initialize(params: Object) -> Object:
     """initialize of a crow client."""
-    lifted = Lifted(cleared_initialize(params))
-    lifted.move(tables.INITIALIZE)
+    lifted = Lifted(strip_initialize_side_data(params))
+    lifted.rename(tables.INITIALIZE_NAMES)
     capabilities = lifted.out.get("clientCapabilities")
     if isinstance(capabilities, dict):
         inner = Lifted(capabilities)
-        inner.side = dict(side_of(capabilities))
-        inner.put("fs", _within(FILES[0], inner.take("fs")))
-        lifted.put("clientCapabilities", inner.done())
-    return lifted.done()
+        inner.side_data = dict(json_side_data(capabilities))
+        inner.put("fs", _apply_to_object(FILE_CONVERSION[0], inner.take("fs")))
+        lifted.put("clientCapabilities", inner.build())
+    return lifted.build()
 
 
 def lower_initialize(params: Object) -> Object:
     """initialize for a crow agent."""
-    low = opened(params)
-    low.move(tables.INITIALIZE)
+    low = begin_lowering(params)
+    low.rename(tables.INITIALIZE_NAMES)
     capabilities = low.out.get("client_capabilities")
     if isinstance(capabilities, dict):
-        inner = opened(capabilities)
-        inner.put("fs", _within(FILES[1], inner.take("fs")))
-        low.put("client_capabilities", inner.done(tables.CLIENT_UNSAID))
-    return low.done()
+        inner = begin_lowering(capabilities)
+        inner.put("fs", _apply_to_object(FILE_CONVERSION[1], inner.take("fs")))
+        low.put("client_capabilities", inner.build(tables.CLIENT_UNSUPPORTED))
+    return low.build()
 
 
-def lift_initialized(result: Object) -> Object:
+def lift_initialize_result(result: Object) -> Object:
     """What a crow agent answers to initialize."""
     lifted = Lifted(result)
-    lifted.move(tables.INITIALIZED)
+    lifted.rename(tables.INITIALIZE_RESULT_NAMES)
     capabilities = lifted.out.get("agentCapabilities")
     if isinstance(capabilities, dict):
         inner = Lifted(capabilities)
-        inner.move(tables.AGENT)
+        inner.rename(tables.AGENT_NAMES)
         prompt = inner.out.get("promptCapabilities", ABSENT)
-        inner.put("promptCapabilities", _within(_lift_prompt, prompt))
-        lifted.put("agentCapabilities", inner.done())
-    return lifted.done()
+        inner.put("promptCapabilities", _apply_to_object(_lift_prompt_capabilities, prompt))
+        lifted.put("agentCapabilities", inner.build())
+    return lifted.build()
 
 
-def lower_initialized(result: Object) -> Object:
+def lower_initialize_result(result: Object) -> Object:
     """The answer to initialize for a crow client."""
-    low = opened(result)
-    low.move(tables.INITIALIZED)
+    low = begin_lowering(result)
+    low.rename(tables.INITIALIZE_RESULT_NAMES)
     capabilities = low.out.get("agent_capabilities")
     if isinstance(capabilities, dict):
-        inner = opened(capabilities)
-        inner.move(tables.AGENT)
-        for name, rule in (("prompt_capabilities", _lower_prompt), ("mcp_capabilities", MCP[1])):
-            inner.put(name, _within(rule, inner.out.get(name, ABSENT)))
-        low.put("agent_capabilities", inner.done(tables.AGENT_UNSAID))
-    return low.done(("authMethods",))
+        inner = begin_lowering(capabilities)
+        inner.rename(tables.AGENT_NAMES)
+        for name, rule in (
+            ("prompt_capabilities", _lower_prompt_capabilities),
+            ("mcp_capabilities", MCP_CONVERSION[1]),
+        ):
+            inner.put(name, _apply_to_object(rule, inner.out.get(name, ABSENT)))
+        low.put("agent_capabilities", inner.build(tables.AGENT_UNSUPPORTED))
+    return low.build(("authMethods",))
 
 
-def _lift_prompt(capabilities: Object) -> Object:
+def _lift_prompt_capabilities(capabilities: Object) -> Object:
     lifted = Lifted(capabilities)
-    lifted.move(tables.PROMPT)
-    lifted.keep(("text",))
-    return lifted.done()
+    lifted.rename(tables.PROMPT_NAMES)
+    lifted.move_to_side_data(("text",))
+    return lifted.build()
 
 
-def _lower_prompt(capabilities: Object) -> Object:
-    low = opened(capabilities)
-    low.restore(("text",))
-    low.move(tables.PROMPT)
-    return low.done(tables.PROMPT_UNSAID)
+def _lower_prompt_capabilities(capabilities: Object) -> Object:
+    low = begin_lowering(capabilities)
+    low.move_from_side_data(("text",))
+    low.rename(tables.PROMPT_NAMES)
+    return low.build(tables.PROMPT_UNSUPPORTED)
 
 
-def _within(rule: Rule, value: Json) -> Json:
-    return rule(value) if isinstance(value, dict) else value
+def _apply_to_object(convert: Conversion, value: Json) -> Json:
+    return convert(value) if isinstance(value, dict) else value

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 
-from dragoman.dialect.crow.tables import OPTION, RESPONSE, TOOL
-from dragoman.dialect.crow.update import lower_status, unsay
-from dragoman.dialect.guesses import guess_option
+from dragoman.dialect.crow.tables import OPTION_NAMES, RESPONSE_NAMES, TOOL_NAMES
+from dragoman.dialect.crow.update import lower_status, move_to_side_data
+from dragoman.dialect.guesses import guess_option_kind
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.side_data import opened
+from dragoman.dialect.side_data import begin_lowering
 from dragoman.errors import Kind, ProtocolError
 
-REQUEST = "permission_request"
+REQUEST_TYPE = "permission_request"
 
 
 def is_request(params: Object) -> bool:
     """Whether these params of session/update are a question."""
     update = params.get("update")
-    return type(update) is dict and update.get("@type") == REQUEST
+    return type(update) is dict and update.get("@type") == REQUEST_TYPE
 
 
 def lift_request(params: Object) -> Object:
@@ -29,76 +29,76 @@ def lift_request(params: Object) -> Object:
     lifted = Lifted(params)
     call = Lifted(lifted.take("update"))
     call.take("@type")
-    call.move({**TOOL, "title": "title", "arguments": "rawInput"})
+    call.rename({**TOOL_NAMES, "title": "title", "arguments": "rawInput"})
     options = call.take("permission_options")
-    lifted.put("toolCall", call.done())
+    lifted.put("toolCall", call.build())
     lifted.put("options", [_lift_option(each) for each in options] if isinstance(options, list) else options)
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_request(params: Object) -> Object:
     """session/request_permission -> session/update with a permission_request."""
-    low = opened(params)
-    call = opened(low.take("toolCall"))
-    call.put("@type", REQUEST)
-    call.move(TOOL)
+    low = begin_lowering(params)
+    call = begin_lowering(low.take("toolCall"))
+    call.put("@type", REQUEST_TYPE)
+    call.rename(TOOL_NAMES)
     title = call.take("title")
     call.put("title", call.take("name") if title is ABSENT or title is None else title)
-    call.put("arguments", _arguments(call))
+    call.put("arguments", _arguments_text(call))
     options = low.take("options")
     call.put("permission_options", [_lower_option(o) for o in options] if isinstance(options, list) else options)
     lower_status(call)
     if "status" in call.out:
         # A question has no status; what was said of it stays beside it.
-        call.side.setdefault("status", call.out.pop("status"))
-    unsay(call, ("name", "kind", "content", "locations", "rawOutput"))
-    low.put("update", call.done())
-    return low.done()
+        call.side_data.setdefault("status", call.out.pop("status"))
+    move_to_side_data(call, ("name", "kind", "content", "locations", "rawOutput"))
+    low.put("update", call.build())
+    return low.build()
 
 
 def lift_response(params: Object) -> Object:
     """permission_response; some say `id` for `option_id`."""
     lifted = Lifted(params)
-    lifted.move(RESPONSE)
-    if "optionId" not in lifted.out and "optionId" not in lifted.left:
-        lifted.move({"id": "optionId"})
-    return lifted.done()
+    lifted.rename(RESPONSE_NAMES)
+    if "optionId" not in lifted.out and "optionId" not in lifted.rest:
+        lifted.rename({"id": "optionId"})
+    return lifted.build()
 
 
 def lower_response(params: Object) -> Object:
     """permission_response as seed 002 leaves it to us to spell."""
-    low = opened(params)
-    low.move(RESPONSE)
-    return low.done()
+    low = begin_lowering(params)
+    low.rename(RESPONSE_NAMES)
+    return low.build()
 
 
 def _lift_option(option: Json) -> Json:
     if not isinstance(option, dict):
         return option
     lifted = Lifted(option)
-    lifted.move(OPTION)
+    lifted.rename(OPTION_NAMES)
     if "kind" not in option:
         identity, name = lifted.out.get("optionId", ""), lifted.out.get("name", "")
-        lifted.infer("kind", guess_option(*(word if isinstance(word, str) else "" for word in (identity, name))))
-    lifted.keep({"is_primary": "primary"})
-    return lifted.done()
+        lifted.infer("kind", guess_option_kind(*(word if isinstance(word, str) else "" for word in (identity, name))))
+    lifted.move_to_side_data({"is_primary": "primary"})
+    return lifted.build()
 
 
 def _lower_option(option: Json) -> Json:
     if not isinstance(option, dict):
         return option
     low = Lowered(option)
-    low.move(OPTION)
-    low.restore({"is_primary": "primary"})
-    return low.done(("kind",))
+    low.rename(OPTION_NAMES)
+    low.move_from_side_data({"is_primary": "primary"})
+    return low.build(("kind",))
 
 
-def _arguments(call: Lowered) -> str:
+def _arguments_text(call: Lowered) -> str:
     """One text that says what the tool is about to do; the input stays beside it unless it is that text."""
     given = call.take("rawInput", _first_path(call))
     if isinstance(given, str):
         return given
-    call.side["rawInput"] = given
+    call.side_data["rawInput"] = given
     command = given.get("command") if isinstance(given, dict) else None
     if isinstance(command, str):
         return command
@@ -110,7 +110,7 @@ def _arguments(call: Lowered) -> str:
 
 def _first_path(call: Lowered) -> str:
     """Where there is no input: nobody should consent to a change without seeing of which file."""
-    places = call.left.get("locations")
+    places = call.rest.get("locations")
     first = places[0] if isinstance(places, list) and places else None
     path = first.get("path") if isinstance(first, dict) else None
     return path if isinstance(path, str) else ""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from dragoman.dialect.text_chunk import Form
+from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
 
@@ -35,60 +35,60 @@ CODES: Final[dict[str, int]] = {
 }
 
 # --- initialize
-INITIALIZE: Final = {
+INITIALIZE_NAMES: Final = {
     "protocol_version": "protocolVersion",
     "client_capabilities": "clientCapabilities",
     "client_info": "clientInfo",
 }
-INITIALIZED: Final = {
+INITIALIZE_RESULT_NAMES: Final = {
     "protocol_version": "protocolVersion",
     "agent_capabilities": "agentCapabilities",
     "agent_info": "agentInfo",
 }
-FILES: Final = {"read_text_file": "readTextFile", "write_text_file": "writeTextFile"}
-CLIENT_UNSAID: Final = (
+FILE_NAMES: Final = {"read_text_file": "readTextFile", "write_text_file": "writeTextFile"}
+CLIENT_UNSUPPORTED: Final = (
     "session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings",
 )  # fmt: skip
-AGENT: Final = {
+AGENT_NAMES: Final = {
     "load_session": "loadSession",
     "prompt_capabilities": "promptCapabilities",
     "mcp_capabilities": "mcpCapabilities",
 }
-AGENT_UNSAID: Final = ("sessionCapabilities", "auth", "providers", "nes", "positionEncoding")
-PROMPT: Final = {"image": "image", "resource": "embeddedContext"}
-PROMPT_UNSAID: Final = ("audio",)
-MCP_UNSAID: Final = ("acp",)
+AGENT_UNSUPPORTED: Final = ("sessionCapabilities", "auth", "providers", "nes", "positionEncoding")
+PROMPT_NAMES: Final = {"image": "image", "resource": "embeddedContext"}
+PROMPT_UNSUPPORTED: Final = ("audio",)
+MCP_UNSUPPORTED: Final = ("acp",)
 
 # --- sessions
-SESSION: Final = {"session_id": "sessionId"}
-SETUP_UNSAID: Final = ("additionalDirectories", "systemPrompt")
-SETUP_RESULT_UNSAID: Final = ("modes", "configOptions")
+SESSION_NAMES: Final = {"session_id": "sessionId"}
+SETUP_UNSUPPORTED: Final = ("additionalDirectories", "systemPrompt")
+SETUP_RESULT_UNSUPPORTED: Final = ("modes", "configOptions")
 
 # Ends of a turn that crow has a word for; any other is said as the nearest (reference 5.14-6).
 STOP_REASONS: Final = frozenset({"end_turn", "cancelled", "error"})
-NEAREST_STOP: Final = {"auth_required": "error"}
+NEAREST_STOP_REASONS: Final = {"auth_required": "error"}
 
 # --- updates: `@type` -> `sessionUpdate`
-TEXTS: Final = {
+TEXT_KIND_BY_TYPE: Final = {
     "agent_message_text": "agent_message_chunk",
     "agent_thought_text": "agent_thought_chunk",
     "user_message_text": "user_message_chunk",  # ours: a replay has to show the user's turns (5.14-15)
 }
-KINDS: Final = {
-    **TEXTS,
+KIND_BY_TYPE: Final = {
+    **TEXT_KIND_BY_TYPE,
     "tool_call_start": "tool_call",
     "tool_call_update": "tool_call_update",
     "plan_update": "plan",
 }
-SPELLED: Final = {name: kind for kind, name in KINDS.items()}
+TYPE_BY_KIND: Final = {name: kind for kind, name in KIND_BY_TYPE.items()}
 
-TOOL: Final = {"tool_call_id": "toolCallId"}
-TOOL_UNSAID: Final = ("name", "content", "locations", "rawInput", "rawOutput")
-OPTION: Final = {"id": "optionId", "title": "name"}
-RESPONSE: Final = {**SESSION, **TOOL, "option_id": "optionId"}
+TOOL_NAMES: Final = {"tool_call_id": "toolCallId"}
+TOOL_UNSUPPORTED: Final = ("name", "content", "locations", "rawInput", "rawOutput")
+OPTION_NAMES: Final = {"id": "optionId", "title": "name"}
+RESPONSE_NAMES: Final = {**SESSION_NAMES, **TOOL_NAMES, "option_id": "optionId"}
 
 # Methods that seed 002 does not mention, said as in v1.
-AS_V1: Final = (
+V1_METHODS: Final = (
     "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/wait_for_exit",
     "terminal/kill", "terminal/release",
 )  # fmt: skip
@@ -104,9 +104,9 @@ class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     update: _Update
 
 
-CHUNK: Final = Form(
+CHUNK: Final = ChunkForm(
     _Params,
-    TEXTS,
+    TEXT_KIND_BY_TYPE,
     lambda said: (said.session_id, said.update.kind, said.update.text),
     lambda session, kind, text: _Params(session, _Update(kind, text)),
 )

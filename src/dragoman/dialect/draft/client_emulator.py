@@ -15,10 +15,21 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.draft.terminal_buffer import PUSHED_LIMIT, Screen
-from dragoman.dialect.emulator import Ask, Deliver, Flow, FlowMaker, Ledger, Pass, Report, Send, Settings, Start
-from dragoman.dialect.session_table import Book, Page, compact
-from dragoman.dialect.side_data import noted, side, unsaid
+from dragoman.dialect.draft.terminal_buffer import BUFFER_LIMIT, TerminalBuffer
+from dragoman.dialect.emulator import (
+    Deliver,
+    Emulator,
+    EmulatorSettings,
+    Flow,
+    FlowMaker,
+    NotifyUser,
+    Pass,
+    SendNotification,
+    SendRequest,
+    Start,
+)
+from dragoman.dialect.session_table import SessionRow, SessionTable, compact_json
+from dragoman.dialect.side_data import mark_inferred, side_data_of, with_side_data
 from dragoman.dialect.text_chunk import Chunk
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import SetConfigOptionParams, SetModeParams
@@ -38,10 +49,10 @@ from dragoman.schema.update import (
 )
 
 # The address that a relative path is lifted to.
-_RELATIVE = re.compile(r"file:(?!/)")
+_RELATIVE_URI = re.compile(r"file:(?!/)")
 
 _REMEMBERED_SCOPES = frozenset({"session", "workspace", "always"})
-_CHOICES: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) -> option kinds, best first
+_OPTION_KINDS: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) -> option kinds, best first
     (True, False): ("allow_once", "allow_always"),
     (True, True): ("allow_always", "allow_once"),
     (False, False): ("reject_once", "reject_always"),
@@ -49,153 +60,159 @@ _CHOICES: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remember) ->
 }
 
 # Options of these kinds, one of each, are what yes, no and "remember" mean anyway: nothing is lost with their names.
-_PLAIN = frozenset(kind for kinds in _CHOICES.values() for kind in kinds)
+_STANDARD_KINDS = frozenset(kind for kinds in _OPTION_KINDS.values() for kind in kinds)
 
 
-class ClientLedger(Ledger):
+class ClientEmulator(Emulator):
     """For a draft client."""
 
-    def __init__(self, peer: Side, settings: Settings) -> None:
-        super().__init__(peer, settings)
-        self.book = Book()
-        self.screens: dict[str, Screen] = {}
-        self.embeds: dict[tuple[str, str], list[Any]] = {}  # what a tool call shows, where that is a terminal
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        super().__init__(peer_side, settings)
+        self.sessions = SessionTable()
+        self.terminal_buffers: dict[str, TerminalBuffer] = {}
+        self.terminal_contents: dict[
+            tuple[str, str], list[Any]
+        ] = {}  # what a tool call shows, where that is a terminal
         self.max_terminals: int | None = None
-        self.takes_system_prompt = False
-        self.can_be_asked = True
-        self.named: frozenset[str] = frozenset()  # modes and options that the client has been told of
+        self.supports_system_prompt = False
+        self.has_permission_dialogs = True
+        self.announced_names: frozenset[str] = frozenset()  # modes and options that the client has been told of
 
-    def met(self, params: InitializeParams) -> None:
+    def note_initialize(self, params: InitializeParams) -> None:
         """Remember how many terminals the client lends at once, and whether it has dialogs (section 10.2)."""
         capabilities = params.client_capabilities or None
-        lent = side(capabilities).get("terminal")
+        lent = side_data_of(capabilities).get("terminal")
         most = lent.get("maxConcurrent") if isinstance(lent, dict) else None
         self.max_terminals = most if isinstance(most, int) else None
-        face = side(capabilities).get("ui")
-        self.can_be_asked = not isinstance(face, dict) or face.get("permissionDialogs") is not False
+        face = side_data_of(capabilities).get("ui")
+        self.has_permission_dialogs = not isinstance(face, dict) or face.get("permissionDialogs") is not False
 
-    def introduced(self, result: InitializeResult) -> None:
+    def note_initialize_result(self, result: InitializeResult) -> None:
         """Remember whether the agent takes a system prompt, and which modes and options the client hears of here."""
         capabilities = result.agent_capabilities or None
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
-        self.takes_system_prompt = sessions is not None and bool(sessions.system_prompt)
-        told = side(sessions)
-        modes = told.get("modes") or side(capabilities).get("modes")
+        self.supports_system_prompt = sessions is not None and bool(sessions.system_prompt)
+        told = side_data_of(sessions)
+        modes = told.get("modes") or side_data_of(capabilities).get("modes")
         lists = [modes, told.get("configOptions")]
         found = [name for names in lists if isinstance(names, list) for name in names]
-        self.named = frozenset(name for name in found if isinstance(name, str))
+        self.announced_names = frozenset(name for name in found if isinstance(name, str))
 
-    def _without_named(self, result: Any, page: Page) -> Any:
+    def _without_announced(self, result: Any, session: SessionRow) -> Any:
         """The answer without modes and options that initialize has named: the draft says them only there."""
-        modes = {mode.id for mode in page.modes.available_modes} if page.modes else set()
-        if modes <= self.named:
+        modes = {mode.id for mode in session.modes.available_modes} if session.modes else set()
+        if modes <= self.announced_names:
             result = msgspec.structs.replace(result, modes=UNSET)
-        if page.values().keys() <= self.named:
+        if session.option_values().keys() <= self.announced_names:
             result = msgspec.structs.replace(result, config_options=UNSET)
         return result
 
     # --- what the client asks ---------------------------------------------------------------------------------
 
-    def new(self, params: Any) -> Flow:
+    def new_session(self, params: Any) -> Flow:
         """session/new: what the draft sets along with it is set before it is answered (5.14-23)."""
-        beside = side(params)
+        beside = side_data_of(params)
         preamble = ""
-        if params.system_prompt and not self.takes_system_prompt:
+        if params.system_prompt and not self.supports_system_prompt:
             preamble = "\n".join(getattr(block, "text", "") for block in params.system_prompt.content)
             params = msgspec.structs.replace(params, system_prompt=UNSET)
-            yield Report("the agent takes no system prompt; it is put before the first prompt instead")
+            yield NotifyUser("the agent takes no system prompt; it is put before the first prompt instead")
         result = yield Pass(params)
-        page = self.book.open(result.session_id, params.cwd)
-        page.fill(result.modes, result.config_options)
-        page.preamble = preamble
-        page.opening = True
+        page = self.sessions.get_or_add(result.session_id, params.cwd)
+        page.set_modes_and_options(result.modes, result.config_options)
+        page.pending_system_prompt = preamble
+        page.is_opening = True
         try:
-            yield from self._set_mode(page, beside.get("initialMode"))
+            yield from self._set_initial_mode(page, beside.get("initialMode"))
             options = beside.get("configOptions")
             for key, value in options.items() if isinstance(options, dict) else ():
-                yield from self._set_option(page, key, value)
+                yield from self._set_initial_option(page, key, value)
         finally:
-            page.opening = False
+            page.is_opening = False
         result = msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
-        return noted(self._without_named(result, page), createdAt=self.settings.now())
+        return with_side_data(self._without_announced(result, page), createdAt=self.settings.now())
 
-    def _set_mode(self, page: Page, told: Any) -> Flow:
+    def _set_initial_mode(self, session: SessionRow, initial_mode: Any) -> Flow:
         """The mode the client wants to begin in; `default` unless told (section 5.1.3)."""
-        wanted = told if isinstance(told, str) else "default"
-        if wanted == page.mode:
+        wanted = initial_mode if isinstance(initial_mode, str) else "default"
+        if wanted == session.mode:
             return
-        if page.modes is None or wanted not in {mode.id for mode in page.modes.available_modes}:
-            if isinstance(told, str):
-                yield Report(f"initialMode {wanted!r} is lost: the agent does not offer it")
+        if session.modes is None or wanted not in {mode.id for mode in session.modes.available_modes}:
+            if isinstance(initial_mode, str):
+                yield NotifyUser(f"initialMode {wanted!r} is lost: the agent does not offer it")
             return
-        yield Deliver("session/set_mode", SetModeParams(session_id=page.session_id, mode_id=wanted))
-        page.modes.current_mode_id = wanted
+        yield Deliver("session/set_mode", SetModeParams(session_id=session.session_id, mode_id=wanted))
+        session.modes.current_mode_id = wanted
 
-    def _set_option(self, page: Page, key: str, value: Any) -> Flow:
-        if key not in page.values():
-            yield Report(f"configOptions.{key} is lost: the agent does not offer it")
+    def _set_initial_option(self, session: SessionRow, key: str, value: Any) -> Flow:
+        if key not in session.option_values():
+            yield NotifyUser(f"configOptions.{key} is lost: the agent does not offer it")
             return
         kind: Any = "boolean" if isinstance(value, bool) else UNSET
-        params = SetConfigOptionParams(session_id=page.session_id, config_id=key, value=value, type=kind)
+        params = SetConfigOptionParams(session_id=session.session_id, config_id=key, value=value, type=kind)
         if not isinstance(value, str | bool):
-            params = noted(msgspec.structs.replace(params, value=compact(value)), value=value)
+            params = with_side_data(msgspec.structs.replace(params, value=compact_json(value)), value=value)
         try:
             result = yield Deliver("session/set_config_option", params)
         except ProtocolError as error:
-            yield Report(f"configOptions.{key} is lost: {error.message}")
+            yield NotifyUser(f"configOptions.{key} is lost: {error.message}")
             return
-        page.set_options(_options_of(result))
+        session.set_options(_options_of(result))
 
-    def load(self, params: Any) -> Flow:
+    def load_session(self, params: Any) -> Flow:
         """session/load: folder from memory, counts from the replay (5.14-22)."""
-        known = self.book.find(params.session_id)
+        known = self.sessions.find(params.session_id)
         cwd = params.cwd or (known.cwd if known else self.settings.cwd)
-        page = self.book.open(params.session_id, cwd)
-        page.messages, page.speaker = 0, ""
+        page = self.sessions.get_or_add(params.session_id, cwd)
+        page.message_count, page.last_speaker = 0, ""
         result = yield Pass(msgspec.structs.replace(params, cwd=cwd))
-        page.cwd = side(result).get("workingDirectory", cwd)
-        page.fill(result.modes, result.config_options)
-        return noted(
-            self._without_named(result, page),
+        page.cwd = side_data_of(result).get("workingDirectory", cwd)
+        page.set_modes_and_options(result.modes, result.config_options)
+        return with_side_data(
+            self._without_announced(result, page),
             sessionId=page.session_id,
             workingDirectory=page.cwd,
             mode=page.mode,
-            configOptions=page.values(),
-            messageCount=page.messages,
+            configOptions=page.option_values(),
+            messageCount=page.message_count,
         )
 
     def prompt(self, params: Any) -> Flow:
         """session/prompt: counted; the first one carries a system prompt the agent could not take."""
-        page = self.book.open(params.session_id, "")
-        page.speaker = ""
-        page.count("user")
-        blocks = [_placed(block, page.cwd) for block in params.prompt]
-        if page.preamble:
-            blocks.insert(0, TextContent(text=page.preamble))
-            page.preamble = ""
+        page = self.sessions.get_or_add(params.session_id, "")
+        page.last_speaker = ""
+        page.count_chunk("user")
+        blocks = [_with_absolute_uri(block, page.cwd) for block in params.prompt]
+        if page.pending_system_prompt:
+            blocks.insert(0, TextContent(text=page.pending_system_prompt))
+            page.pending_system_prompt = ""
         try:
             return (yield Pass(msgspec.structs.replace(params, prompt=blocks)))
         finally:
-            self.screens = {id: screen for id, screen in self.screens.items() if not screen.released}
-            self.embeds = {key: content for key, content in self.embeds.items() if key[0] != params.session_id}
+            self.terminal_buffers = {
+                id: screen for id, screen in self.terminal_buffers.items() if not screen.is_released
+            }
+            self.terminal_contents = {
+                key: content for key, content in self.terminal_contents.items() if key[0] != params.session_id
+            }
 
     def set_mode(self, params: Any) -> Flow:
         """session/set_mode: the draft wants to hear the previous mode (5.14-18)."""
-        page = self.book.open(params.session_id, "")
+        page = self.sessions.get_or_add(params.session_id, "")
         previous = page.mode
         result = yield Pass(params)
         if page.modes is not None:
             page.modes.current_mode_id = params.mode_id
-        return noted(result, previousMode=previous, currentMode=params.mode_id)
+        return with_side_data(result, previousMode=previous, currentMode=params.mode_id)
 
     def set_config_option(self, params: Any) -> Flow:
         """session/set_config_option: the draft wants to hear the previous value (5.14-18)."""
-        page = self.book.open(params.session_id, "")
-        previous = page.values().get(params.config_id)
+        page = self.sessions.get_or_add(params.session_id, "")
+        previous = page.option_values().get(params.config_id)
         result = yield Pass(params)
         page.set_options(result.config_options)
-        current = page.values().get(params.config_id, side(params).get("value", params.value))
-        return noted(result, key=params.config_id, previousValue=previous, currentValue=current)
+        current = page.option_values().get(params.config_id, side_data_of(params).get("value", params.value))
+        return with_side_data(result, key=params.config_id, previousValue=previous, currentValue=current)
 
     def authenticate(self, params: Any) -> Flow:
         """authenticate: the draft says a failure as a result (5.14-21)."""
@@ -204,11 +221,11 @@ class ClientLedger(Ledger):
         except ProtocolError as error:
             return {"success": False, "error": error.message}
 
-    def pushed(self, params: Any) -> Flow:
+    def push_output(self, params: Any) -> Flow:
         """terminal/output towards the agent: kept for the agent's next poll (5.14-25)."""
-        screen = self._open_screen(params.terminal_id)
+        screen = self._open_buffer(params.terminal_id)
         if screen is not None:
-            screen.push(params.data, params.stream or "stdout")
+            screen.append(params.data, params.stream or "stdout")
         return {"received": screen is not None}
         yield
 
@@ -218,174 +235,176 @@ class ClientLedger(Ledger):
         """session/update: counted, and completed from memory."""
         update = params.update
         kind = type(update)
-        page = self.book.find(params.session_id)
+        page = self.sessions.find(params.session_id)
         if page is None:
-            page = self.book.open(params.session_id, "")
-        if kind in _CHUNKS:
-            page.count(_SPEAKERS[_CHUNKS[kind]])
-        elif page.opening and kind in _SETTINGS:
+            page = self.sessions.get_or_add(params.session_id, "")
+        if kind in _CHUNK_KINDS:
+            page.count_chunk(_SPEAKERS[_CHUNK_KINDS[kind]])
+        elif page.is_opening and kind in _SETTINGS_UPDATES:
             return  # the client asked for this in session/new, and does not know the session yet
         elif kind is CurrentModeUpdate:
-            update = noted(update, previousMode=page.mode)
+            update = with_side_data(update, previousMode=page.mode)
             if page.modes is not None:
                 page.modes.current_mode_id = update.current_mode_id
             params = msgspec.structs.replace(params, update=update)
         elif kind is ConfigOptionUpdate:
-            for change in self._changes(page, update):
-                yield Send("session/update", msgspec.structs.replace(params, update=change))
+            for change in self._option_changes(page, update):
+                yield SendNotification("session/update", msgspec.structs.replace(params, update=change))
             return
         elif kind is ToolCallProgress:
-            params = msgspec.structs.replace(params, update=self._with_screens(params.session_id, update))
+            params = msgspec.structs.replace(params, update=self._with_terminal_output(params.session_id, update))
         yield Pass(params)
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """Pieces of text are only counted."""
-        page = self.book.find(chunk.session) or self.book.open(chunk.session, "")
-        page.count(_SPEAKERS[chunk.kind])
+        page = self.sessions.find(chunk.session) or self.sessions.get_or_add(chunk.session, "")
+        page.count_chunk(_SPEAKERS[chunk.kind])
         return chunk
 
-    def _changes(self, page: Page, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
+    def _option_changes(self, session: SessionRow, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
         """The draft tells one change a message; the vocabulary tells all options at once (5.14-17)."""
-        before = page.values()
-        page.set_options(update.config_options)
-        for key, value in page.values().items():
+        before = session.option_values()
+        session.set_options(update.config_options)
+        for key, value in session.option_values().items():
             if key not in before or before[key] != value:
-                yield noted(update, key=key, previousValue=before.get(key), currentValue=value, source="agent")
+                yield with_side_data(update, key=key, previousValue=before.get(key), currentValue=value, source="agent")
 
-    def _with_screens(self, session_id: str, update: ToolCallProgress) -> ToolCallProgress:
+    def _with_terminal_output(self, session_id: str, update: ToolCallProgress) -> ToolCallProgress:
         """The draft's terminal output carries the text, v1's only names the terminal (5.14-12).
 
         v1 shows a terminal while it lives and need not name it again: in the draft the end of the call tells the rest.
         """
         key = (session_id, update.tool_call_id)
-        content = update.content or (self.embeds.get(key) if update.status in _ENDS else None)
+        content = update.content or (self.terminal_contents.get(key) if update.status in _FINAL_STATUSES else None)
         if not content or not any(type(entry) is TerminalEmbed for entry in content):
             return update
-        self.embeds[key] = list(content)
+        self.terminal_contents[key] = list(content)
         told = [
-            noted(entry, **self.screens[entry.terminal_id].shown())
-            if type(entry) is TerminalEmbed and entry.terminal_id in self.screens
+            with_side_data(entry, **self.terminal_buffers[entry.terminal_id].tool_call_data())
+            if type(entry) is TerminalEmbed and entry.terminal_id in self.terminal_buffers
             else entry
             for entry in content
         ]
         return msgspec.structs.replace(update, content=told)
 
-    def permission(self, params: Any) -> Flow:
+    def request_permission(self, params: Any) -> Flow:
         """session/request_permission: yes or no, and for how long, becomes one of the agent's options (5.14-9)."""
-        if not self.can_be_asked:
-            yield Report("the client has no dialogs to ask for permission with: refused")
+        if not self.has_permission_dialogs:
+            yield NotifyUser("the client has no dialogs to ask for permission with: refused")
             no = next((option for option in params.options if option.kind.startswith("reject")), None)
             outcome = CancelledOutcome() if no is None else SelectedOutcome(option_id=no.option_id)
             return RequestPermissionResult(outcome=outcome)
         kinds = [option.kind for option in params.options]
-        is_plain = len(set(kinds)) == len(kinds) and _PLAIN.issuperset(kinds)
-        result = yield Pass(unsaid(params, "options") if is_plain else params)
-        beside = side(result)
+        is_plain = len(set(kinds)) == len(kinds) and _STANDARD_KINDS.issuperset(kinds)
+        result = yield Pass(mark_inferred(params, "options") if is_plain else params)
+        beside = side_data_of(result)
         if "granted" not in beside:
             return result
         granted = beside.get("granted") is True
         remember = beside.get("remember") is True or beside.get("scope") in _REMEMBERED_SCOPES
-        for kind in _CHOICES[granted, remember]:
+        for kind in _OPTION_KINDS[granted, remember]:
             for option in params.options:
                 if option.kind == kind:
                     chosen = SelectedOutcome(option_id=option.option_id)
                     return RequestPermissionResult(outcome=chosen, meta=result.meta)
         return RequestPermissionResult(outcome=CancelledOutcome(), meta=result.meta)
 
-    def lent(self, params: Any) -> Flow:
+    def pass_without_session(self, params: Any) -> Flow:
         """A call about files or terminals: such calls name no session in the draft (5.14-4)."""
-        return (yield Pass(unsaid(params, "sessionId")))
+        return (yield Pass(mark_inferred(params, "sessionId")))
 
     def create_terminal(self, params: Any) -> Flow:
         """terminal/create: bounded by what the client lends; its end is watched, for the draft does not push it."""
-        lent = sum(not screen.released for screen in self.screens.values())
+        lent = sum(not screen.is_released for screen in self.terminal_buffers.values())
         if self.max_terminals is not None and lent >= self.max_terminals:
             raise ProtocolError(
                 Kind.RATE_LIMITED, f"the client lends {self.max_terminals} terminals at once; release one first"
             )
-        result = yield from self.lent(params)
-        limit = params.output_byte_limit if isinstance(params.output_byte_limit, int) else PUSHED_LIMIT
+        result = yield from self.pass_without_session(params)
+        limit = params.output_byte_limit if isinstance(params.output_byte_limit, int) else BUFFER_LIMIT
         line = " ".join([params.command, *(params.args or ())])
-        self.screens[result.terminal_id] = Screen(command=line, limit=min(limit, PUSHED_LIMIT))
-        yield Start(self._watch(params.session_id, result.terminal_id))
+        self.terminal_buffers[result.terminal_id] = TerminalBuffer(command=line, limit=min(limit, BUFFER_LIMIT))
+        yield Start(self._watch_exit(params.session_id, result.terminal_id))
         return result
 
-    def _watch(self, session_id: str, terminal_id: str) -> Flow:
-        ended = yield Ask(
+    def _watch_exit(self, session_id: str, terminal_id: str) -> Flow:
+        ended = yield SendRequest(
             "terminal/wait_for_exit",
-            unsaid(WaitForExitParams(session_id=session_id, terminal_id=terminal_id), "sessionId"),
+            mark_inferred(WaitForExitParams(session_id=session_id, terminal_id=terminal_id), "sessionId"),
         )
-        screen = self.screens.get(terminal_id)
+        screen = self.terminal_buffers.get(terminal_id)
         if screen is not None:
-            screen.status = TerminalExitStatus(exit_code=ended.exit_code, signal=ended.signal)
+            screen.exit_status = TerminalExitStatus(exit_code=ended.exit_code, signal=ended.signal)
 
-    def poll(self, params: Any) -> Flow:
+    def terminal_output(self, params: Any) -> Flow:
         """terminal/output as a poll: the draft pushes, so the answer is here already."""
-        screen = self._open_screen(params.terminal_id)
+        screen = self._open_buffer(params.terminal_id)
         if screen is None:
             raise ProtocolError(
                 Kind.RESOURCE_NOT_FOUND,
                 f"there is no terminal {params.terminal_id}",
                 {"terminalId": params.terminal_id},
             )
-        return TerminalOutputResult(output=screen.text, truncated=screen.truncated, exit_status=screen.status or UNSET)
+        return TerminalOutputResult(
+            output=screen.text, truncated=screen.truncated, exit_status=screen.exit_status or UNSET
+        )
         yield
 
-    def wait(self, params: Any) -> Flow:
+    def wait_for_exit(self, params: Any) -> Flow:
         """terminal/wait_for_exit: the next poll knows the end too."""
-        result = yield from self.lent(params)
-        screen = self.screens.get(params.terminal_id)
+        result = yield from self.pass_without_session(params)
+        screen = self.terminal_buffers.get(params.terminal_id)
         if screen is not None:
-            screen.status = TerminalExitStatus(exit_code=result.exit_code, signal=result.signal)
+            screen.exit_status = TerminalExitStatus(exit_code=result.exit_code, signal=result.signal)
         return result
 
-    def release(self, params: Any) -> Flow:
+    def release_terminal(self, params: Any) -> Flow:
         """terminal/release: the screen stays until the turn ends, for a tool call to tell of it."""
-        result = yield from self.lent(params)
-        screen = self.screens.get(params.terminal_id)
+        result = yield from self.pass_without_session(params)
+        screen = self.terminal_buffers.get(params.terminal_id)
         if screen is not None:
-            screen.released = True
+            screen.is_released = True
         return result
 
-    def _open_screen(self, terminal_id: str) -> Screen | None:
-        screen = self.screens.get(terminal_id)
-        return None if screen is None or screen.released else screen
+    def _open_buffer(self, terminal_id: str) -> TerminalBuffer | None:
+        screen = self.terminal_buffers.get(terminal_id)
+        return None if screen is None or screen.is_released else screen
 
     incoming: ClassVar[dict[str, FlowMaker]] = {
-        "session/new": new,
-        "session/load": load,
+        "session/new": new_session,
+        "session/load": load_session,
         "session/prompt": prompt,
         "session/set_mode": set_mode,
         "session/set_config_option": set_config_option,
         "authenticate": authenticate,
-        "terminal/output": pushed,
+        "terminal/output": push_output,
     }
     outgoing: ClassVar[dict[str, FlowMaker]] = {
         "session/update": update,
-        "session/request_permission": permission,
-        "fs/read_text_file": lent,
-        "fs/write_text_file": lent,
+        "session/request_permission": request_permission,
+        "fs/read_text_file": pass_without_session,
+        "fs/write_text_file": pass_without_session,
         "terminal/create": create_terminal,
-        "terminal/output": poll,
-        "terminal/wait_for_exit": wait,
-        "terminal/kill": lent,
-        "terminal/release": release,
+        "terminal/output": terminal_output,
+        "terminal/wait_for_exit": wait_for_exit,
+        "terminal/kill": pass_without_session,
+        "terminal/release": release_terminal,
     }
 
 
-_ENDS = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED, ToolCallStatus.CANCELLED})
-_SETTINGS = frozenset({CurrentModeUpdate, ConfigOptionUpdate})
+_FINAL_STATUSES = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED, ToolCallStatus.CANCELLED})
+_SETTINGS_UPDATES = frozenset({CurrentModeUpdate, ConfigOptionUpdate})
 _SPEAKERS = {"agent_message_chunk": "agent", "user_message_chunk": "user", "agent_thought_chunk": "thought"}
-_CHUNKS: dict[type, str] = {
+_CHUNK_KINDS: dict[type, str] = {
     AgentMessageChunk: "agent_message_chunk",
     UserMessageChunk: "user_message_chunk",
     AgentThoughtChunk: "agent_thought_chunk",
 }
 
 
-def _placed(block: Any, cwd: str) -> Any:
+def _with_absolute_uri(block: Any, cwd: str) -> Any:
     """An attachment with a relative path is in the session's folder (section 14.3)."""
-    if type(block) is not ResourceLink or "attachment" not in side(block) or not _RELATIVE.match(block.uri):
+    if type(block) is not ResourceLink or "attachment" not in side_data_of(block) or not _RELATIVE_URI.match(block.uri):
         return block
     path = posixpath.normpath(posixpath.join(cwd, unquote(block.uri.removeprefix("file:"))))
     return msgspec.structs.replace(block, uri=f"file://{quote(path)}")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.dialect.guesses import last_segment, placeholder
-from dragoman.dialect.mapping import Row
+from dragoman.dialect.guesses import last_segment, placeholder_text
+from dragoman.dialect.mapping import ObjectMapping
 from dragoman.dialect.reshape import ABSENT, Lifted, Object
-from dragoman.dialect.side_data import opened
+from dragoman.dialect.side_data import begin_lowering
 
-TEXT: Final = Row(unsaid=("annotations",))
-LINK: Final = Row(inferred={"name": ""}, unsaid=("name", "description", "size", "annotations"))
+TEXT: Final = ObjectMapping(unsupported=("annotations",))
+LINK: Final = ObjectMapping(inferred={"name": ""}, unsupported=("name", "description", "size", "annotations"))
 
 
 def lift_block(block: Object) -> Object:
@@ -49,16 +49,16 @@ def _lift_media(block: Object) -> Object:
         if block.get("type") == "image":
             lifted.put("uri", url)
         elif url is not ABSENT:
-            lifted.side["url"] = url
+            lifted.side_data["url"] = url
     if rest:
-        lifted.side["source"] = rest
-    return lifted.done()
+        lifted.side_data["source"] = rest
+    return lifted.build()
 
 
 def _lower_media(block: Object) -> Object:
-    lowered = opened(block)
-    data, uri, url = lowered.take("data"), lowered.take("uri"), lowered.recall("url")
-    rest = lowered.recall("source", None)
+    lowered = begin_lowering(block)
+    data, uri, url = lowered.take("data"), lowered.take("uri"), lowered.take_side_data("url")
+    rest = lowered.take_side_data("source", None)
     address = url if url is not ABSENT else uri
     by_reference = not data and type(address) is str
     if not by_reference and data is ABSENT:
@@ -72,45 +72,45 @@ def _lower_media(block: Object) -> Object:
     else:
         source["data"] = data
         if uri is not ABSENT:
-            lowered.side["uri"] = uri
+            lowered.side_data["uri"] = uri
     if type(rest) is dict:
         source = {**rest, **source}
     lowered.put("source", source)
-    return lowered.done(("annotations",))
+    return lowered.build(("annotations",))
 
 
 def _lift_resource(block: Object) -> Object:
     if "resource" in block:
         return block
     lifted = Lifted(block)
-    lifted.keep(("title",))
+    lifted.move_to_side_data(("title",))
     inner: Object = {}
     for wire, name in _RESOURCE.items():
         value = lifted.take(wire)
         if value is not ABSENT:
             inner[name] = value
     lifted.put("resource", inner)
-    return lifted.done()
+    return lifted.build()
 
 
 def _lower_resource(block: Object) -> Object:
     inner = block.get("resource")
     if type(inner) is not dict:
         return block
-    lowered = opened(block)
+    lowered = begin_lowering(block)
     lowered.take("resource")
-    lowered.restore(("title",))
+    lowered.move_from_side_data(("title",))
     rest = dict(inner)
     for wire, name in _RESOURCE.items():
         lowered.put(wire, rest.pop(name, ABSENT))
     blob = rest.pop("blob", ABSENT)
     if blob is not ABSENT:
         # Base64 in `content` could not be told from text that looks like it.
-        lowered.side["blob"] = blob
-        lowered.out.setdefault("content", placeholder(block))
+        lowered.side_data["blob"] = blob
+        lowered.out.setdefault("content", placeholder_text(block))
     if rest:
-        lowered.side["resource"] = rest
-    return lowered.done(("annotations",))
+        lowered.side_data["resource"] = rest
+    return lowered.build(("annotations",))
 
 
 def _lift_link(block: Object) -> Object:
@@ -118,7 +118,7 @@ def _lift_link(block: Object) -> Object:
     uri = block.get("uri")
     if "name" not in block and type(uri) is str:
         lifted.infer("name", last_segment(uri))
-    return lifted.done()
+    return lifted.build()
 
 
 _RESOURCE: Final = {"uri": "uri", "mimeType": "mimeType", "content": "text"}

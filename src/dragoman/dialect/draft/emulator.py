@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dragoman.dialect.draft.agent_emulator import AgentLedger
-from dragoman.dialect.draft.client_emulator import ClientLedger
-from dragoman.dialect.emulator import Ledger, Settings
+from dragoman.dialect.draft.agent_emulator import AgentEmulator
+from dragoman.dialect.draft.client_emulator import ClientEmulator
+from dragoman.dialect.emulator import Emulator, EmulatorSettings
 from dragoman.schema.side import Side
 
 
-def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
     """The ledger for a peer that speaks the draft."""
-    return ClientLedger(peer, settings) if peer is Side.CLIENT else AgentLedger(peer, settings)
+    return ClientEmulator(peer_side, settings) if peer_side is Side.CLIENT else AgentEmulator(peer_side, settings)

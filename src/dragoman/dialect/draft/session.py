@@ -12,79 +12,81 @@ from urllib.parse import quote
 
 from dragoman.dialect.blocks import lift_server, lower_server
 from dragoman.dialect.draft.content import lift_block, lower_block
-from dragoman.dialect.draft.tables import STOP_REASONS
+from dragoman.dialect.draft.tables import NEAREST_STOP_REASONS
 from dragoman.dialect.guesses import last_segment
-from dragoman.dialect.mapping import Row, each, one
-from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, side_of
-from dragoman.dialect.side_data import opened
+from dragoman.dialect.mapping import ObjectMapping, apply_to_list, apply_to_object
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, json_side_data
+from dragoman.dialect.side_data import begin_lowering
 from dragoman.errors import Kind, ProtocolError
 
-AUTHENTICATE: Final = Row(names={"method": "methodId"}, side=("credentials",), defaults={"credentials": {}})
-AUTHENTICATED: Final = Row(side=("expiresAt", "error"), defaults={"success": True})
-NEW: Final = Row(
-    names={"workingDirectory": "cwd"},
-    side=("initialMode", "configOptions"),
+AUTHENTICATE: Final = ObjectMapping(
+    renames={"method": "methodId"}, side_data=("credentials",), defaults={"credentials": {}}
+)
+AUTHENTICATE_RESULT: Final = ObjectMapping(side_data=("expiresAt", "error"), defaults={"success": True})
+NEW: Final = ObjectMapping(
+    renames={"workingDirectory": "cwd"},
+    side_data=("initialMode", "configOptions"),
     inferred={"mcpServers": []},
-    unsaid=("additionalDirectories",),
+    unsupported=("additionalDirectories",),
 )
-CREATED: Final = Row(side=("createdAt",), unsaid=("modes", "configOptions"))
-LOAD: Final = Row(
+NEW_RESULT: Final = ObjectMapping(side_data=("createdAt",), unsupported=("modes", "configOptions"))
+LOAD: Final = ObjectMapping(
     inferred={"cwd": "", "mcpServers": []},
-    unsaid=("cwd", "mcpServers", "additionalDirectories", "systemPrompt"),
+    unsupported=("cwd", "mcpServers", "additionalDirectories", "systemPrompt"),
 )
-LOADED: Final = Row(
-    side=("sessionId", "workingDirectory", "mode", "configOptions", "messageCount"),
-    unsaid=("modes", "configOptions"),
+LOAD_RESULT: Final = ObjectMapping(
+    side_data=("sessionId", "workingDirectory", "mode", "configOptions", "messageCount"),
+    unsupported=("modes", "configOptions"),
 )
-CANCEL: Final = Row(side=("reason",))
-SET_MODE: Final = Row(names={"mode": "modeId"})
-MODE_SET: Final = Row(side=("previousMode", "currentMode"))
-SET_OPTION: Final = Row(names={"key": "configId"})
-OPTION_SET: Final = Row(
-    side=("key", "previousValue", "currentValue"), inferred={"configOptions": []}, unsaid=("configOptions",)
+CANCEL: Final = ObjectMapping(side_data=("reason",))
+SET_MODE: Final = ObjectMapping(renames={"mode": "modeId"})
+SET_MODE_RESULT: Final = ObjectMapping(side_data=("previousMode", "currentMode"))
+SET_OPTION: Final = ObjectMapping(renames={"key": "configId"})
+SET_OPTION_RESULT: Final = ObjectMapping(
+    side_data=("key", "previousValue", "currentValue"), inferred={"configOptions": []}, unsupported=("configOptions",)
 )
-USAGE: Final = Row(
+USAGE: Final = ObjectMapping(
     inferred={"totalTokens": 0},
-    unsaid=("totalTokens", "thoughtTokens", "cachedReadTokens", "cachedWriteTokens"),
+    unsupported=("totalTokens", "thoughtTokens", "cachedReadTokens", "cachedWriteTokens"),
 )
 
 
-def lift_authenticated(result: Object) -> Object:
+def lift_authenticate_result(result: Object) -> Object:
     """The answer to `authenticate`; the draft says a failure as a result, everybody else as an error."""
     if result.get("success") is False:
         error = result.get("error")
         raise ProtocolError(Kind.AUTH_REQUIRED, error if isinstance(error, str) else "")
-    lifted = AUTHENTICATED.read(result)
-    if lifted.left.get("success") is True:
+    lifted = AUTHENTICATE_RESULT.begin_lifting(result)
+    if lifted.rest.get("success") is True:
         lifted.take("success")
-    return lifted.done()
+    return lifted.build()
 
 
 def lift_new(params: Object) -> Object:
     """A new session, with its MCP servers and system prompt in v1's form."""
-    lifted = NEW.read(params)
-    if "mcpServers" in lifted.left:
-        lifted.put("mcpServers", each(lift_server, lifted.take("mcpServers")))
+    lifted = NEW.begin_lifting(params)
+    if "mcpServers" in lifted.rest:
+        lifted.put("mcpServers", apply_to_list(lift_server, lifted.take("mcpServers")))
     prompt = lifted.take("systemPrompt")
     if isinstance(prompt, str):
         prompt = {"mode": "append", "content": [{"type": "text", "text": prompt}]}
     lifted.put("systemPrompt", prompt)
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_new(params: Object) -> Object:
     """A new session as the draft asks for it."""
-    lowered = NEW.say(params)
-    lowered.put("mcpServers", each(lower_server, lowered.take("mcpServers")))
+    lowered = NEW.begin_lowering(params)
+    lowered.put("mcpServers", apply_to_list(lower_server, lowered.take("mcpServers")))
     prompt = lowered.take("systemPrompt")
-    text = _appended(prompt)
+    text = _system_prompt_text(prompt)
     lowered.put("systemPrompt", text)
     if prompt is not ABSENT and (text is ABSENT or len(prompt["content"]) != 1 or len(prompt) != 2):
-        lowered.side["systemPrompt"] = prompt
-    return lowered.done(NEW.unsaid)
+        lowered.side_data["systemPrompt"] = prompt
+    return lowered.build(NEW.unsupported)
 
 
-def _appended(prompt: Json) -> Json:
+def _system_prompt_text(prompt: Json) -> Json:
     """The text of a system prompt that adds to the agent's own; the draft has no word for replacing that."""
     if not isinstance(prompt, dict) or prompt.get("mode") != "append":
         return ABSENT
@@ -98,31 +100,31 @@ def _appended(prompt: Json) -> Json:
 def lift_prompt(params: Object) -> Object:
     """A prompt; what was attached to it becomes blocks at its end."""
     lifted = Lifted(params)
-    blocks = each(lift_block, lifted.take("content"))
-    attached = lifted.left.get("attachments")
+    blocks = apply_to_list(lift_block, lifted.take("content"))
+    attached = lifted.rest.get("attachments")
     if isinstance(attached, list) and isinstance(blocks, list):
         made = [_lift_attachment(item, number) for number, item in enumerate(attached, 1)]
         if all(block is not None for block in made):
             lifted.take("attachments")
             blocks = blocks + made
             if not made:
-                lifted.side["attachments"] = []
+                lifted.side_data["attachments"] = []
     lifted.put("prompt", blocks)
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_prompt(params: Object) -> Object:
     """A prompt; blocks that came as attachments leave as attachments."""
-    lowered = opened(params)
-    lowered.restore(("attachments",))
+    lowered = begin_lowering(params)
+    lowered.move_from_side_data(("attachments",))
     blocks = lowered.take("prompt")
     if isinstance(blocks, list):
-        attached = [side_of(block)["attachment"] for block in blocks if "attachment" in side_of(block)]
+        attached = [json_side_data(block)["attachment"] for block in blocks if "attachment" in json_side_data(block)]
         if attached:
             lowered.put("attachments", attached)
-            blocks = [block for block in blocks if "attachment" not in side_of(block)]
-    lowered.put("content", each(lower_block, blocks))
-    return lowered.done()
+            blocks = [block for block in blocks if "attachment" not in json_side_data(block)]
+    lowered.put("content", apply_to_list(lower_block, blocks))
+    return lowered.build()
 
 
 def _lift_attachment(item: Json, number: int) -> Object | None:
@@ -131,7 +133,7 @@ def _lift_attachment(item: Json, number: int) -> Object | None:
         return None
     name, path, uri, data = (item.get(key) for key in ("name", "path", "uri", "data"))
     block = Lifted({})
-    block.side["attachment"] = item
+    block.side_data["attachment"] = item
     if isinstance(path, str):
         uri = _file_uri(path)
     if isinstance(uri, str):
@@ -142,31 +144,31 @@ def _lift_attachment(item: Json, number: int) -> Object | None:
         else:
             block.infer("name", last_segment(uri))
         block.put("mimeType", item.get("mimeType", ABSENT))
-        return block.done()
+        return block.build()
     if not isinstance(data, str):
         return None
-    inner = {"uri": f"attachment:{_quoted(name) if isinstance(name, str) else number}", "blob": data}
+    inner = {"uri": f"attachment:{_quote(name) if isinstance(name, str) else number}", "blob": data}
     if "mimeType" in item:
         inner["mimeType"] = item["mimeType"]
     block.put("type", "resource")
     block.put("resource", inner)
-    return block.done()
+    return block.build()
 
 
 def _file_uri(path: str) -> str:
     # A relative path stays a relative reference: only the ledger knows the directory it is meant in.
-    return f"file://{_quoted(path)}" if path.startswith("/") else f"file:{_quoted(path)}"
+    return f"file://{_quote(path)}" if path.startswith("/") else f"file:{_quote(path)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quote(text, errors="replace")
 
 
-def lift_prompted(result: Object) -> Object:
+def lift_prompt_result(result: Object) -> Object:
     """The end of a turn."""
     lifted = Lifted(result)
-    lifted.put("usage", one(_lift_usage, lifted.take("usage")))
-    return lifted.done()
+    lifted.put("usage", apply_to_object(_lift_usage, lifted.take("usage")))
+    return lifted.build()
 
 
 def _lift_usage(usage: Object) -> Object:
@@ -174,47 +176,47 @@ def _lift_usage(usage: Object) -> Object:
     counts = [usage.get("inputTokens"), usage.get("outputTokens")]
     if "totalTokens" not in usage and all(type(count) is int for count in counts):
         lifted.infer("totalTokens", sum(count for count in counts if type(count) is int))
-    return lifted.done()
+    return lifted.build()
 
 
-def lower_prompted(result: Object) -> Object:
+def lower_prompt_result(result: Object) -> Object:
     """The end of a turn; a reason the draft has no word for is said as the nearest one it has."""
-    lowered = opened(result)
-    lowered.put("usage", one(USAGE.lower, lowered.take("usage")))
+    lowered = begin_lowering(result)
+    lowered.put("usage", apply_to_object(USAGE.lower, lowered.take("usage")))
     reason = lowered.take("stopReason")
     if reason == "auth_required":
         raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent ended the turn with {reason!r}", {"stopReason": reason})
-    said = STOP_REASONS.get(reason) if isinstance(reason, str) else None
+    said = NEAREST_STOP_REASONS.get(reason) if isinstance(reason, str) else None
     if said:
-        lowered.side["stopReason"] = reason
+        lowered.side_data["stopReason"] = reason
     lowered.put("stopReason", said or reason)
-    return lowered.done()
+    return lowered.build()
 
 
 def lift_set_option(params: Object) -> Object:
     """A choice for an option; v1 has strings and booleans, the draft any JSON value."""
-    lifted = SET_OPTION.read(params)
+    lifted = SET_OPTION.begin_lifting(params)
     value = lifted.take("value")
     if isinstance(value, bool):
         lifted.put("type", "boolean")
     elif value is not ABSENT and not isinstance(value, str):
-        lifted.side["value"] = value
-        value = _compact(value)
+        lifted.side_data["value"] = value
+        value = _compact_json(value)
     lifted.put("value", value)
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_set_option(params: Object) -> Object:
     """A choice for an option, as the JSON value it was or is."""
-    lowered = SET_OPTION.say(params)
+    lowered = SET_OPTION.begin_lowering(params)
     value = lowered.take("value")
-    if isinstance(value, bool) and lowered.left.get("type") == "boolean":
+    if isinstance(value, bool) and lowered.rest.get("type") == "boolean":
         lowered.take("type")
-    lowered.put("value", lowered.recall("value", value))
-    return lowered.done(("type",))
+    lowered.put("value", lowered.take_side_data("value", value))
+    return lowered.build(("type",))
 
 
-def _compact(value: Json) -> str:
+def _compact_json(value: Json) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (RecursionError, ValueError) as error:

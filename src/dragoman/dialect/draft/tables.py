@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from dragoman.dialect.text_chunk import Form
+from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.errors import Kind
 
 DIALECT: Final = "draft"
@@ -39,8 +39,8 @@ CODES: Final[dict[str, int]] = {
 }
 
 # Said in v1's shape: the file calls of reference 5.17.
-SAID_TO_AGENT: Final = frozenset({"fs/changed"})
-SAID_TO_CLIENT: Final = frozenset(
+V1_METHODS_TO_AGENT: Final = frozenset({"fs/changed"})
+V1_METHODS_TO_CLIENT: Final = frozenset(
     {
         "fs/read_binary_file",
         "fs/write_binary_file",
@@ -53,38 +53,38 @@ SAID_TO_CLIENT: Final = frozenset(
 )
 
 # --- capabilities -----------------------------------------------------------------------------------------
-FS: Final = {"read": "readTextFile", "write": "writeTextFile"}
-FS_SIDE: Final = ("watch", "binary", "list", "createDirectory", "atomic")
-CLIENT_SIDE: Final = {"ui": "ui", "_custom": "custom"}
-CLIENT_UNSAID: Final = ("session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings")
+FS_NAMES: Final = {"read": "readTextFile", "write": "writeTextFile"}
+FS_SIDE_DATA: Final = ("watch", "binary", "list", "createDirectory", "atomic")
+CLIENT_SIDE_DATA: Final = {"ui": "ui", "_custom": "custom"}
+CLIENT_UNSUPPORTED: Final = ("session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings")
 
-MCP_SIDE: Final = ("servers", "transport")
+MCP_SIDE_DATA: Final = ("servers", "transport")
 MCP_TRANSPORTS: Final = ("http", "sse")  # the same words in both; stdio goes without saying in v1
-PROMPT_SIDE: Final = ("streaming", "cancellation", "attachments")
-PROMPT_UNSAID: Final = ("image", "audio", "embeddedContext")
-SESSION_SIDE: Final = ("modes", "configOptions", "persistence")
-SESSION_UNSAID: Final = (
+PROMPT_SIDE_DATA: Final = ("streaming", "cancellation", "attachments")
+PROMPT_UNSUPPORTED: Final = ("image", "audio", "embeddedContext")
+SESSION_SIDE_DATA: Final = ("modes", "configOptions", "persistence")
+SESSION_UNSUPPORTED: Final = (
     "list", "delete", "additionalDirectories", "resume", "close", "fork", "archive", "status", "title",
     "systemPrompt",
 )  # fmt: skip
-AGENT_SIDE: Final = {"_custom": "custom"}
-AGENT_UNSAID: Final = ("auth", "providers", "nes", "positionEncoding")
+AGENT_SIDE_DATA: Final = {"_custom": "custom"}
+AGENT_UNSUPPORTED: Final = ("auth", "providers", "nes", "positionEncoding")
 
 # --- prompt turn ------------------------------------------------------------------------------------------
 # Vocabulary -> draft, for the reasons the draft has no word for (reference 5.14-6).
-STOP_REASONS: Final = {"refusal": "end_turn", "max_turn_requests": "max_tokens"}
+NEAREST_STOP_REASONS: Final = {"refusal": "end_turn", "max_turn_requests": "max_tokens"}
 
 # --- session/update ---------------------------------------------------------------------------------------
-CHUNKS: Final = {
+CHUNK_KIND_BY_TYPE: Final = {
     "agent_message_chunk": "agent_message_chunk",
     "user_message_chunk": "user_message_chunk",
     "thought_message_chunk": "agent_thought_chunk",
 }
-CHUNKS_BACK: Final = {name: wire for wire, name in CHUNKS.items()}
-CHUNK_SIDE: Final = ("index", "final", "visible")
+CHUNK_TYPE_BY_KIND: Final = {name: wire for wire, name in CHUNK_KIND_BY_TYPE.items()}
+CHUNK_SIDE_DATA: Final = ("index", "final", "visible")
 
 # --- permission -------------------------------------------------------------------------------------------
-KINDS: Final = {
+TOOL_KIND_BY_OPERATION: Final = {
     "file_read": "read",
     "file_write": "edit",
     "file_delete": "delete",
@@ -93,7 +93,7 @@ KINDS: Final = {
     "mcp_tool": "other",
 }
 # Tool kind -> operation; every other kind is an MCP tool's.
-OPERATIONS: Final = {
+OPERATION_BY_TOOL_KIND: Final = {
     "read": "file_read",
     "search": "file_read",
     "edit": "file_write",
@@ -105,9 +105,9 @@ OPERATIONS: Final = {
 FILE_OPERATIONS: Final = frozenset({"file_read", "file_write", "file_delete"})
 # Operation -> the member of rawInput that names its resource.
 RESOURCE_MEMBERS: Final = {"terminal_execute": "command", "network_access": "url"}
-RESOURCE_SOURCES: Final = ("command", "path", "file_path", "url")
+RESOURCE_INPUT_MEMBERS: Final = ("command", "path", "file_path", "url")
 # The draft asks yes or no and lets the client choose how far a yes reaches; v1 wants that as options.
-OPTIONS: Final = (
+PERMISSION_OPTIONS: Final = (
     {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
     {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
     {"optionId": "workspace", "name": "Allow in this workspace", "kind": "allow_always"},
@@ -115,7 +115,7 @@ OPTIONS: Final = (
     {"optionId": "deny", "name": "Deny", "kind": "reject_once"},
 )
 # Option id -> the draft's answer.
-DECISIONS: Final[dict[str, dict[str, bool | str]]] = {
+PERMISSION_ANSWERS: Final[dict[str, dict[str, bool | str]]] = {
     "once": {"granted": True, "scope": "once"},
     "session": {"granted": True, "remember": True, "scope": "session"},
     "workspace": {"granted": True, "remember": True, "scope": "workspace"},
@@ -125,7 +125,7 @@ DECISIONS: Final[dict[str, dict[str, bool | str]]] = {
 
 # --- terminal ---------------------------------------------------------------------------------------------
 # The draft always has an exit code: a process that a signal ended is given 128 + n, as a shell would.
-SIGNALS: Final = {
+SIGNAL_NUMBERS: Final = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
     "SIGKILL": 9, "SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15,
 }  # fmt: skip
@@ -142,9 +142,9 @@ class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     data: _Data
 
 
-CHUNK: Final = Form(
+CHUNK: Final = ChunkForm(
     _Params,
-    CHUNKS,
+    CHUNK_KIND_BY_TYPE,
     lambda said: (said.session_id, said.type, said.data.content),
     lambda session, kind, text: _Params(session, kind, _Data(text)),
 )

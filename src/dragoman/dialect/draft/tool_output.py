@@ -11,22 +11,22 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from dragoman.dialect.draft.content import lower_block
-from dragoman.dialect.guesses import placeholder
-from dragoman.dialect.mapping import Row
-from dragoman.dialect.reshape import ABSENT, Json, Object, side_of, with_side
-from dragoman.dialect.side_data import opened
+from dragoman.dialect.guesses import placeholder_text
+from dragoman.dialect.mapping import ObjectMapping
+from dragoman.dialect.reshape import ABSENT, Json, Object, json_side_data, with_json_side_data
+from dragoman.dialect.side_data import begin_lowering
 
-CONTEXT: Final = 3
+CONTEXT_LINES: Final = 3
 # Comparing grows with the product of the two sizes; beyond this the changed middle is one block.
-MOST_LINES: Final = 10_000
+MAX_DIFF_LINES: Final = 10_000
 
-TERMINAL: Final = Row(side=("command", "exitCode", "stdout", "stderr"))
+TERMINAL: Final = ObjectMapping(side_data=("command", "exitCode", "stdout", "stderr"))
 _NO_NEWLINE: Final = "\n\\ No newline at end of file"
 
 Opcode = tuple[str, int, int, int, int]
 
 
-class Said(NamedTuple):
+class LoweredOutput(NamedTuple):
     """What the draft can say of a list of contents, and the entries it cannot."""
 
     output: Json
@@ -47,44 +47,44 @@ def lift_output(output: Json, failed: bool) -> Object | None:
     if kind == "text":
         entry: Object = {"type": "content", "content": output}
         # A failed call whose content is all text lowers to an error; this one was an output.
-        return with_side(entry, error=False) if failed else entry
+        return with_json_side_data(entry, error=False) if failed else entry
     if kind == "diff" and type(output.get("hunks")) is list:
-        row = Row(side=("hunks",)).read(output)
-        row.put("oldText", _side_text(output["hunks"], "-"))
-        row.put("newText", _side_text(output["hunks"], "+"))
-        return row.done()
+        row = ObjectMapping(side_data=("hunks",)).begin_lifting(output)
+        row.put("oldText", _text_from_hunks(output["hunks"], "-"))
+        row.put("newText", _text_from_hunks(output["hunks"], "+"))
+        return row.build()
     return TERMINAL.lift(output) if kind == "terminal" else None
 
 
 def lift_error(error: str) -> Object:
     """The entry for an error text."""
-    return with_side(text_entry(error), error=True)
+    return with_json_side_data(text_entry(error), error=True)
 
 
-def lower_outputs(entries: list[Json], failed: bool) -> Said:
+def lower_outputs(entries: list[Json], failed: bool) -> LoweredOutput:
     """The one output and the one error of a list of contents."""
-    errors = [_text(entry) for entry in entries if side_of(entry).get("error") is True]
-    others = [entry for entry in entries if side_of(entry).get("error") is not True]
+    errors = [_text_of(entry) for entry in entries if json_side_data(entry).get("error") is True]
+    others = [entry for entry in entries if json_side_data(entry).get("error") is not True]
     error: Json = "\n".join(errors) if errors else ABSENT
     texts = [entry for entry in others if _is_text(entry)]
-    unmarked = not any("error" in side_of(entry) for entry in entries)
+    unmarked = not any("error" in json_side_data(entry) for entry in entries)
     if failed and unmarked and texts and len(texts) == len(entries):
-        return Said(ABSENT, "\n".join(map(_text, texts)), [])
+        return LoweredOutput(ABSENT, "\n".join(map(_text_of, texts)), [])
     if not others:
-        return Said(ABSENT, error, [])
+        return LoweredOutput(ABSENT, error, [])
     first = others[0]
     if _is_text(first):
         one = lower_block(first["content"]) if len(texts) == 1 else None
-        said = one or {"type": "text", "text": "\n".join(map(_text, texts))}
-        return Said(said, error, [entry for entry in others if not _is_text(entry)])
+        said = one or {"type": "text", "text": "\n".join(map(_text_of, texts))}
+        return LoweredOutput(said, error, [entry for entry in others if not _is_text(entry)])
     kind = first.get("type") if type(first) is dict else None
     if kind == "diff":
-        return Said(_lower_diff(first), error, others[1:])
+        return LoweredOutput(_lower_diff(first), error, others[1:])
     if kind == "terminal":
-        return Said(TERMINAL.lower(first), error, others[1:])
+        return LoweredOutput(TERMINAL.lower(first), error, others[1:])
     if kind == "content" and type(first.get("content")) is dict:
-        return Said({"type": "text", "text": placeholder(first["content"])}, error, others)
-    return Said(ABSENT, error, others)
+        return LoweredOutput({"type": "text", "text": placeholder_text(first["content"])}, error, others)
+    return LoweredOutput(ABSENT, error, others)
 
 
 def _is_text(entry: Json) -> bool:
@@ -92,20 +92,20 @@ def _is_text(entry: Json) -> bool:
     return type(block) is dict and block.get("type") == "text" and type(block.get("text")) is str
 
 
-def _text(entry: Json) -> str:
+def _text_of(entry: Json) -> str:
     return str(entry["content"]["text"]) if _is_text(entry) else ""
 
 
 def _lower_diff(entry: Object) -> Object:
-    lowered = opened(entry)
-    old, new, told = lowered.take("oldText"), lowered.take("newText"), lowered.recall("hunks")
+    lowered = begin_lowering(entry)
+    old, new, told = lowered.take("oldText"), lowered.take("newText"), lowered.take_side_data("hunks")
     if told is ABSENT:
-        told = hunks(old if type(old) is str else "", new if type(new) is str else "")
+        told = diff_hunks(old if type(old) is str else "", new if type(new) is str else "")
     lowered.put("hunks", told)
-    return lowered.done()
+    return lowered.build()
 
 
-def _side_text(pieces: list[Json], mark: str) -> str:
+def _text_from_hunks(pieces: list[Json], mark: str) -> str:
     """The lines of one side: its own and the common ones. A line without a mark counts as common."""
     other = "+" if mark == "-" else "-"
     lines: list[str] = []
@@ -118,13 +118,13 @@ def _side_text(pieces: list[Json], mark: str) -> str:
     return "\n".join(lines)
 
 
-def hunks(old: str, new: str) -> list[Object]:
+def diff_hunks(old: str, new: str) -> list[Object]:
     """The hunks that turn one text into the other."""
-    a, b = _lines(old, new), _lines(new, old)
-    return [_hunk(group, a, b) for group in _groups(a, b)]
+    a, b = _split_lines(old, new), _split_lines(new, old)
+    return [_render_hunk(group, a, b) for group in _opcode_groups(a, b)]
 
 
-def _lines(text: str, other: str) -> list[str]:
+def _split_lines(text: str, other: str) -> list[str]:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -134,18 +134,18 @@ def _lines(text: str, other: str) -> list[str]:
     return lines
 
 
-def _groups(a: list[str], b: list[str]) -> Iterable[list[Opcode]]:
+def _opcode_groups(a: list[str], b: list[str]) -> Iterable[list[Opcode]]:
     if a == b:
         return ()
-    if len(a) + len(b) <= MOST_LINES:
-        return SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
+    if len(a) + len(b) <= MAX_DIFF_LINES:
+        return SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT_LINES)
     head, short = 0, min(len(a), len(b))
     while head < short and a[head] == b[head]:
         head += 1
     tail = 0
     while tail < short - head and a[-1 - tail] == b[-1 - tail]:
         tail += 1
-    before, after = min(head, CONTEXT), min(tail, CONTEXT)
+    before, after = min(head, CONTEXT_LINES), min(tail, CONTEXT_LINES)
     end_a, end_b = len(a) - tail, len(b) - tail
     return (
         [
@@ -156,7 +156,7 @@ def _groups(a: list[str], b: list[str]) -> Iterable[list[Opcode]]:
     )
 
 
-def _hunk(group: list[Opcode], a: list[str], b: list[str]) -> Object:
+def _render_hunk(group: list[Opcode], a: list[str], b: list[str]) -> Object:
     old_from, old_to, new_from, new_to = group[0][1], group[-1][2], group[0][3], group[-1][4]
     lines: list[str] = []
     for tag, a_from, a_to, b_from, b_to in group:

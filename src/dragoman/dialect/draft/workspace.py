@@ -8,87 +8,93 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.blocks import lift_pairs, lower_pairs
-from dragoman.dialect.draft.tables import NO_EXIT_CODE, SIGNALS
-from dragoman.dialect.mapping import Pair, Row
+from dragoman.dialect.draft.tables import NO_EXIT_CODE, SIGNAL_NUMBERS
+from dragoman.dialect.mapping import ConversionPair, ObjectMapping
 from dragoman.dialect.reshape import Json, Object
 
-_NO_SESSION: Final = {"sessionId": ""}
+_INFERRED_SESSION: Final = {"sessionId": ""}
 
-READ: Final = Row(names={"startLine": "line"}, side=("encoding",), inferred=_NO_SESSION, unsaid=("sessionId",))
-READ_RESULT: Final = Row(side=("encoding", "totalLines", "truncated"), defaults={"encoding": "utf-8"})
-WRITE: Final = Row(side=("encoding", "createDirectories", "overwrite"), inferred=_NO_SESSION, unsaid=("sessionId",))
-WRITTEN: Final = Row(side=("bytesWritten", "created"))
-# Section 10.2 has interactive terminals and no word to ask for one: `interactive`, `rows` and `columns` are ours.
-CREATE: Final = Row(
-    side=("timeout", "interactive", "rows", "columns"), inferred=_NO_SESSION, unsaid=("sessionId", "outputByteLimit")
+READ: Final = ObjectMapping(
+    renames={"startLine": "line"}, side_data=("encoding",), inferred=_INFERRED_SESSION, unsupported=("sessionId",)
 )
-CREATED: Final = Row(side=("pid",))
-PUSH: Final = Row(inferred=_NO_SESSION, unsaid=("sessionId",))
-POLL: Final = Row(inferred=_NO_SESSION)  # v1's own call: a session that was said stays
-WAIT: Final = Row(side=("timeout",), inferred=_NO_SESSION, unsaid=("sessionId",))
-EXITED: Final = Row(side=("timedOut",))
-KILL: Final = Row(side=("signal", "force"), inferred=_NO_SESSION, unsaid=("sessionId",))
-RELEASE: Final = Row(inferred=_NO_SESSION, unsaid=("sessionId",))
+READ_RESULT: Final = ObjectMapping(side_data=("encoding", "totalLines", "truncated"), defaults={"encoding": "utf-8"})
+WRITE: Final = ObjectMapping(
+    side_data=("encoding", "createDirectories", "overwrite"), inferred=_INFERRED_SESSION, unsupported=("sessionId",)
+)
+WRITE_RESULT: Final = ObjectMapping(side_data=("bytesWritten", "created"))
+# Section 10.2 has interactive terminals and no word to ask for one: `interactive`, `rows` and `columns` are ours.
+CREATE: Final = ObjectMapping(
+    side_data=("timeout", "interactive", "rows", "columns"),
+    inferred=_INFERRED_SESSION,
+    unsupported=("sessionId", "outputByteLimit"),
+)
+CREATE_RESULT: Final = ObjectMapping(side_data=("pid",))
+PUSH: Final = ObjectMapping(inferred=_INFERRED_SESSION, unsupported=("sessionId",))
+POLL: Final = ObjectMapping(inferred=_INFERRED_SESSION)  # v1's own call: a session that was said stays
+WAIT: Final = ObjectMapping(side_data=("timeout",), inferred=_INFERRED_SESSION, unsupported=("sessionId",))
+WAIT_RESULT: Final = ObjectMapping(side_data=("timedOut",))
+KILL: Final = ObjectMapping(side_data=("signal", "force"), inferred=_INFERRED_SESSION, unsupported=("sessionId",))
+RELEASE: Final = ObjectMapping(inferred=_INFERRED_SESSION, unsupported=("sessionId",))
 
 
 def lift_read(params: Object) -> Object:
     """First and last line -> first line and number of lines."""
-    lifted = READ.read(params)
+    lifted = READ.begin_lifting(params)
     end = lifted.take("endLine")
-    lifted.put("limit", end - _first(lifted.out) + 1 if type(end) is int else end)
-    return lifted.done()
+    lifted.put("limit", end - _first_line(lifted.out) + 1 if type(end) is int else end)
+    return lifted.build()
 
 
 def lower_read(params: Object) -> Object:
     """First line and number of lines -> first and last line."""
-    lowered = READ.say(params)
+    lowered = READ.begin_lowering(params)
     limit = lowered.take("limit")
-    lowered.put("endLine", _first(params) + limit - 1 if type(limit) is int else limit)
-    return lowered.done(READ.unsaid)
+    lowered.put("endLine", _first_line(params) + limit - 1 if type(limit) is int else limit)
+    return lowered.build(READ.unsupported)
 
 
-def _first(params: Object) -> int:
+def _first_line(params: Object) -> int:
     line = params.get("line")
     return line if type(line) is int else 1
 
 
 def lift_create(params: Object) -> Object:
     """A terminal to start, its environment as a list."""
-    lifted = CREATE.read(params)
+    lifted = CREATE.begin_lifting(params)
     lifted.put("env", lift_pairs(lifted.take("env")))
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_create(params: Object) -> Object:
     """A terminal to start, its environment as a map."""
-    lowered = CREATE.say(params)
+    lowered = CREATE.begin_lowering(params)
     lowered.put("env", lower_pairs(lowered.take("env")))
-    return lowered.done(CREATE.unsaid)
+    return lowered.build(CREATE.unsupported)
 
 
-def lower_exited(result: Object) -> Object:
+def lower_wait_result(result: Object) -> Object:
     """How a command ended; the draft always has an exit code and never a null."""
-    lowered = EXITED.say(result)
+    lowered = WAIT_RESULT.begin_lowering(result)
     code, signal = lowered.take("exitCode", None), lowered.take("signal", None)
     if signal is not None:
         lowered.put("signal", signal)
-    lowered.put("exitCode", _code(signal) if code is None else code)
-    return lowered.done()
+    lowered.put("exitCode", _exit_code(signal) if code is None else code)
+    return lowered.build()
 
 
-def _code(signal: Json) -> int:
-    number = SIGNALS.get(signal) if isinstance(signal, str) else None
+def _exit_code(signal: Json) -> int:
+    number = SIGNAL_NUMBERS.get(signal) if isinstance(signal, str) else None
     return NO_EXIT_CODE if number is None else 128 + number
 
 
-def done_or_not(word: str) -> Pair:
+def flag_result_conversion(member: str) -> ConversionPair:
     """The pair for a result that is one boolean: true goes without saying in v1, false is side data."""
 
     def lift(result: Object) -> Object:
-        row = Row() if result.get(word) is True else Row(side=(word,))
-        lifted = row.read(result)
-        if lifted.left.get(word) is True:
-            lifted.take(word)
-        return lifted.done()
+        row = ObjectMapping() if result.get(member) is True else ObjectMapping(side_data=(member,))
+        lifted = row.begin_lifting(result)
+        if lifted.rest.get(member) is True:
+            lifted.take(member)
+        return lifted.build()
 
-    return lift, Row(side=(word,), defaults={word: True}).lower
+    return lift, ObjectMapping(side_data=(member,), defaults={member: True}).lower

@@ -9,57 +9,64 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.dialect.reshape import Json, Object, refuse_encoding, with_side
-from dragoman.dialect.side_data import cleared, cleared_initialize, plain
+from dragoman.dialect.reshape import Json, Object, check_encoding, with_json_side_data
+from dragoman.dialect.side_data import strip_initialize_side_data, strip_private, strip_side_data
 from dragoman.dialect.v1 import models
-from dragoman.dialect.v1.tables import DIALECT, EXTENSION, STATUSES, STOP_ERRORS, TOOL_CALLS, chunk_text
+from dragoman.dialect.v1.tables import (
+    DIALECT,
+    EXTENSION_PREFIXES,
+    NEAREST_STATUSES,
+    STOP_ERRORS,
+    TOOL_CALL_KINDS,
+    chunk_text,
+)
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 
-Rule = Callable[[Object], Object]
-Rules = dict[tuple[Side, str], Rule]
+Conversion = Callable[[Object], Object]
+ConversionTable = dict[tuple[Side, str], Conversion]
 
 
 def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     """A call as `side` receives it from a v1 (or banjo) peer, in the vocabulary."""
-    name = LIFTED.get((side, method), method)
-    if not isinstance(params, dict) or method.startswith(EXTENSION):
+    name = LIFTED_METHODS.get((side, method), method)
+    if not isinstance(params, dict) or method.startswith(EXTENSION_PREFIXES):
         return name, params
     if method == "session/update" and chunk_text(params) is not None:
         return name, params
-    params = cleared_initialize(params) if method == "initialize" else cleared(params)
+    params = strip_initialize_side_data(params) if method == "initialize" else strip_side_data(params)
     rule = LIFT.get((side, method))
     return name, rule(params) if rule else params
 
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     """A call of the vocabulary as official v1 has it."""
-    if not isinstance(params, dict) or method.startswith(EXTENSION):
+    if not isinstance(params, dict) or method.startswith(EXTENSION_PREFIXES):
         return method, params
     if method == "session/update" and chunk_text(params) is not None:
         return method, params
-    refuse_encoding(DIALECT, method, params)
+    check_encoding(DIALECT, method, params)
     rule = LOWER.get((side, method))
-    return method, plain(rule(params) if rule else params)
+    return method, strip_private(rule(params) if rule else params)
 
 
 def lift_result(side: Side, method: str, result: Json) -> Json:
     """What a v1 (or banjo) peer, which is `side`, answered to a vocabulary method."""
     rule = LIFT_RESULT.get((side, method))
-    result = cleared(result)
+    result = strip_side_data(result)
     return rule(result) if rule and isinstance(result, dict) else result
 
 
 def lower_result(side: Side, method: str, result: Json) -> Json:
     """What `side` answers to a request of a v1 peer; an end of a turn that v1 has no word for is an error."""
     if side is Side.AGENT and method == "session/prompt":
-        refuse_stop(DIALECT, result, STOP_ERRORS)
-    return plain(result)
+        check_stop_reason(DIALECT, result, STOP_ERRORS)
+    return strip_private(result)
 
 
 def needs_lift(side: Side, method: str) -> bool:
     """Whether a v1 peer's call can differ from the vocabulary (of updates: only LIFTED_UPDATES can)."""
-    return (side, method) in LIFT or (side, method) in LIFTED
+    return (side, method) in LIFT or (side, method) in LIFTED_METHODS
 
 
 def needs_lower(side: Side, method: str) -> bool:
@@ -77,7 +84,7 @@ def needs_lower_result(side: Side, method: str) -> bool:
     return (side, method) == (Side.AGENT, "session/prompt")
 
 
-def refuse_stop(dialect: str, result: Json, errors: dict[str, str]) -> None:
+def check_stop_reason(dialect: str, result: Json, errors: dict[str, str]) -> None:
     """Raise for an end of a turn that a dialect cannot say; the error is of the kind it has in its place."""
     reason = result.get("stopReason") if isinstance(result, dict) else None
     kind = errors.get(reason) if isinstance(reason, str) else None
@@ -90,30 +97,30 @@ def refuse_stop(dialect: str, result: Json, errors: dict[str, str]) -> None:
 def lower_status(call: Json) -> Json:
     """A tool call with the nearest status that v1 has a word for, and the true one beside it."""
     status = call.get("status") if isinstance(call, dict) else None
-    if not isinstance(status, str) or status not in STATUSES:
+    if not isinstance(status, str) or status not in NEAREST_STATUSES:
         return call
-    return with_side({**call, "status": STATUSES[status]}, status=status)
+    return with_json_side_data({**call, "status": NEAREST_STATUSES[status]}, status=status)
 
 
 def lower_update(params: Object) -> Object:
     """session/update: of all kinds only tool calls may have to be said otherwise."""
     update = params.get("update")
     kind = update.get("sessionUpdate") if isinstance(update, dict) else None
-    return {**params, "update": lower_status(update)} if kind in TOOL_CALLS else params
+    return {**params, "update": lower_status(update)} if kind in TOOL_CALL_KINDS else params
 
 
-def lower_question(params: Object) -> Object:
+def lower_permission_request(params: Object) -> Object:
     """session/request_permission carries a tool call as well."""
     return {**params, "toolCall": lower_status(params["toolCall"])} if "toolCall" in params else params
 
 
-LIFTED: Final[dict[tuple[Side, str], str]] = {
+LIFTED_METHODS: Final[dict[tuple[Side, str], str]] = {
     (Side.AGENT, "session/set_model"): "session/set_config_option",
     (Side.AGENT, "unstable_resumeSession"): "session/resume",
 }
 LIFTED_UPDATES: Final = frozenset({"plan", "current_model_update"})
 
-LIFT: Final[Rules] = {
+LIFT: Final[ConversionTable] = {
     (Side.AGENT, "initialize"): models.lift_initialize,
     (Side.AGENT, "authenticate"): models.lift_authenticate,
     (Side.AGENT, "session/new"): models.lift_new,
@@ -121,11 +128,11 @@ LIFT: Final[Rules] = {
     (Side.AGENT, "session/set_model"): models.lift_set_model,
     (Side.CLIENT, "session/update"): models.lift_update,
 }
-LOWER: Final[Rules] = {
+LOWER: Final[ConversionTable] = {
     (Side.CLIENT, "session/update"): lower_update,
-    (Side.CLIENT, "session/request_permission"): lower_question,
+    (Side.CLIENT, "session/request_permission"): lower_permission_request,
 }
-LIFT_RESULT: Final[Rules] = {
+LIFT_RESULT: Final[ConversionTable] = {
     (Side.AGENT, "session/new"): models.lift_models,
     (Side.AGENT, "session/load"): models.lift_models,
     (Side.AGENT, "session/resume"): models.lift_models,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.dialect.emulator import Ledger, Settings
+from dragoman.dialect.emulator import Emulator, EmulatorSettings
 from dragoman.schema.side import Side
 
 
-def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
     """v1 is the vocabulary; only models, gone from it yet in use (peers.md 20), have to be remembered."""
-    if peer is Side.CLIENT:
+    if peer_side is Side.CLIENT:
         return None
-    from dragoman.dialect.banjo.emulator import AgentLedger
+    from dragoman.dialect.banjo.emulator import AgentEmulator
 
-    return AgentLedger(peer, settings)
+    return AgentEmulator(peer_side, settings)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, with_side
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, with_json_side_data
 
-MODEL: Final = "model"
+MODEL_OPTION: Final = "model"
 
 
 def lift_initialize(params: Object) -> Object:
@@ -20,7 +20,7 @@ def lift_initialize(params: Object) -> Object:
     if not isinstance(version, str):
         return params
     number = int(version) if version.isascii() and version.isdigit() and len(version) < 6 else 1
-    return with_side({**params, "protocolVersion": number}, version=version)
+    return with_json_side_data({**params, "protocolVersion": number}, version=version)
 
 
 def lift_authenticate(params: Object) -> Object:
@@ -29,23 +29,23 @@ def lift_authenticate(params: Object) -> Object:
         return params
     lifted = Lifted(params)
     lifted.infer("methodId", "")
-    return lifted.done()
+    return lifted.build()
 
 
 def lift_new(params: Object) -> Object:
     """session/new without MCP servers means none."""
-    return params if "mcpServers" in params else _inferring(params, "mcpServers")
+    return params if "mcpServers" in params else _infer_empty_list(params, "mcpServers")
 
 
 def lift_options(result: Object) -> Object:
     """What session/set_model answers, `{}`, where session/set_config_option answers with all options."""
-    return result if "configOptions" in result else _inferring(result, "configOptions")
+    return result if "configOptions" in result else _infer_empty_list(result, "configOptions")
 
 
-def _inferring(obj: Object, name: str) -> Object:
+def _infer_empty_list(obj: Object, name: str) -> Object:
     lifted = Lifted(obj)
     lifted.infer(name, [])
-    return lifted.done()
+    return lifted.build()
 
 
 def lift_set_mode(params: Object) -> Object:
@@ -53,18 +53,18 @@ def lift_set_mode(params: Object) -> Object:
     if "modeId" in params or "mode" not in params:
         return params
     lifted = Lifted(params)
-    lifted.move({"mode": "modeId"})
-    lifted.side["legacy"] = True
-    return lifted.done()
+    lifted.rename({"mode": "modeId"})
+    lifted.side_data["legacy"] = True
+    return lifted.build()
 
 
 def lift_set_model(params: Object) -> Object:
     """session/set_model: setting the option that stands for the models."""
     lifted = Lifted(params)
-    lifted.put("configId", MODEL)
-    lifted.move({"modelId": "value"})
-    lifted.side["form"] = "set_model"
-    return lifted.done()
+    lifted.put("configId", MODEL_OPTION)
+    lifted.rename({"modelId": "value"})
+    lifted.side_data["form"] = "set_model"
+    return lifted.build()
 
 
 def lift_update(params: Object) -> Object:
@@ -79,8 +79,8 @@ def lift_update(params: Object) -> Object:
         lifted = Lifted(update)
         lifted.put("sessionUpdate", "config_option_update")
         lifted.infer("configOptions", [])
-        lifted.keep(("currentModelId",))
-        return {**params, "update": lifted.done()}
+        lifted.move_to_side_data(("currentModelId",))
+        return {**params, "update": lifted.build()}
     return params
 
 
@@ -100,8 +100,8 @@ def _lift_entry(entry: Json) -> Json:
     lifted = Lifted(entry)
     if "priority" not in entry:
         lifted.infer("priority", "medium")
-    lifted.keep(("id",))
-    return lifted.done()
+    lifted.move_to_side_data(("id",))
+    return lifted.build()
 
 
 def lift_models(result: Object) -> Object:
@@ -110,45 +110,45 @@ def lift_models(result: Object) -> Object:
     if not isinstance(models, dict):
         return result
     lifted = Lifted(result)
-    options = lifted.left.get("configOptions")
-    if options is not None and (not isinstance(options, list) or any(map(_is_about_models, options))):
-        lifted.keep(("models",))
-        return lifted.done()
+    options = lifted.rest.get("configOptions")
+    if options is not None and (not isinstance(options, list) or any(map(_is_model_option, options))):
+        lifted.move_to_side_data(("models",))
+        return lifted.build()
     lifted.take("models")
     if options is None:
         lifted.take("configOptions")
-        lifted.infer("configOptions", [_option(models)])
+        lifted.infer("configOptions", [_models_option(models)])
     else:
-        lifted.put("configOptions", [*options, _option(models)])
-    return lifted.done()
+        lifted.put("configOptions", [*options, _models_option(models)])
+    return lifted.build()
 
 
-def _is_about_models(option: Json) -> bool:
-    return isinstance(option, dict) and (option.get("category") == MODEL or option.get("id") == MODEL)
+def _is_model_option(option: Json) -> bool:
+    return isinstance(option, dict) and (option.get("category") == MODEL_OPTION or option.get("id") == MODEL_OPTION)
 
 
-def _option(models: Object) -> Object:
+def _models_option(models: Object) -> Object:
     lifted = Lifted(models)
     listed, current = lifted.take("availableModels"), lifted.take("currentModelId")
-    lifted.out = {"id": MODEL, "name": "Model", "category": MODEL, "type": "select"}
+    lifted.out = {"id": MODEL_OPTION, "name": "Model", "category": MODEL_OPTION, "type": "select"}
     lifted.put("currentValue", current)
-    lifted.side["form"] = "models"
-    key = _key(listed)
+    lifted.side_data["form"] = "models"
+    key = _model_id_key(listed)
     if key != "id":
-        lifted.side["modelKey"] = key
-    lifted.put("options", [_choice(model, key) for model in listed] if isinstance(listed, list) else listed)
-    return lifted.done()
+        lifted.side_data["modelKey"] = key
+    lifted.put("options", [_lift_model(model, key) for model in listed] if isinstance(listed, list) else listed)
+    return lifted.build()
 
 
-def _key(models: Json) -> str:
+def _model_id_key(models: Json) -> str:
     """Which member names a model: `id` says seed 003, `modelId` say the peers that still have models."""
     first = models[0] if isinstance(models, list) and models else None
     return "modelId" if isinstance(first, dict) and "id" not in first and "modelId" in first else "id"
 
 
-def _choice(model: Json, key: str) -> Json:
+def _lift_model(model: Json, key: str) -> Json:
     if not isinstance(model, dict):
         return model
     lifted = Lifted(model)
     lifted.put("value", lifted.take(key, ABSENT))
-    return lifted.done()
+    return lifted.build()

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from dragoman.dialect.reshape import Object
-from dragoman.dialect.text_chunk import Form
+from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.errors import Kind
 
 DIALECT: Final = "v1"
@@ -43,10 +43,10 @@ CODES: Final[dict[str, int]] = {
 }
 
 # Methods that belong to nobody's vocabulary: they pass every dialect as they are.
-EXTENSION: Final = ("_", "$/")
+EXTENSION_PREFIXES: Final = ("_", "$/")
 
 # The draft's statuses of a tool call, and the nearest that v1 has a word for (reference 5.14-10).
-STATUSES: Final[dict[str, str]] = {
+NEAREST_STATUSES: Final[dict[str, str]] = {
     "awaiting_permission": "pending",
     "denied": "failed",
     "cancelled": "failed",
@@ -59,7 +59,7 @@ STOP_ERRORS: Final[dict[str, str]] = {
 }
 
 # All kinds of session/update that the vocabulary has; a dialect passes any other kind on as it came.
-UPDATES: Final[frozenset[str]] = frozenset(
+UPDATE_KINDS: Final[frozenset[str]] = frozenset(
     {
         "user_message_chunk",
         "agent_message_chunk",
@@ -83,8 +83,8 @@ UPDATES: Final[frozenset[str]] = frozenset(
     }
 )
 
-CHUNKS: Final = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
-TOOL_CALLS: Final = ("tool_call", "tool_call_update")
+CHUNK_KINDS: Final = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
+TOOL_CALL_KINDS: Final = ("tool_call", "tool_call_update")
 
 
 class _Text(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,9 +102,9 @@ class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     update: _Update
 
 
-CHUNK: Final = Form(
+CHUNK: Final = ChunkForm(
     _Params,
-    {kind: kind for kind in CHUNKS},
+    {kind: kind for kind in CHUNK_KINDS},
     lambda said: (said.session_id, said.update.kind, said.update.content.text),
     lambda session, kind, text: _Params(session, _Update(kind, _Text("text", text))),
 )
@@ -119,4 +119,4 @@ def chunk_text(params: Object) -> str | None:
     if type(content) is not dict or len(content) != 2 or content.get("type") != "text":
         return None
     text = content.get("text")
-    return text if type(text) is str and update.get("sessionUpdate") in CHUNKS else None
+    return text if type(text) is str and update.get("sessionUpdate") in CHUNK_KINDS else None

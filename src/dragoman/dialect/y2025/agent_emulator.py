@@ -14,9 +14,17 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.emulator import Flow, FlowMaker, Ledger, Pass, Report, Settings
+from dragoman.dialect.emulator import Emulator, EmulatorSettings, Flow, FlowMaker, NotifyUser, Pass
 from dragoman.dialect.reshape import ABSENT
-from dragoman.dialect.side_data import changed, inferred, known, member, noted, side, unsaid
+from dragoman.dialect.side_data import (
+    get_member,
+    inferred_members,
+    mark_explicit,
+    mark_inferred,
+    side_data_of,
+    with_members,
+    with_side_data,
+)
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.config import SessionMode, SessionModeState, SetModeResult
@@ -25,13 +33,13 @@ from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
 
 # What a workspace can tell of files and terminals to those who ask (the draft), and nobody asks for here.
-_UNASKED = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid", "killed", "timedOut")
+_EXTRA_RESULT_DATA = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid", "killed", "timedOut")
 
 # Said once for all sessions; what differs for one of them was refused or reported.
-_AT_INITIALIZE = ("cwd", "mcpServers")
+_CONNECTION_MEMBERS = ("cwd", "mcpServers")
 
 
-class Session(msgspec.Struct):
+class AgentSession(msgspec.Struct):
     """One session of the agent."""
 
     roots: list[str]
@@ -40,68 +48,68 @@ class Session(msgspec.Struct):
     is_cancelled: bool = False
 
 
-class AgentLedger(Ledger):
+class AgentEmulator(Emulator):
     """A 2025.1 agent at the other end."""
 
-    def __init__(self, peer: Side, settings: Settings) -> None:
-        super().__init__(peer, settings)
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        super().__init__(peer_side, settings)
         self._cwd = posixpath.normpath(settings.cwd)
-        self._servers: Any = []
+        self._mcp_servers: Any = []
         self._modes: list[str] = []
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, AgentSession] = {}
         self._terminals: dict[str, str] = {}
 
     # --- the introduction -------------------------------------------------------------------------------------
 
     def _initialize(self, params: Any) -> Flow:
         """Folder and servers are said here, once for all sessions (5.14-3)."""
-        beside = side(params)
+        beside = side_data_of(params)
         folder, servers = beside.get("workingDirectory"), beside.get("mcpServers")
         folder = folder if isinstance(folder, str) and folder else self.settings.cwd
         self._cwd = posixpath.normpath(folder)
-        self._servers = servers if isinstance(servers, list) else []
-        return (yield Pass(noted(params, workingDirectory=folder, mcpServers=self._servers)))
+        self._mcp_servers = servers if isinstance(servers, list) else []
+        return (yield Pass(with_side_data(params, workingDirectory=folder, mcpServers=self._mcp_servers)))
 
-    def introduced(self, result: InitializeResult) -> None:
+    def note_initialize_result(self, result: InitializeResult) -> None:
         """The modes it has, by name."""
-        said = side(result.agent_capabilities).get("modes")
+        said = side_data_of(result.agent_capabilities).get("modes")
         self._modes = [mode for mode in said if isinstance(mode, str)] if isinstance(said, list) else []
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
-    def _new(self, params: Any) -> Flow:
-        self._refuse_other_folder(params.cwd)
-        yield from self._note_servers(params.mcp_servers)
-        chosen, mode = self.settings.new_id(), self._wanted_mode(params)
-        self._sessions[chosen] = self._session(params, mode)
-        if mode is None and isinstance(wanted := side(params).get("initialMode"), str):
-            yield Report(f"initialMode {wanted!r} is lost: the agent offers {', '.join(self._modes) or 'none'}")
-        params = noted(unsaid(params, *_AT_INITIALIZE), sessionId=chosen, initialMode=ABSENT)
+    def _new_session(self, params: Any) -> Flow:
+        self._check_working_directory(params.cwd)
+        yield from self._report_lost_servers(params.mcp_servers)
+        chosen, mode = self.settings.new_id(), self._requested_mode(params)
+        self._sessions[chosen] = self._build_session(params, mode)
+        if mode is None and isinstance(wanted := side_data_of(params).get("initialMode"), str):
+            yield NotifyUser(f"initialMode {wanted!r} is lost: the agent offers {', '.join(self._modes) or 'none'}")
+        params = with_side_data(mark_inferred(params, *_CONNECTION_MEMBERS), sessionId=chosen, initialMode=ABSENT)
         try:
-            result = yield Pass(noted(params, mode=mode) if mode else params)
+            result = yield Pass(with_side_data(params, mode=mode) if mode else params)
         except ProtocolError:
             del self._sessions[chosen]
             raise
         # An agent that answers with an id of its own will use that one.
-        session = member(result, "session_id") or chosen
+        session = get_member(result, "session_id") or chosen
         self._sessions[session] = self._sessions.pop(chosen)
-        result = changed(known(result, "sessionId"), session_id=session)
-        return changed(result, modes=self._mode_state(mode)) if self._modes else result
+        result = with_members(mark_explicit(result, "sessionId"), session_id=session)
+        return with_members(result, modes=self._mode_state(mode)) if self._modes else result
 
-    def _load(self, params: Any) -> Flow:
-        self._refuse_other_folder(params.cwd)
-        yield from self._note_servers(params.mcp_servers)
+    def _load_session(self, params: Any) -> Flow:
+        self._check_working_directory(params.cwd)
+        yield from self._report_lost_servers(params.mcp_servers)
         is_new = params.session_id not in self._sessions
         if is_new:
-            self._sessions[params.session_id] = self._session(params, None)
+            self._sessions[params.session_id] = self._build_session(params, None)
         try:
-            return (yield Pass(unsaid(params, *_AT_INITIALIZE)))
+            return (yield Pass(mark_inferred(params, *_CONNECTION_MEMBERS)))
         except ProtocolError:
             if is_new:
                 del self._sessions[params.session_id]
             raise
 
-    def _refuse_other_folder(self, folder: str) -> None:
+    def _check_working_directory(self, folder: str) -> None:
         if folder and posixpath.normpath(folder) != self._cwd:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
@@ -109,18 +117,18 @@ class AgentLedger(Ledger):
                 {"cwd": folder, "workingDirectory": self._cwd},
             )
 
-    def _note_servers(self, servers: Any) -> Flow:
-        lost = [server.name for server in servers or () if to_json(server) not in self._servers]
+    def _report_lost_servers(self, servers: Any) -> Flow:
+        lost = [server.name for server in servers or () if to_json(server) not in self._mcp_servers]
         if lost:
-            yield Report(f"MCP servers lost ({', '.join(lost)}): a 2025.1 agent takes them at initialize only")
+            yield NotifyUser(f"MCP servers lost ({', '.join(lost)}): a 2025.1 agent takes them at initialize only")
 
-    def _session(self, params: Any, mode: str | None) -> Session:
+    def _build_session(self, params: Any, mode: str | None) -> AgentSession:
         folders = [posixpath.normpath(folder) for folder in params.additional_directories or ()]
-        return Session([self._cwd, *folders], mode or (self._modes[0] if self._modes else None))
+        return AgentSession([self._cwd, *folders], mode or (self._modes[0] if self._modes else None))
 
-    def _wanted_mode(self, params: Any) -> str | None:
+    def _requested_mode(self, params: Any) -> str | None:
         """What a 2025.1 client said; or what a draft client said, where the agent has such a mode."""
-        said, initial = side(params).get("mode"), side(params).get("initialMode")
+        said, initial = side_data_of(params).get("mode"), side_data_of(params).get("initialMode")
         if isinstance(said, str):
             return said
         return initial if initial in self._modes else None
@@ -143,7 +151,7 @@ class AgentLedger(Ledger):
     # --- turns ------------------------------------------------------------------------------------------------
 
     def _prompt(self, params: Any) -> Flow:
-        session = self._sessions.setdefault(params.session_id, Session([self._cwd]))
+        session = self._sessions.setdefault(params.session_id, AgentSession([self._cwd]))
         session.in_turn, session.is_cancelled = True, False
         # The latest turn stands last: of several that may be meant it is the likeliest.
         self._sessions[params.session_id] = self._sessions.pop(params.session_id)
@@ -151,8 +159,8 @@ class AgentLedger(Ledger):
             result = yield Pass(params)
         finally:
             session.in_turn = False
-        if session.is_cancelled and "stopReason" in inferred(result):
-            return changed(known(result, "stopReason"), stop_reason=StopReason.CANCELLED)
+        if session.is_cancelled and "stopReason" in inferred_members(result):
+            return with_members(mark_explicit(result, "stopReason"), stop_reason=StopReason.CANCELLED)
         return result
 
     def _cancel(self, params: Any) -> Flow:
@@ -163,33 +171,33 @@ class AgentLedger(Ledger):
 
     # --- files and terminals ----------------------------------------------------------------------------------
 
-    def _file(self, params: Any) -> Flow:
-        return _bare((yield Pass(self._placed(params, params.path))))
+    def _file_call(self, params: Any) -> Flow:
+        return _without_extra_data((yield Pass(self._with_session(params, params.path))))
 
-    def _create(self, params: Any) -> Flow:
-        params = self._placed(params, params.cwd or self._cwd)
+    def _create_terminal(self, params: Any) -> Flow:
+        params = self._with_session(params, params.cwd or self._cwd)
         result = yield Pass(params)
-        terminal = member(result, "terminal_id")
+        terminal = get_member(result, "terminal_id")
         if isinstance(terminal, str):
             self._terminals[terminal] = params.session_id
-        return _bare(result)
+        return _without_extra_data(result)
 
-    def _terminal(self, params: Any) -> Flow:
-        return _bare((yield Pass(self._placed(params, UNSET))))
+    def _terminal_call(self, params: Any) -> Flow:
+        return _without_extra_data((yield Pass(self._with_session(params, UNSET))))
 
-    def _release(self, params: Any) -> Flow:
-        result = yield Pass(self._placed(params, UNSET))
+    def _release_terminal(self, params: Any) -> Flow:
+        result = yield Pass(self._with_session(params, UNSET))
         self._terminals.pop(params.terminal_id, None)
         return result
 
-    def _placed(self, params: Any, path: Any) -> Any:
+    def _with_session(self, params: Any, path: Any) -> Any:
         """The call with the session it must belong to (5.14-4)."""
         if params.session_id:
             return params
-        session = self._terminals.get(member(params, "terminal_id")) or self._likeliest(path)
-        return changed(params, session_id=session)
+        session = self._terminals.get(get_member(params, "terminal_id")) or self._guess_session(path)
+        return with_members(params, session_id=session)
 
-    def _likeliest(self, path: Any) -> str:
+    def _guess_session(self, path: Any) -> str:
         open_turns = [id for id, session in self._sessions.items() if session.in_turn]
         candidates = open_turns or list(self._sessions)
         if len(candidates) == 1:
@@ -211,24 +219,24 @@ class AgentLedger(Ledger):
         return whole == root or whole.startswith(root.rstrip("/") + "/")
 
     incoming: ClassVar[Mapping[str, FlowMaker]] = {
-        "fs/read_text_file": _file,
-        "fs/write_text_file": _file,
-        "terminal/create": _create,
-        "terminal/output": _terminal,
-        "terminal/wait_for_exit": _terminal,
-        "terminal/kill": _terminal,
-        "terminal/release": _release,
+        "fs/read_text_file": _file_call,
+        "fs/write_text_file": _file_call,
+        "terminal/create": _create_terminal,
+        "terminal/output": _terminal_call,
+        "terminal/wait_for_exit": _terminal_call,
+        "terminal/kill": _terminal_call,
+        "terminal/release": _release_terminal,
     }
     outgoing: ClassVar[Mapping[str, FlowMaker]] = {
         "initialize": _initialize,
-        "session/new": _new,
-        "session/load": _load,
+        "session/new": _new_session,
+        "session/load": _load_session,
         "session/set_mode": _set_mode,
         "session/prompt": _prompt,
         "session/cancel": _cancel,
     }
 
 
-def _bare(result: Any) -> Any:
+def _without_extra_data(result: Any) -> Any:
     """A result without what nobody asked for: these have exact shapes (seed 000, "Message Format")."""
-    return noted(result, **dict.fromkeys(_UNASKED, ABSENT)) if side(result) else result
+    return with_side_data(result, **dict.fromkeys(_EXTRA_RESULT_DATA, ABSENT)) if side_data_of(result) else result

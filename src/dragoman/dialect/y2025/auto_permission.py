@@ -16,7 +16,7 @@ FILES: Final = "text files"
 TERMINALS: Final = "terminals"
 
 # What the client itself carries out when such a tool call goes ahead, so that it has the last word.
-CARRIED_OUT: Final = {
+NEEDED_CAPABILITY: Final = {
     ToolKind.READ: FILES,
     ToolKind.EDIT: FILES,
     ToolKind.DELETE: FILES,
@@ -24,32 +24,32 @@ CARRIED_OUT: Final = {
     ToolKind.EXECUTE: TERMINALS,
 }
 
-ALLOW: Final = (PermissionOptionKind.ALLOW_ONCE, PermissionOptionKind.ALLOW_ALWAYS)
-REJECT: Final = (PermissionOptionKind.REJECT_ONCE, PermissionOptionKind.REJECT_ALWAYS)
+ALLOW_KINDS: Final = (PermissionOptionKind.ALLOW_ONCE, PermissionOptionKind.ALLOW_ALWAYS)
+REJECT_KINDS: Final = (PermissionOptionKind.REJECT_ONCE, PermissionOptionKind.REJECT_ALWAYS)
 
 
-class Verdict(NamedTuple):
+class AutoDecision(NamedTuple):
     """The kinds of options that would do, best first, and why."""
 
     kinds: tuple[str, ...]
     reason: str
 
 
-def decide(permission: str, kind: str, lends: Iterable[str]) -> Verdict:
+def decide(permission: str, kind: str, capabilities: Iterable[str]) -> AutoDecision:
     """What to answer to a question about a tool call of this kind."""
     if permission == "allow":
-        return Verdict(ALLOW, "everything is allowed by the permission setting")
+        return AutoDecision(ALLOW_KINDS, "everything is allowed by the permission setting")
     if permission == "deny":
-        return Verdict(REJECT, "everything is denied by the permission setting")
-    needed = CARRIED_OUT.get(kind)
+        return AutoDecision(REJECT_KINDS, "everything is denied by the permission setting")
+    needed = NEEDED_CAPABILITY.get(kind)
     if needed is None:
-        return Verdict(REJECT, "the client cannot be asked and does not carry out such a tool call itself")
-    if needed in lends:
-        return Verdict(ALLOW[:1], f"the client cannot be asked, but serves {needed} itself")
-    return Verdict(REJECT, f"the client cannot be asked and serves no {needed}")
+        return AutoDecision(REJECT_KINDS, "the client cannot be asked and does not carry out such a tool call itself")
+    if needed in capabilities:
+        return AutoDecision(ALLOW_KINDS[:1], f"the client cannot be asked, but serves {needed} itself")
+    return AutoDecision(REJECT_KINDS, f"the client cannot be asked and serves no {needed}")
 
 
-def choose(options: list[PermissionOption], kinds: tuple[str, ...]) -> PermissionOption | None:
+def choose_option(options: list[PermissionOption], kinds: tuple[str, ...]) -> PermissionOption | None:
     """The first option of the best kind there is."""
     for kind in kinds:
         for option in options:

@@ -8,55 +8,55 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.mapping import Pair, Row
-from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, refuse_encoding
-from dragoman.dialect.side_data import cleared, plain
-from dragoman.dialect.v1.tables import EXTENSION
+from dragoman.dialect.mapping import ConversionPair, ObjectMapping
+from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, check_encoding
+from dragoman.dialect.side_data import strip_private, strip_side_data
+from dragoman.dialect.v1.tables import EXTENSION_PREFIXES
 from dragoman.dialect.y2025 import initialize, shell_line
 from dragoman.dialect.y2025.content import lift_blocks, lower_blocks
 from dragoman.dialect.y2025.tables import (
     DIALECT,
-    EXIT,
-    SESSION,
+    EXIT_NAMES,
+    SESSION_NAMES,
     SETUP_INFERRED,
-    SETUP_RESULT_UNSAID,
-    SETUP_UNSAID,
-    TERMINAL,
+    SETUP_RESULT_UNSUPPORTED,
+    SETUP_UNSUPPORTED,
+    TERMINAL_NAMES,
 )
 from dragoman.dialect.y2025.update import lift_update, lower_update
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 
 # Updates are the hot path, and capabilities may hold something under our key: these two see to it themselves.
-_CLEARED_INSIDE: Final = frozenset({"initialize", "session/update"})
+_STRIPPED_LATER: Final = frozenset({"initialize", "session/update"})
 
 
 def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     """A call as `side` receives it from a 2025.1 peer, in the vocabulary."""
     row = CALLS.get((side, method))
     if row is None or not isinstance(params, dict):
-        return method, params if method.startswith(EXTENSION) else cleared(params)
-    return method, row[0](params if method in _CLEARED_INSIDE else cleared(params))
+        return method, params if method.startswith(EXTENSION_PREFIXES) else strip_side_data(params)
+    return method, row[0](params if method in _STRIPPED_LATER else strip_side_data(params))
 
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     """A call of the vocabulary as a 2025.1 peer, which is `side`, expects it."""
     row = CALLS.get((side, method))
     if row is None:
-        if method.startswith(EXTENSION):
+        if method.startswith(EXTENSION_PREFIXES):
             return method, params
         raise Unsayable(DIALECT, method)
     if not isinstance(params, dict):
         return method, params
-    refuse_encoding(DIALECT, method, params)
+    check_encoding(DIALECT, method, params)
     said = row[1](params)
-    return method, said if method == "session/update" else plain(said)
+    return method, said if method == "session/update" else strip_private(said)
 
 
 def lift_result(side: Side, method: str, result: Json) -> Json:
     """What a 2025.1 peer, which is `side`, answered to a vocabulary method."""
     row = RESULTS.get((side, method))
-    result = cleared(result)
+    result = strip_side_data(result)
     return row[0](result) if row and isinstance(result, dict) else result
 
 
@@ -64,65 +64,73 @@ def lower_result(side: Side, method: str, result: Json) -> Json:
     """What `side` answers to a request of a 2025.1 peer; nothing at all counts as an empty object."""
     row = RESULTS.get((side, method))
     if row is None:
-        if (side, method) in CALLS or method.startswith(EXTENSION):
-            return plain(result)
+        if (side, method) in CALLS or method.startswith(EXTENSION_PREFIXES):
+            return strip_private(result)
         raise Unsayable(DIALECT, f"the result of {method}")
-    return plain(row[1](result or {})) if result is None or isinstance(result, dict) else result
+    return strip_private(row[1](result or {})) if result is None or isinstance(result, dict) else result
 
 
-NEW: Final = Row(side={**SESSION, "mode": "mode"}, inferred=SETUP_INFERRED, unsaid=SETUP_UNSAID)
-LOAD: Final = Row(SESSION, inferred=SETUP_INFERRED, unsaid=SETUP_UNSAID)
-PROMPT: Final = Row(SESSION)
-CANCEL: Final = Row(SESSION)
-FILE: Final = Row(inferred={"sessionId": ""}, unsaid=("sessionId", "line", "limit"))
-HANDLE: Final = Row(TERMINAL, inferred={"sessionId": ""}, unsaid=("sessionId",))
+NEW: Final = ObjectMapping(
+    side_data={**SESSION_NAMES, "mode": "mode"}, inferred=SETUP_INFERRED, unsupported=SETUP_UNSUPPORTED
+)
+LOAD: Final = ObjectMapping(SESSION_NAMES, inferred=SETUP_INFERRED, unsupported=SETUP_UNSUPPORTED)
+PROMPT: Final = ObjectMapping(SESSION_NAMES)
+CANCEL: Final = ObjectMapping(SESSION_NAMES)
+FILE_CALL: Final = ObjectMapping(inferred={"sessionId": ""}, unsupported=("sessionId", "line", "limit"))
+TERMINAL_CALL: Final = ObjectMapping(TERMINAL_NAMES, inferred={"sessionId": ""}, unsupported=("sessionId",))
 
-OK: Final = Row(defaults={"status": "ok"}, unsaid=SETUP_RESULT_UNSAID)
-CREATED: Final = Row(SESSION, inferred={"sessionId": ""}, defaults=OK.defaults, unsaid=SETUP_RESULT_UNSAID)
-ENDED: Final = Row({"stop_reason": "stopReason"}, inferred={"stopReason": "end_turn"}, defaults=OK.defaults,
-                   unsaid=("usage",))  # fmt: skip
-EXITED: Final = Row(EXIT)
+OK_RESULT: Final = ObjectMapping(defaults={"status": "ok"}, unsupported=SETUP_RESULT_UNSUPPORTED)
+NEW_RESULT: Final = ObjectMapping(
+    SESSION_NAMES, inferred={"sessionId": ""}, defaults=OK_RESULT.defaults, unsupported=SETUP_RESULT_UNSUPPORTED
+)
+PROMPT_RESULT: Final = ObjectMapping(
+    {"stop_reason": "stopReason"},
+    inferred={"stopReason": "end_turn"},
+    defaults=OK_RESULT.defaults,
+    unsupported=("usage",),
+)
+EXIT_STATUS: Final = ObjectMapping(EXIT_NAMES)
 
 
 def _lift_prompt(params: Object) -> Object:
-    lifted = PROMPT.read(params)
+    lifted = PROMPT.begin_lifting(params)
     lifted.put("prompt", lift_blocks(lifted.take("content")))
-    return lifted.done()
+    return lifted.build()
 
 
 def _lower_prompt(params: Object) -> Object:
-    low = PROMPT.say(params)
+    low = PROMPT.begin_lowering(params)
     low.put("content", lower_blocks(low.take("prompt")))
-    return low.done()
+    return low.build()
 
 
-def _said_ok(row: Row) -> Pair:
+def _drop_ok_status(mapping: ObjectMapping) -> ConversionPair:
     """A row for results whose `status: "ok"` says nothing; any other status stays where it is."""
 
     def lift(result: Object) -> Object:
-        lifted = row.read(result)
-        if lifted.left.get("status") == "ok":
+        lifted = mapping.begin_lifting(result)
+        if lifted.rest.get("status") == "ok":
             lifted.take("status")
-        return lifted.done()
+        return lifted.build()
 
-    return lift, row.lower
+    return lift, mapping.lower
 
 
 def _lift_output(result: Object) -> Object:
     lifted = Lifted(result)
     status = lifted.take("exit_status")
-    lifted.put("exitStatus", EXITED.lift(status) if isinstance(status, dict) else status)
-    return lifted.done()
+    lifted.put("exitStatus", EXIT_STATUS.lift(status) if isinstance(status, dict) else status)
+    return lifted.build()
 
 
 def _lower_output(result: Object) -> Object:
-    low = Row().say(result)
+    low = ObjectMapping().begin_lowering(result)
     status = low.take("exitStatus", ABSENT)
-    low.put("exit_status", EXITED.lower(status) if isinstance(status, dict) else status)
-    return low.done()
+    low.put("exit_status", EXIT_STATUS.lower(status) if isinstance(status, dict) else status)
+    return low.build()
 
 
-CALLS: Final[dict[tuple[Side, str], Pair]] = {
+CALLS: Final[dict[tuple[Side, str], ConversionPair]] = {
     (Side.AGENT, "initialize"): (initialize.lift_initialize, initialize.lower_initialize),
     (Side.AGENT, "authenticate"): (initialize.lift_authenticate, initialize.lower_authenticate),
     (Side.AGENT, "session/new"): NEW.pair,
@@ -130,25 +138,25 @@ CALLS: Final[dict[tuple[Side, str], Pair]] = {
     (Side.AGENT, "session/prompt"): (_lift_prompt, _lower_prompt),
     (Side.AGENT, "session/cancel"): CANCEL.pair,
     (Side.CLIENT, "session/update"): (lift_update, lower_update),
-    (Side.CLIENT, "fs/read_text_file"): FILE.pair,
-    (Side.CLIENT, "fs/write_text_file"): FILE.pair,
+    (Side.CLIENT, "fs/read_text_file"): FILE_CALL.pair,
+    (Side.CLIENT, "fs/write_text_file"): FILE_CALL.pair,
     (Side.CLIENT, "terminal/create"): (shell_line.lift_create, shell_line.lower_create),
-    (Side.CLIENT, "terminal/output"): HANDLE.pair,
-    (Side.CLIENT, "terminal/wait_for_exit"): HANDLE.pair,
-    (Side.CLIENT, "terminal/kill"): HANDLE.pair,
-    (Side.CLIENT, "terminal/release"): HANDLE.pair,
+    (Side.CLIENT, "terminal/output"): TERMINAL_CALL.pair,
+    (Side.CLIENT, "terminal/wait_for_exit"): TERMINAL_CALL.pair,
+    (Side.CLIENT, "terminal/kill"): TERMINAL_CALL.pair,
+    (Side.CLIENT, "terminal/release"): TERMINAL_CALL.pair,
 }
 
-RESULTS: Final[dict[tuple[Side, str], Pair]] = {
-    (Side.AGENT, "initialize"): (initialize.lift_initialized, initialize.lower_initialized),
-    (Side.AGENT, "authenticate"): _said_ok(OK),
-    (Side.AGENT, "session/new"): _said_ok(CREATED),
-    (Side.AGENT, "session/load"): _said_ok(OK),
-    (Side.AGENT, "session/prompt"): _said_ok(ENDED),
-    (Side.CLIENT, "fs/write_text_file"): _said_ok(OK),
-    (Side.CLIENT, "terminal/create"): Row(TERMINAL).pair,
+RESULTS: Final[dict[tuple[Side, str], ConversionPair]] = {
+    (Side.AGENT, "initialize"): (initialize.lift_initialize_result, initialize.lower_initialize_result),
+    (Side.AGENT, "authenticate"): _drop_ok_status(OK_RESULT),
+    (Side.AGENT, "session/new"): _drop_ok_status(NEW_RESULT),
+    (Side.AGENT, "session/load"): _drop_ok_status(OK_RESULT),
+    (Side.AGENT, "session/prompt"): _drop_ok_status(PROMPT_RESULT),
+    (Side.CLIENT, "fs/write_text_file"): _drop_ok_status(OK_RESULT),
+    (Side.CLIENT, "terminal/create"): ObjectMapping(TERMINAL_NAMES).pair,
     (Side.CLIENT, "terminal/output"): (_lift_output, _lower_output),
-    (Side.CLIENT, "terminal/wait_for_exit"): EXITED.pair,
-    (Side.CLIENT, "terminal/kill"): _said_ok(OK),
-    (Side.CLIENT, "terminal/release"): _said_ok(OK),
+    (Side.CLIENT, "terminal/wait_for_exit"): EXIT_STATUS.pair,
+    (Side.CLIENT, "terminal/kill"): _drop_ok_status(OK_RESULT),
+    (Side.CLIENT, "terminal/release"): _drop_ok_status(OK_RESULT),
 }

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.dialect.guesses import last_segment, mime_of, placeholder, short_of
+from dragoman.dialect.guesses import last_segment, mime_type_of, placeholder_text, short_format_of
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.y2025.tables import LINK_UNSAID
+from dragoman.dialect.y2025.tables import LINK_UNSUPPORTED
 
 
 def lift_block(block: Json) -> Json:
     """A block of 2025.1 as a v1 block."""
-    rule = _of(_LIFT, block)
+    rule = _conversion_for(_LIFT, block)
     return rule(block) if rule else block
 
 
 def lower_block(block: Json) -> Json:
     """A v1 block as 2025.1 says it."""
-    rule = _of(_LOWER, block)
+    rule = _conversion_for(_LOWER, block)
     return rule(block) if rule else block
 
 
@@ -34,39 +34,41 @@ def lower_blocks(blocks: Json) -> Json:
     return [lower_block(block) for block in blocks] if isinstance(blocks, list) else blocks
 
 
-def _of(rules: dict[str, Callable[[Object], Object]], block: Json) -> Callable[[Object], Object] | None:
+def _conversion_for(
+    conversions: dict[str, Callable[[Object], Object]], block: Json
+) -> Callable[[Object], Object] | None:
     name = block.get("type") if isinstance(block, dict) else None
-    return rules.get(name) if isinstance(name, str) else None
+    return conversions.get(name) if isinstance(name, str) else None
 
 
 def _lower_text(block: Object) -> Object:
-    return Lowered(block).done(("annotations",))
+    return Lowered(block).build(("annotations",))
 
 
 def _lift_media(block: Object) -> Object:
     lifted = Lifted(block)
     family, short = block["type"], lifted.take("format")
     if isinstance(short, str):
-        mime = mime_of(family, short)
+        mime = mime_type_of(family, short)
         lifted.put("mimeType", mime)
-        if short_of(mime) != short:
-            lifted.side["format"] = short
+        if short_format_of(mime) != short:
+            lifted.side_data["format"] = short
     elif short is not ABSENT:
         lifted.put("mimeType", short)
-    return lifted.done()
+    return lifted.build()
 
 
 def _lower_media(block: Object) -> Object:
     low = Lowered(block)
-    family, mime, short = block["type"], low.take("mimeType"), low.recall("format")
+    family, mime, short = block["type"], low.take("mimeType"), low.take_side_data("format")
     if isinstance(mime, str):
-        short = short_of(mime) if short is ABSENT else short
-        if not isinstance(short, str) or mime_of(family, short) != mime:
-            low.side["mimeType"] = mime
+        short = short_format_of(mime) if short is ABSENT else short
+        if not isinstance(short, str) or mime_type_of(family, short) != mime:
+            low.side_data["mimeType"] = mime
     else:
         short = mime
     low.put("format", short)
-    return low.done(("uri", "annotations"))
+    return low.build(("uri", "annotations"))
 
 
 def _lift_resource(block: Object) -> Object:
@@ -77,8 +79,8 @@ def _lift_resource(block: Object) -> Object:
     inner.put("text", lifted.take("content"))
     # Somebody who already says v1's nested form is understood, not buried under an empty resource.
     if "resource" not in block:
-        lifted.put("resource", inner.done())
-    return lifted.done()
+        lifted.put("resource", inner.build())
+    return lifted.build()
 
 
 def _lower_resource(block: Object) -> Object:
@@ -86,19 +88,19 @@ def _lower_resource(block: Object) -> Object:
     resource = low.take("resource")
     if not isinstance(resource, dict):
         low.put("resource", resource)
-        return low.done(("annotations",))
+        return low.build(("annotations",))
     inner = Lowered(resource)
     low.put("uri", inner.take("uri"))
     low.put("mime_type", inner.take("mimeType"))
     text, blob = inner.take("text"), inner.take("blob")
     if blob is not ABSENT:
         # Base64 in `content` could not be told from text (reference 5.14-26).
-        low.side["blob"] = blob
-        text = placeholder({"type": "resource", "resource": resource}) if text is ABSENT else text
+        low.side_data["blob"] = blob
+        text = placeholder_text({"type": "resource", "resource": resource}) if text is ABSENT else text
     low.put("content", text)
-    if rest := inner.done():
-        low.side["resource"] = rest
-    return low.done(("annotations",))
+    if rest := inner.build():
+        low.side_data["resource"] = rest
+    return low.build(("annotations",))
 
 
 def _lift_link(block: Object) -> Object:
@@ -107,13 +109,13 @@ def _lift_link(block: Object) -> Object:
     uri = block.get("uri")
     if "name" not in block and isinstance(uri, str):
         lifted.infer("name", last_segment(uri))
-    return lifted.done()
+    return lifted.build()
 
 
 def _lower_link(block: Object) -> Object:
     low = Lowered(block)
     low.put("mime_type", low.take("mimeType"))
-    return low.done(LINK_UNSAID)
+    return low.build(LINK_UNSUPPORTED)
 
 
 _LIFT: dict[str, Callable[[Object], Object]] = {

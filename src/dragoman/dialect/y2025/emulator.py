@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dragoman.dialect.emulator import Ledger, Settings
-from dragoman.dialect.y2025.agent_emulator import AgentLedger
-from dragoman.dialect.y2025.client_emulator import ClientLedger
+from dragoman.dialect.emulator import Emulator, EmulatorSettings
+from dragoman.dialect.y2025.agent_emulator import AgentEmulator
+from dragoman.dialect.y2025.client_emulator import ClientEmulator
 from dragoman.schema.side import Side
 
 
-def open_ledger(peer: Side, settings: Settings) -> Ledger | None:
+def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
     """The memory of one connection whose other end plays `peer` and speaks 2025.1."""
-    return (ClientLedger if peer is Side.CLIENT else AgentLedger)(peer, settings)
+    return (ClientEmulator if peer_side is Side.CLIENT else AgentEmulator)(peer_side, settings)

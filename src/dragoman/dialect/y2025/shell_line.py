@@ -21,45 +21,45 @@ def lift_create(params: Object) -> Object:
     if isinstance(line, str) and "args" not in params:
         lifted.put("command", SHELL)
         lifted.put("args", ["-c", line])
-        lifted.side["line"] = line
+        lifted.side_data["line"] = line
     else:
         lifted.put("command", line)
     if "sessionId" not in params:
         lifted.infer("sessionId", "")
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_create(params: Object) -> Object:
     """A program with arguments becomes a line that a shell reads as just that."""
     low = Lowered(params)
-    line = low.recall("line")
+    line = low.take_side_data("line")
     if isinstance(line, str):
         low.take("args")
         low.take("command")
     else:
-        line = _shell_line(low)
+        line = _build_shell_line(low)
     low.put("command", line)
-    return low.done(("sessionId", "args", "env", "outputByteLimit"))
+    return low.build(("sessionId", "args", "env", "outputByteLimit"))
 
 
-def _shell_line(low: Lowered) -> Json:
+def _build_shell_line(lowered: Lowered) -> Json:
     """Command, arguments and environment, taken as one line; what is no command passes as it is."""
-    command, args, env = low.take("command"), low.left.get("args"), low.left.get("env")
+    command, args, env = lowered.take("command"), lowered.rest.get("args"), lowered.rest.get("env")
     words = [command, *args] if isinstance(args, list) else [command]
     if not all(isinstance(word, str) for word in words):
         return command
     if isinstance(args, list):
-        low.take("args")
-    settings = _settings(env) if isinstance(env, list) else None
+        lowered.take("args")
+    settings = _env_assignments(env) if isinstance(env, list) else None
     if settings is not None:
-        low.take("env")
+        lowered.take("env")
     # A setting before a line would hold for its first command only, so the shell is then kept around it.
     if not settings and command in _SHELLS and len(words) == 3 and words[1] == "-c":
         return words[2]
     return " ".join([*(settings or ()), shlex.join(words)])
 
 
-def _settings(env: list[Json]) -> list[str] | None:
+def _env_assignments(env: list[Json]) -> list[str] | None:
     """[{name, value}] as words before a command; None when an item is something else."""
     words: list[str] = []
     odd = False

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from dragoman.dialect.text_chunk import Form
-from dragoman.dialect.v1.tables import CHUNKS, STANDARD_CODES
+from dragoman.dialect.text_chunk import ChunkForm
+from dragoman.dialect.v1.tables import CHUNK_KINDS, STANDARD_CODES
 from dragoman.errors import Kind
 
 DIALECT: Final = "2025.1"
@@ -37,31 +37,31 @@ CODES: Final[dict[str, int]] = {
 VERSION: Final = "2025.1"
 
 # --- initialize
-CLIENT_SIDE: Final = {
+CLIENT_SIDE_DATA: Final = {
     "embedded_context": "embeddedContext",
     "audio": "audio",
     "image": "image",
     "experimental": "experimental",
 }
-CLIENT_UNSAID: Final = (
+CLIENT_UNSUPPORTED: Final = (
     "session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings",
 )  # fmt: skip
-AGENT_SIDE: Final = {"streaming": "streaming", "audio": "audio", "tools": "tools", "supported_modes": "modes"}
-AGENT_UNSAID: Final = (
+AGENT_SIDE_DATA: Final = {"streaming": "streaming", "audio": "audio", "tools": "tools", "supported_modes": "modes"}
+AGENT_UNSUPPORTED: Final = (
     "loadSession", "mcpCapabilities", "sessionCapabilities", "auth", "providers", "nes", "positionEncoding",
 )  # fmt: skip
 
 # --- sessions, files, terminals
-SESSION: Final = {"session_id": "sessionId"}
-TERMINAL: Final = {"terminal_id": "terminalId"}
-EXIT: Final = {"exit_code": "exitCode", "signal": "signal"}
+SESSION_NAMES: Final = {"session_id": "sessionId"}
+TERMINAL_NAMES: Final = {"terminal_id": "terminalId"}
+EXIT_NAMES: Final = {"exit_code": "exitCode", "signal": "signal"}
 SETUP_INFERRED: Final = {"cwd": "", "mcpServers": []}
-SETUP_UNSAID: Final = ("cwd", "mcpServers", "additionalDirectories", "systemPrompt")
-SETUP_RESULT_UNSAID: Final = ("modes", "configOptions")
+SETUP_UNSUPPORTED: Final = ("cwd", "mcpServers", "additionalDirectories", "systemPrompt")
+SETUP_RESULT_UNSUPPORTED: Final = ("modes", "configOptions")
 
 # --- updates
-TOOL_UNSAID: Final = ("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput")
-LINK_UNSAID: Final = ("name", "title", "description", "size", "annotations")
+TOOL_UNSUPPORTED: Final = ("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput")
+LINK_UNSUPPORTED: Final = ("name", "title", "description", "size", "annotations")
 
 
 class _Data(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,9 +74,9 @@ class _Params(msgspec.Struct, forbid_unknown_fields=True):
     data: _Data
 
 
-CHUNK: Final = Form(
+CHUNK: Final = ChunkForm(
     _Params,
-    {kind: kind for kind in CHUNKS},
+    {kind: kind for kind in CHUNK_KINDS},
     lambda said: (said.session_id, said.type, said.data.text),
     lambda session, kind, text: _Params(session, kind, _Data(text)),
 )

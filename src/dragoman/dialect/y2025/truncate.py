@@ -9,10 +9,10 @@ from msgspec import UnsetType
 
 from dragoman.errors import Kind, ProtocolError
 
-Count = int | UnsetType | None
+OptionalCount = int | UnsetType | None
 
 
-def lines(text: str, line: Count, limit: Count) -> str:
+def select_lines(text: str, line: OptionalCount, limit: OptionalCount) -> str:
     """`limit` lines from the 1-based `line` on; where lines follow, the newline of the last one falls away."""
     for name, value in (("line", line), ("limit", limit)):
         if isinstance(value, int) and value < 0:
@@ -32,7 +32,7 @@ def lines(text: str, line: Count, limit: Count) -> str:
     return text[start : max(end - 1, start)].removesuffix("\r")
 
 
-def tail(text: str, limit: int) -> tuple[str, bool]:
+def last_bytes(text: str, limit: int) -> tuple[str, bool]:
     """The last `limit` bytes as text, cut between characters, and whether anything was cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:

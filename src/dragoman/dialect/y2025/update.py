@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.dialect.guesses import guess_kind, lift_text, lower_text
+from dragoman.dialect.guesses import guess_tool_kind, lift_text, lower_text
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
-from dragoman.dialect.side_data import cleared, plain
-from dragoman.dialect.v1.tables import CHUNKS, STATUSES, UPDATES, chunk_text
-from dragoman.dialect.y2025.tables import DIALECT, SESSION, TOOL_UNSAID
+from dragoman.dialect.side_data import strip_private, strip_side_data
+from dragoman.dialect.v1.tables import CHUNK_KINDS, NEAREST_STATUSES, UPDATE_KINDS, chunk_text
+from dragoman.dialect.y2025.tables import DIALECT, SESSION_NAMES, TOOL_UNSUPPORTED
 from dragoman.errors import Unsayable
 
 
@@ -21,7 +21,7 @@ def lift_update(params: Object) -> Object:
     kind, data = params.get("type"), params.get("data")
     # By far the most frequent message there is: a piece of text and nothing else.
     if (
-        kind in CHUNKS
+        kind in CHUNK_KINDS
         and len(params) == 3
         and type(data) is dict
         and len(data) == 1
@@ -30,8 +30,8 @@ def lift_update(params: Object) -> Object:
     ):
         update = {"sessionUpdate": kind, "content": {"type": "text", "text": data["text"]}}
         return {"sessionId": params["session_id"], "update": update}
-    lifted = Lifted(cleared(params))
-    lifted.move(SESSION)
+    lifted = Lifted(strip_side_data(params))
+    lifted.rename(SESSION_NAMES)
     lifted.take("type")
     if isinstance(data, dict):
         data = lifted.take("data")
@@ -43,7 +43,7 @@ def lift_update(params: Object) -> Object:
         lifted.put("update", update)
     elif "type" in params:
         lifted.put("update", {"sessionUpdate": kind})
-    return lifted.done()
+    return lifted.build()
 
 
 def lower_update(params: Object) -> Object:
@@ -56,77 +56,77 @@ def lower_update(params: Object) -> Object:
             "data": {"text": text},
         }
     low = Lowered(params)
-    low.move(SESSION)
-    update = low.left.get("update")
+    low.rename(SESSION_NAMES)
+    update = low.rest.get("update")
     if isinstance(update, dict):
         low.take("update")
-        _lower_into(low, update)
-    said: Object = plain(low.done())
+        _lower_object(low, update)
+    said: Object = strip_private(low.build())
     return said
 
 
-def _lower_into(low: Lowered, update: Object) -> None:
+def _lower_object(lowered: Lowered, update: Object) -> None:
     kind = update.get("sessionUpdate", ABSENT)
     known = kind if isinstance(kind, str) else ""
     rule = _LOWER.get(known)
-    if rule is None and known in UPDATES:
+    if rule is None and known in UPDATE_KINDS:
         raise Unsayable(DIALECT, f"the update {known}")
-    low.put("type", kind)
+    lowered.put("type", kind)
     data = {name: value for name, value in update.items() if name != "sessionUpdate"}
-    low.put("data", rule(data) if rule else Lowered(data).done())
+    lowered.put("data", rule(data) if rule else Lowered(data).build())
 
 
 def _lift_chunk(data: Object) -> Object:
     lifted = Lifted(data)
     lift_text(lifted)
-    return lifted.done()
+    return lifted.build()
 
 
 def _lower_chunk(data: Object) -> Object:
     low = Lowered(data)
     lower_text(low)
-    return low.done(("messageId",))
+    return low.build(("messageId",))
 
 
 def _lift_tool_call(data: Object) -> Object:
     lifted = Lifted(data)
-    lifted.move({"id": "toolCallId", "name": "name", "arguments": "rawInput"})
+    lifted.rename({"id": "toolCallId", "name": "name", "arguments": "rawInput"})
     name = lifted.out.get("name")
     if isinstance(name, str):
         if "title" not in data:
             lifted.infer("title", name)
         if "kind" not in data:
-            lifted.infer("kind", guess_kind(name))
-    return lifted.done()
+            lifted.infer("kind", guess_tool_kind(name))
+    return lifted.build()
 
 
 def _lower_tool_call(data: Object) -> Object:
     low = Lowered(data)
-    low.move({"id": "toolCallId"})
+    low.rename({"id": "toolCallId"})
     name = low.take("name")
     if name is ABSENT or name is None:
         name = low.take("title", data.get("title", ABSENT))
     low.put("name", name)
-    if low.left.get("title") == name:
+    if low.rest.get("title") == name:
         low.take("title")
     low.put("arguments", low.take("rawInput"))
-    return low.done(TOOL_UNSAID)
+    return low.build(TOOL_UNSUPPORTED)
 
 
 def _lift_progress(data: Object) -> Object:
     lifted = Lifted(data)
-    lifted.move({"id": "toolCallId"})
+    lifted.rename({"id": "toolCallId"})
     result = lifted.take("result")
     if isinstance(result, dict) and len(result) == 1 and isinstance(result.get("content"), str):
         lifted.put("content", [_text_entry(result["content"])])
     else:
         lifted.put("rawOutput", result)
-    return lifted.done()
+    return lifted.build()
 
 
 def _lower_progress(data: Object) -> Object:
     low = Lowered(data)
-    low.move({"id": "toolCallId"})
+    low.rename({"id": "toolCallId"})
     _lower_status(low)
     content = low.take("content")
     texts = [text for entry in content if (text := _text_of(entry)) is not None] if isinstance(content, list) else []
@@ -136,16 +136,16 @@ def _lower_progress(data: Object) -> Object:
     else:
         low.put("result", low.take("rawOutput"))
     if content is not ABSENT and not (texts and not content):
-        low.side["content"] = content
-    return low.done(TOOL_UNSAID)
+        low.side_data["content"] = content
+    return low.build(TOOL_UNSUPPORTED)
 
 
-def _lower_status(low: Lowered) -> None:
-    status = low.take("status")
-    said = STATUSES.get(status, status) if isinstance(status, str) else status
-    low.put("status", said)
+def _lower_status(lowered: Lowered) -> None:
+    status = lowered.take("status")
+    said = NEAREST_STATUSES.get(status, status) if isinstance(status, str) else status
+    lowered.put("status", said)
     if said is not status:
-        low.side["status"] = status
+        lowered.side_data["status"] = status
 
 
 def _text_entry(text: str | None) -> Object:
@@ -163,18 +163,18 @@ def _lift_plan(data: Object) -> Object:
     lifted = Lifted(data)
     steps = lifted.take("steps")
     lifted.put("entries", [_lift_step(step) for step in steps] if isinstance(steps, list) else steps)
-    return lifted.done()
+    return lifted.build()
 
 
 def _lift_step(step: Json) -> Json:
     if not isinstance(step, dict):
         return step
     lifted = Lifted(step)
-    lifted.move({"description": "content"})
+    lifted.rename({"description": "content"})
     if "priority" not in step:
         lifted.infer("priority", "medium")
-    lifted.keep(("id",))
-    return lifted.done()
+    lifted.move_to_side_data(("id",))
+    return lifted.build()
 
 
 def _lower_plan(data: Object) -> Object:
@@ -184,26 +184,26 @@ def _lower_plan(data: Object) -> Object:
         low.put("steps", [_lower_entry(entry, place) for place, entry in enumerate(entries, 1)])
     else:
         low.put("steps", entries)
-    return low.done()
+    return low.build()
 
 
-def _lower_entry(entry: Json, place: int) -> Json:
+def _lower_entry(entry: Json, position: int) -> Json:
     if not isinstance(entry, dict):
         return entry
     low = Lowered(entry)
-    low.put("id", low.recall("id", place))
-    low.move({"description": "content"})
-    return low.done(("priority",))
+    low.put("id", low.take_side_data("id", position))
+    low.rename({"description": "content"})
+    return low.build(("priority",))
 
 
 _LIFT: dict[str, Callable[[Object], Object]] = {
-    **dict.fromkeys(CHUNKS, _lift_chunk),
+    **dict.fromkeys(CHUNK_KINDS, _lift_chunk),
     "tool_call": _lift_tool_call,
     "tool_call_update": _lift_progress,
     "plan": _lift_plan,
 }
 _LOWER: dict[str, Callable[[Object], Object]] = {
-    **dict.fromkeys(CHUNKS, _lower_chunk),
+    **dict.fromkeys(CHUNK_KINDS, _lower_chunk),
     "tool_call": _lower_tool_call,
     "tool_call_update": _lower_progress,
     "plan": _lower_plan,

@@ -9,49 +9,58 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import StoreFault
-from dragoman.host.auth.oidc import Issuer
+from dragoman.host.auth.oidc import Oidc
 from dragoman.host.auth.tokens import PREFIX, Token, Tokens
-from dragoman.transport.remote.server.auth import Admit, Knock, Refused, Visitor, bearer, unauthorized
+from dragoman.transport.remote.server.auth import (
+    Authenticate,
+    AuthRequest,
+    Principal,
+    Refused,
+    bearer_token,
+    unauthorized_error,
+)
 
 
-class Admission:
+class Authenticator:
     """Lets visitors in; `local` is the way in without a token, None where there is none."""
 
-    def __init__(self, tokens: Tokens, issuer: Issuer | None = None, local: Admit | None = None) -> None:
+    def __init__(self, tokens: Tokens, oidc: Oidc | None = None, local: Authenticate | None = None) -> None:
         self._tokens = tokens
-        self._issuer = issuer
+        self._oidc = oidc
         self._local = local
 
-    async def __call__(self, knock: Knock) -> Visitor:
+    async def __call__(self, request: AuthRequest) -> Principal:
         """Who this is; Refused says what to bring."""
-        text = bearer(knock)
+        text = bearer_token(request)
         if not text:
             if self._local is None:
-                raise unauthorized("bring a token: Authorization: Bearer TOKEN; `dragoman tokens create` makes one")
-            return await self._local(knock)
-        if text.startswith(PREFIX) or self._issuer is None:
-            return await self._by_token(text, knock)
-        found = await self._issuer.check(text)
-        return Visitor(user=found.user, role=found.role, expires=found.expires, address=knock.address)
+                raise unauthorized_error(
+                    "bring a token: Authorization: Bearer TOKEN; `dragoman tokens create` makes one"
+                )
+            return await self._local(request)
+        if text.startswith(PREFIX) or self._oidc is None:
+            return await self._authenticate_token(text, request)
+        found = await self._oidc.verify(text)
+        return Principal(user=found.user, role=found.role, expires_at=found.expires, address=request.address)
 
-    async def _by_token(self, text: str, knock: Knock) -> Visitor:
+    async def _authenticate_token(self, text: str, request: AuthRequest) -> Principal:
         try:
-            token = self._tokens.check(text)
-            if self._tokens.is_due(token):
-                await asyncio.to_thread(self._noted, token)
+            token = self._tokens.verify(text)
+            if self._tokens.is_use_note_due(token):
+                await asyncio.to_thread(self._note_use, token)
         except StoreFault as fault:
             raise Refused(503, fault.message) from None
-        return Visitor(
+        return Principal(
             user=token.user,
             role=token.role,
             session=token.session,
-            expires=token.expires,
-            address=knock.address,
-            token=token.id,
+            expires_at=token.expires,
+            address=request.address,
+            token_id=token.id,
         )
 
-    def _noted(self, token: Token) -> None:
+    def _note_use(self, token: Token) -> None:
         try:
-            self._tokens.note(token)
+            self._tokens.note_use(token)
         except StoreFault:
             pass  # a full disk keeps nobody out: that it was used is only for people to see

@@ -18,16 +18,16 @@ from urllib.parse import quote
 
 from dragoman.errors import StoreFault
 from dragoman.host.auth.roles import ADMIN, RANK
-from dragoman.store.sqlite.errors import FAILURES, fault
+from dragoman.store.sqlite.errors import FAILURES, to_store_fault
 
 # Says that a file is one of these ("Door").
-APPLICATION = 0x446F6F72
+APPLICATION_ID = 0x446F6F72
 
 # The version of the tables; a newer file is refused, not guessed at.
 VERSION = 1
 
 # How long to wait for another process that is writing: a change takes milliseconds. Seconds.
-BUSY_PATIENCE = 5.0
+BUSY_TIMEOUT = 5.0
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS members (
@@ -55,15 +55,15 @@ CREATE TABLE IF NOT EXISTS tokens (
 T = TypeVar("T")
 
 
-class Register:
+class HostDatabase:
     """The file of one host. `owner` may see, as admin, whatever nobody else opened."""
 
     def __init__(self, path: str, owner: str = "") -> None:
         self.path = path
         self.owner = owner
-        self._writer = _opened(path)
-        self._reader = _connected(path)  # its own, so that a read never waits for the disk behind a write
-        self._writing = threading.Lock()
+        self._writer = _open_database(path)
+        self._reader = _connect(path)  # its own, so that a read never waits for the disk behind a write
+        self._write_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -73,24 +73,24 @@ class Register:
 
     def close(self) -> None:
         """Let go of the file; idempotent."""
-        with self._writing:
+        with self._write_lock:
             self._reader.close()
             self._writer.close()
 
-    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def fetch_rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Read; a reader of this file never waits for a writer."""
-        return self._guarded(lambda: self._reader.execute(query, values).fetchall())
+        return self._with_store_faults(lambda: self._reader.execute(query, values).fetchall())
 
-    def change(self, statement: str, *values: Any) -> int:
+    def execute(self, statement: str, *values: Any) -> int:
         """Write one change and have it on the disk; how many rows it was."""
-        with self._writing:
-            return self._guarded(lambda: self._writer.execute(statement, values).rowcount)
+        with self._write_lock:
+            return self._with_store_faults(lambda: self._writer.execute(statement, values).rowcount)
 
-    def _guarded(self, act: Callable[[], T]) -> T:
+    def _with_store_faults(self, act: Callable[[], T]) -> T:
         try:
             return act()
         except (*FAILURES, OSError) as error:
-            raise fault(error, self.path) from error
+            raise to_store_fault(error, self.path) from error
 
     # --- the directory ----------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Register:
             return ADMIN if user and user == self.owner else None
         return found.get(user)
 
-    async def created(self, session: str, user: str) -> None:
+    async def set_creator(self, session: str, user: str) -> None:
         """A user opened a session: they are its admin. A session that has one keeps it."""
         await self._write(
             "INSERT INTO members SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM members WHERE session = ?1)",
@@ -112,11 +112,11 @@ class Register:
 
     async def sessions_of(self, user: str) -> Mapping[str, str]:
         """The sessions that a user may see, each with their role in it."""
-        return dict(self.rows("SELECT session, role FROM members WHERE user = ?", user))
+        return dict(self.fetch_rows("SELECT session, role FROM members WHERE user = ?", user))
 
     async def members_of(self, session: str) -> Mapping[str, str]:
         """Who may see a session, each with their role."""
-        return dict(self.rows("SELECT user, role FROM members WHERE session = ?", session))
+        return dict(self.fetch_rows("SELECT user, role FROM members WHERE session = ?", session))
 
     async def set_role(self, session: str, user: str, role: str | None) -> None:
         """Make a user something in a session; None takes them out."""
@@ -126,21 +126,21 @@ class Register:
         if role not in RANK:
             raise ValueError(f"{role!r} is no role; there are {', '.join(RANK)}")
         if self.owner and not await self.members_of(session):
-            await self.created(session, self.owner)  # what was the owner's alone stays the owner's
+            await self.set_creator(session, self.owner)  # what was the owner's alone stays the owner's
         await self._write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", session, user, role)
 
-    async def remove(self, session: str) -> None:
+    async def remove_session(self, session: str) -> None:
         """A session was deleted: nobody is anything in it, and links to it lead nowhere."""
         await self._write("DELETE FROM members WHERE session = ?", session)
         await self._write("DELETE FROM tokens WHERE session = ?", session)
 
     async def _write(self, statement: str, *values: Any) -> None:
         # In a thread: a commit waits for the disk, and the loop serves everybody.
-        await asyncio.to_thread(self.change, statement, *values)
+        await asyncio.to_thread(self.execute, statement, *values)
 
 
 @contextmanager
-def claimed(path: str) -> Iterator[None]:
+def lock_store(path: str) -> Iterator[None]:
     """Be the one host of a file of sessions: two would write into the same logs. StoreFault when another one is.
 
     The lock is the system's: it ends with the process, however that ends, and agents do not inherit it.
@@ -149,7 +149,7 @@ def claimed(path: str) -> Iterator[None]:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         fd = os.open(f"{path}.serving", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise fault(error, path) from error
+        raise to_store_fault(error, path) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,13 +163,13 @@ def claimed(path: str) -> Iterator[None]:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            raise fault(error, path) from error
+            raise to_store_fault(error, path) from error
         yield
     finally:
         os.close(fd)  # which lets go of the lock
 
 
-def _opened(path: str) -> sqlite3.Connection:
+def _open_database(path: str) -> sqlite3.Connection:
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -178,7 +178,7 @@ def _opened(path: str) -> sqlite3.Connection:
                 os.fchmod(fd, 0o600)
         finally:
             os.close(fd)
-        connection = _connected(path)
+        connection = _connect(path)
         try:
             _prepare(connection, path)
         except BaseException:
@@ -186,12 +186,12 @@ def _opened(path: str) -> sqlite3.Connection:
             raise
         return connection
     except (*FAILURES, OSError) as error:
-        raise fault(error, path) from error
+        raise to_store_fault(error, path) from error
 
 
-def _connected(path: str) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
     uri = f"file:{quote(os.path.abspath(path))}?mode=rw"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_PATIENCE, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
@@ -200,7 +200,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
-    if not is_empty and application not in (0, APPLICATION):
+    if not is_empty and application not in (0, APPLICATION_ID):
         raise StoreFault("unusable", f"{path} is a database of another program; choose another folder")
     if version > VERSION:
         raise StoreFault("newer", f"{path} was written by a newer Dragoman; update this one")
@@ -208,5 +208,5 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         return
     # In one piece, for another process may be making the same file.
     connection.executescript(
-        f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;"
     )

@@ -18,92 +18,92 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from msgspec import Struct
 
-from dragoman.transport.remote.server.auth import Refused, unauthorized
+from dragoman.transport.remote.server.auth import Refused, unauthorized_error
 
 # A curve has one algorithm, said or not; other curves have none of ours.
 _CURVES = {"P-256": "ES256", "P-384": "ES384"}
 
 # Shorter RSA keys can be broken. Bits.
-_SHORTEST = 2048
+_MIN_RSA_BITS = 2048
 
 # How long published keys are believed without looking again. Seconds.
-FRESH = 600.0
+FRESH_FOR = 600.0
 
 # A key that is not known makes us look again, but not more often than this: anybody can invent a key id. Seconds.
-LOOK_AGAIN = 10.0
+MIN_REFETCH_INTERVAL = 10.0
 
 # Keys go on counting so long when the issuer cannot be reached; then nobody is let in. Seconds.
-STALE = 86400.0
+STALE_AFTER = 86400.0
 
 # How long the issuer may take to answer, and how much it may say. Seconds, bytes.
-FETCH_PATIENCE = 10.0
-LARGEST = 1024 * 1024
-PIECE = 64 * 1024
+FETCH_TIMEOUT = 10.0
+MAX_RESPONSE_BYTES = 1024 * 1024
+CHUNK_SIZE = 64 * 1024
 
 Fetch = Callable[[str], Awaitable[Any]]  # a URL -> the JSON it gives; raises OSError or ValueError
 
 
-class Key(Struct, frozen=True, kw_only=True):
+class PublicKey(Struct, frozen=True, kw_only=True):
     """A key that an issuer publishes."""
 
     public: Any
     key_type: str
-    declared: str  # the only algorithm that it is for; "" if it does not say
+    algorithm: str  # the only algorithm that it is for; "" if it does not say
 
 
-class Keyring:
+class Jwks:
     """The keys of one issuer; fetched when they are first needed, and again when they are old or one is missing."""
 
     def __init__(
         self, issuer: str, *, fetch: Fetch | None, clock: Callable[[], float], report: Callable[[str], None]
     ) -> None:
         self._issuer = issuer
-        self._fetch = fetch or fetched
+        self._fetch = fetch or fetch_json
         self._clock = clock
         self._report = report
-        self._keys: dict[str, Key] = {}  # by their ids
-        self._fetched = self._looked = float("-inf")
-        self._looking: asyncio.Future[None] | None = None  # under way, for whoever waits for it; bounded
+        self._keys: dict[str, PublicKey] = {}  # by their ids
+        self._fetched_at = self._attempted_at = float("-inf")
+        self._fetching: asyncio.Future[None] | None = None  # under way, for whoever waits for it; bounded
 
-    async def key(self, id: str) -> Key:
+    async def find_key(self, id: str) -> PublicKey:
         """The key with this id."""
-        known, looking = self._keys.get(id), self._looking
-        is_wanted = known is None or self._clock() - self._fetched >= FRESH
-        if is_wanted and looking is None and self._clock() - self._looked >= LOOK_AGAIN:
+        known, looking = self._keys.get(id), self._fetching
+        is_wanted = known is None or self._clock() - self._fetched_at >= FRESH_FOR
+        if is_wanted and looking is None and self._clock() - self._attempted_at >= MIN_REFETCH_INTERVAL:
             known = None  # the first who finds it old waits for the new ones
-            self._looking = looking = asyncio.ensure_future(self._look())
+            self._fetching = looking = asyncio.ensure_future(self._refresh())
         if known is None and looking is not None:  # whose key is known need not wait for what others want
             await asyncio.shield(looking)  # who leaves meanwhile must not take the keys from the others
-        if self._clock() - self._fetched > STALE:
+        if self._clock() - self._fetched_at > STALE_AFTER:
             message = f"the keys of {self._issuer} cannot be had now; try again later"
-            raise Refused(503, message, {"retry-after": str(int(LOOK_AGAIN))})
+            raise Refused(503, message, {"retry-after": str(int(MIN_REFETCH_INTERVAL))})
         key = self._keys.get(id)
         if key is None:
-            raise unauthorized(f"this token is signed by a key that {self._issuer} does not publish")
+            raise unauthorized_error(f"this token is signed by a key that {self._issuer} does not publish")
         return key
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Fetch the keys; when that fails, the ones from before go on counting for a while."""
         try:
-            async with asyncio.timeout(FETCH_PATIENCE):
-                found = await self._published()
+            async with asyncio.timeout(FETCH_TIMEOUT):
+                found = await self._fetch_keys()
         except (OSError, ValueError, RecursionError) as error:  # a TimeoutError is an OSError
             why = str(error) or "it does not answer"
             self._report(f"the keys of {self._issuer} cannot be had: {why}")
             return
         finally:
-            self._looked, self._looking = self._clock(), None
-        self._keys = {id: key for each in found if isinstance(each, dict) for id, key in _read(each)}
-        self._fetched = self._clock()
+            self._attempted_at, self._fetching = self._clock(), None
+        self._keys = {id: key for each in found if isinstance(each, dict) for id, key in _parse_key(each)}
+        self._fetched_at = self._clock()
 
-    async def _published(self) -> list[Any]:
+    async def _fetch_keys(self) -> list[Any]:
         """What the issuer publishes as its keys, by discovery."""
         issuer = self._issuer
         document = await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != issuer:
             raise ValueError("it calls itself something else")
         place = document.get("jwks_uri")
-        if not isinstance(place, str) or not is_safe(place) or _is_plain(place) > _is_plain(issuer):
+        if not isinstance(place, str) or not is_secure_url(place) or _is_http(place) > _is_http(issuer):
             raise ValueError("it does not say safely where its keys are")
         published = await self._fetch(place)
         found = published.get("keys") if isinstance(published, dict) else None
@@ -112,7 +112,7 @@ class Keyring:
         return found
 
 
-def _read(each: dict[str, Any]) -> list[tuple[str, Key]]:
+def _parse_key(each: dict[str, Any]) -> list[tuple[str, PublicKey]]:
     """A published key by its id; nothing where it is not for signatures, too short, or of a kind we do not know."""
     import jwt
 
@@ -123,15 +123,15 @@ def _read(each: dict[str, Any]) -> list[tuple[str, Key]]:
     except (jwt.PyJWTError, ValueError, TypeError):
         return []
     kind, declared, id = str(each.get("kty")), str(each.get("alg") or ""), each.get("kid")
-    if kind == "RSA" and public.key_size < _SHORTEST:
+    if kind == "RSA" and public.key_size < _MIN_RSA_BITS:
         return []
     if kind == "EC":
         meant = _CURVES.get(str(each.get("crv")), "none of ours")
         declared = meant if declared in ("", meant) else "none of ours"
-    return [(id if isinstance(id, str) else "", Key(public=public, key_type=kind, declared=declared))]
+    return [(id if isinstance(id, str) else "", PublicKey(public=public, key_type=kind, algorithm=declared))]
 
 
-def is_safe(url: str) -> bool:
+def is_secure_url(url: str) -> bool:
     """Whether what is fetched from there is what its owner published: https, or this machine."""
     try:
         parts = urlsplit(url)
@@ -142,31 +142,31 @@ def is_safe(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost"))
 
 
-def _is_plain(url: str) -> bool:
+def _is_http(url: str) -> bool:
     return urlsplit(url).scheme == "http"
 
 
-async def fetched(url: str) -> Any:
+async def fetch_json(url: str) -> Any:
     """The JSON at a URL."""
-    return await asyncio.to_thread(_fetched, url)
+    return await asyncio.to_thread(_fetch_json_sync, url)
 
 
-class _Stay(HTTPRedirectHandler):
+class _NoRedirect(HTTPRedirectHandler):
     """Keys are where the issuer says; nobody else may say so."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-def _fetched(url: str) -> Any:
+def _fetch_json_sync(url: str) -> Any:
     request = Request(url, headers={"Accept": "application/json", "User-Agent": "dragoman"})
-    end = time.monotonic() + FETCH_PATIENCE
+    end = time.monotonic() + FETCH_TIMEOUT
     data = bytearray()
     try:
-        with build_opener(_Stay).open(request, timeout=FETCH_PATIENCE) as answer:
-            while piece := answer.read1(PIECE):
+        with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT) as answer:
+            while piece := answer.read1(CHUNK_SIZE):
                 data += piece
-                if len(data) > LARGEST:
+                if len(data) > MAX_RESPONSE_BYTES:
                     raise ValueError("it says too much")
                 if time.monotonic() > end:  # a thread that reads a trickle would keep the host from ending
                     raise OSError("it answers too slowly")

@@ -15,17 +15,17 @@ VIEWER, EDITOR, ADMIN = "viewer", "editor", "admin"
 RANK: Mapping[str, int] = {VIEWER: 0, EDITOR: 1, ADMIN: 2}
 
 
-def lesser(one: str, other: str) -> str:
+def lower_role(one: str, other: str) -> str:
     """The role that may do less of the two; what nobody knows may only look."""
     return min((role if role in RANK else VIEWER for role in (one, other)), key=RANK.__getitem__)
 
 
-def may(role: str, least: str) -> bool:
+def is_at_least(role: str, required: str) -> bool:
     """Whether this role may do what needs at least that one."""
-    return RANK.get(role, -1) >= RANK[least]
+    return RANK.get(role, -1) >= RANK[required]
 
 
-class Directory(Protocol):
+class SessionRoles(Protocol):
     """Who may see which session. Calls may come from any task of one event loop; StoreFault where the place fails."""
 
     owner: str  # may see, as admin, whatever nobody opened here; "" is nobody
@@ -34,7 +34,7 @@ class Directory(Protocol):
         """What a user is in a session: viewer, editor, admin; None: they may not know that it is there."""
         ...
 
-    async def created(self, session: str, user: str) -> None:
+    async def set_creator(self, session: str, user: str) -> None:
         """A user opened a session: they are its admin. A session that has one keeps it."""
         ...
 
@@ -50,12 +50,12 @@ class Directory(Protocol):
         """Make a user something in a session; None takes them out."""
         ...
 
-    async def remove(self, session: str) -> None:
+    async def remove_session(self, session: str) -> None:
         """A session was deleted: nobody is anything in it, and links to it lead nowhere."""
         ...
 
 
-class MemoryDirectory:
+class MemorySessionRoles:
     """A directory that lasts as long as the process. `owner` may see, as admin, whatever nobody else opened."""
 
     def __init__(self, owner: str = "") -> None:
@@ -69,7 +69,7 @@ class MemoryDirectory:
             return ADMIN if user and user == self.owner else None
         return known.get(user)
 
-    async def created(self, session: str, user: str) -> None:
+    async def set_creator(self, session: str, user: str) -> None:
         """A user opened a session: they are its admin."""
         self._roles.setdefault(session, {user: ADMIN})
 
@@ -89,6 +89,6 @@ class MemoryDirectory:
         else:
             roles[user] = role
 
-    async def remove(self, session: str) -> None:
+    async def remove_session(self, session: str) -> None:
         """A session was deleted."""
         self._roles.pop(session, None)

@@ -16,27 +16,27 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.auth.database import Register
+from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.roles import RANK
-from dragoman.transport.remote.server.auth import unauthorized
+from dragoman.transport.remote.server.auth import unauthorized_error
 
 PREFIX = "dgm_"
 
 # Bytes of randomness: nobody guesses 256 bits, whatever the rate.
-SECRET = 32
+SECRET_BYTES = 32
 
 # Names of users: they stand in tables, in presence lines and in TOML. Guests of share links have a blank in theirs, so
 # that no guest can be taken for a user.
-USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|:/=-]{0,127}")
-GUEST = " (guest)"
+USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|:/=-]{0,127}")
+GUEST_SUFFIX = " (guest)"
 
 # How often it is noted that a token was used: people want to know the day. Seconds.
-NOTED = 60.0
+NOTE_USE_INTERVAL = 60.0
 
 # Tokens that ended so long ago are forgotten when the next is made. Seconds.
-FORGOTTEN = 90 * 86400.0
+FORGET_AFTER = 90 * 86400.0
 
-_TEXT = re.compile(r"dgm_([0-9a-z]{10})_([A-Za-z0-9_-]{43})")
+_TOKEN_TEXT = re.compile(r"dgm_([0-9a-z]{10})_([A-Za-z0-9_-]{43})")
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _COLUMNS = "id, user, role, label, session, maker, created, expires, used, revoked"
 
@@ -65,8 +65,8 @@ class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Tokens:
     """The tokens of one host."""
 
-    def __init__(self, register: Register, clock: Callable[[], float] = time.time) -> None:
-        self._register = register
+    def __init__(self, database: HostDatabase, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
         self._clock = clock
 
     def create(
@@ -80,19 +80,19 @@ class Tokens:
         maker: str = "",
     ) -> tuple[str, Token]:
         """Make one; the text is given here and never again."""
-        name = user.removesuffix(GUEST) if session is not None else user
-        if USER.fullmatch(name) is None:
+        name = user.removesuffix(GUEST_SUFFIX) if session is not None else user
+        if USER_NAME.fullmatch(name) is None:
             shown = name if len(name) <= 40 else f"{name[:40]}…"
-            raise _wrong(
+            raise _invalid(
                 f"{shown!r} is no name of a user; use at most 128 letters (a to z), digits and . _ @ + - | : / =, "
                 "as in ann@example.org"
             )
         if role not in RANK:
-            raise _wrong(f"there is no role {role!r}; there are {', '.join(RANK)}")
+            raise _invalid(f"there is no role {role!r}; there are {', '.join(RANK)}")
         if seconds is not None and seconds <= 0:
-            raise _wrong("a token must be good for some time")
+            raise _invalid("a token must be good for some time")
         now = self._clock()
-        self._register.change("DELETE FROM tokens WHERE coalesce(revoked, expires) < ?", now - FORGOTTEN)
+        self._database.execute("DELETE FROM tokens WHERE coalesce(revoked, expires) < ?", now - FORGET_AFTER)
         token = Token(
             id="".join(secrets.choice(_ALPHABET) for _ in range(10)),
             user=user,
@@ -103,73 +103,77 @@ class Tokens:
             created=now,
             expires=None if seconds is None else now + seconds,
         )
-        secret = secrets.token_urlsafe(SECRET)
-        self._register.change(
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._database.execute(
             "INSERT INTO tokens (id, digest, user, role, label, session, maker, created, expires)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             token.id, _digest(secret), user, role, label, session, maker, now, token.expires,
         )  # fmt: skip
         return f"{PREFIX}{token.id}_{secret}", token
 
-    def share(self, session: str, role: str, seconds: float, *, name: str = "", maker: str = "") -> tuple[str, Token]:
+    def create_share_link(
+        self, session: str, role: str, seconds: float, *, name: str = "", maker: str = ""
+    ) -> tuple[str, Token]:
         """A token for one session, for whoever has it; `name` is what the others see them as."""
         guest = name or f"guest-{secrets.token_hex(2)}"
-        return self.create(f"{guest}{GUEST}", role, seconds=seconds, session=session, maker=maker, label="share link")
+        return self.create(
+            f"{guest}{GUEST_SUFFIX}", role, seconds=seconds, session=session, maker=maker, label="share link"
+        )
 
-    def listed(self, session: str | None = None) -> list[Token]:
+    def list_tokens(self, session: str | None = None) -> list[Token]:
         """All of them, or those of one session; the newest first."""
         where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
-        rows = self._register.rows(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY created DESC, id", *values)
-        return [_token(row) for row in rows]
+        rows = self._database.fetch_rows(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY created DESC, id", *values)
+        return [_token_of(row) for row in rows]
 
-    def most(self, user: str) -> str | None:
+    def highest_role(self, user: str) -> str | None:
         """The most that this user's tokens let them be in any session; None for nobody who has one that counts."""
         now = self._clock()
-        roles = [each.role for each in self.listed() if each.user == user and each.state(now) == "valid"]
+        roles = [each.role for each in self.list_tokens() if each.user == user and each.state(now) == "valid"]
         return max(roles, key=RANK.__getitem__, default=None)
 
     def revoke(self, id: str) -> Token:
         """From now on nobody is let in with it, and whoever is in with it is put out."""
-        found = [token for token in self.listed() if token.id == id.removeprefix(PREFIX)]
+        found = [token for token in self.list_tokens() if token.id == id.removeprefix(PREFIX)]
         if not found:
             raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"there is no token {id!r}; `dragoman tokens list` lists them")
         now = self._clock()
-        self._register.change("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", now, found[0].id)
+        self._database.execute("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", now, found[0].id)
         return found[0]
 
-    def check(self, text: str) -> Token:
+    def verify(self, text: str) -> Token:
         """The token that this is; Refused (401) unless it is one that counts now."""
-        shape = _TEXT.fullmatch(text)
+        shape = _TOKEN_TEXT.fullmatch(text)
         if shape is None:
-            raise unauthorized("this is no token of this host; `dragoman tokens create` makes one")
+            raise unauthorized_error("this is no token of this host; `dragoman tokens create` makes one")
         id, secret = shape.groups()
-        rows = self._register.rows(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", id)
+        rows = self._database.fetch_rows(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", id)
         # Something is compared in any case, so that the time tells nobody which ids there are.
         kept = rows[0][0] if rows else bytes(32)
         if not hmac.compare_digest(_digest(secret), kept) or not rows:
-            raise unauthorized("this token is not known here; `dragoman tokens create` makes one")
-        token = _token(rows[0][1:])
+            raise unauthorized_error("this token is not known here; `dragoman tokens create` makes one")
+        token = _token_of(rows[0][1:])
         state = token.state(self._clock())
         if state != "valid":
-            raise unauthorized(f"this token is {state}; ask whoever gave it to you for another")
+            raise unauthorized_error(f"this token is {state}; ask whoever gave it to you for another")
         return token
 
-    def is_due(self, token: Token) -> bool:
+    def is_use_note_due(self, token: Token) -> bool:
         """Whether it should be noted that this token was used."""
-        return token.used is None or self._clock() - token.used > NOTED
+        return token.used is None or self._clock() - token.used > NOTE_USE_INTERVAL
 
-    def note(self, token: Token) -> None:
+    def note_use(self, token: Token) -> None:
         """Note that it was used; waits for the disk."""
-        self._register.change("UPDATE tokens SET used = ? WHERE id = ?", self._clock(), token.id)
+        self._database.execute("UPDATE tokens SET used = ? WHERE id = ?", self._clock(), token.id)
 
     def is_valid(self, id: str) -> bool:
         """Whether a token still counts: for connections that were opened with it."""
-        rows = self._register.rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", id)
-        return bool(rows) and _token(rows[0]).state(self._clock()) == "valid"
+        rows = self._database.fetch_rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", id)
+        return bool(rows) and _token_of(rows[0]).state(self._clock()) == "valid"
 
-    def has_any(self) -> bool:
+    def has_user_tokens(self) -> bool:
         """Whether anybody can come in with a token that is good for more than one session."""
-        return any(token.session is None and token.state(self._clock()) == "valid" for token in self.listed())
+        return any(token.session is None and token.state(self._clock()) == "valid" for token in self.list_tokens())
 
 
 def _digest(secret: str) -> bytes:
@@ -177,10 +181,10 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _token(row: tuple[object, ...]) -> Token:
+def _token_of(row: tuple[object, ...]) -> Token:
     names = _COLUMNS.split(", ")
     return Token(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
 
 
-def _wrong(what: str) -> ProtocolError:
+def _invalid(what: str) -> ProtocolError:
     return ProtocolError(Kind.INVALID_PARAMS, what)

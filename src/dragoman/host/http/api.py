@@ -28,33 +28,33 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.access import not_found
-from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, may
+from dragoman.host.access import session_not_found
+from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
 from dragoman.host.auth.tokens import Token, Tokens
-from dragoman.host.host import House
+from dragoman.host.host import Host
 from dragoman.store.contract import Summary
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.auth import Principal
 
 # Entries in one answer, at most: few enough to hold, many enough to be fast.
-PAGE = 2000
+PAGE_SIZE = 2000
 
 # Passages that are looked at for one search: those of others are left out of them, and the rest is cut to the limit.
-LOOKED_AT = 2000
+SEARCH_LIMIT = 2000
 
 # A share link lasts so long unless told, and never longer than a quarter: links are forwarded and forgotten. Seconds.
-SHARED = 24 * 3600.0
-LONGEST_SHARE = 92 * 86400.0
+DEFAULT_SHARE_SECONDS = 24 * 3600.0
+MAX_SHARE_SECONDS = 92 * 86400.0
 
 
-class Call(NamedTuple):
+class ApiRequest(NamedTuple):
     """One request."""
 
-    visitor: Visitor
+    principal: Principal
     query: Mapping[str, str]
     body: Mapping[str, Any]
 
 
-class Answer(NamedTuple):
+class ApiResponse(NamedTuple):
     """What is answered: JSON, or lines of it."""
 
     value: Any
@@ -64,228 +64,239 @@ class Answer(NamedTuple):
 class Api:
     """The calls, for one house."""
 
-    def __init__(self, house: House, tokens: Tokens | None) -> None:
-        self._house = house
+    def __init__(self, host: Host, tokens: Tokens | None) -> None:
+        self._host = host
         self._tokens = tokens
 
-    async def answer(self, method: str, path: str, call: Call) -> Answer:
+    async def dispatch(self, method: str, path: str, request: ApiRequest) -> ApiResponse:
         """Find the call and let it answer; raises ProtocolError."""
         for (known, pattern), handle in _ROUTES.items():
             found = re.fullmatch(pattern, path)
             if found is not None and known == method:
-                return await handle(self, call, *found.groups())
+                return await handle(self, request, *found.groups())
         raise ProtocolError(Kind.METHOD_NOT_FOUND, f"there is no {method} {path}; docs/host.md lists what there is")
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    async def host(self, call: Call) -> Answer:
+    async def get_host(self, request: ApiRequest) -> ApiResponse:
         """What a client wants to know before it opens a session."""
-        visitor, house = call.visitor, self._house
-        roots = house.roots(visitor)
-        return Answer(
+        visitor, house = request.principal, self._host
+        roots = house.roots_of(visitor)
+        return ApiResponse(
             {
                 "dragoman": __version__,
                 "user": visitor.user,
                 "role": visitor.role,
                 "session": visitor.session,
-                "agents": house.roster.names,
+                "agents": house.agent_catalog.names,
                 "roots": None if roots is None else list(roots),
             }
         )
 
-    async def sessions(self, call: Call) -> Answer:
+    async def list_sessions(self, request: ApiRequest) -> ApiResponse:
         """Those that the caller may see."""
-        seen = await self._house.visible(call.visitor)
-        return Answer({"sessions": [await self._told(call.visitor, one) for one in seen]})
+        seen = await self._host.visible_sessions(request.principal)
+        return ApiResponse({"sessions": [await self._session_json(request.principal, one) for one in seen]})
 
-    async def session(self, call: Call, name: str) -> Answer:
+    async def get_session(self, request: ApiRequest, name: str) -> ApiResponse:
         """One of them."""
-        return Answer(await self._told(call.visitor, await self._found(call.visitor, name)))
+        return ApiResponse(
+            await self._session_json(request.principal, await self._find_session(request.principal, name))
+        )
 
-    async def log(self, call: Call, name: str) -> Answer:
+    async def get_log(self, request: ApiRequest, name: str) -> ApiResponse:
         """Entries of its log."""
-        summary = await self._found(call.visitor, name)
-        after, limit = _number(call.query, "after", 0), min(_number(call.query, "limit", PAGE), PAGE)
-        room = self._house.rooms.get(summary.session_id)
+        summary = await self._find_session(request.principal, name)
+        after, limit = (
+            _int_param(request.query, "after", 0),
+            min(_int_param(request.query, "limit", PAGE_SIZE), PAGE_SIZE),
+        )
+        room = self._host.rooms.get(summary.session_id)
         if room is not None:
-            await room.chronicle.flush()
-        intact = call.query.get("intact") == "1"
-        return Answer(None, await self._house.store.lines(summary.session_id, after, limit, intact=intact))
+            await room.log.flush()
+        intact = request.query.get("intact") == "1"
+        return ApiResponse(None, await self._host.store.lines(summary.session_id, after, limit, intact=intact))
 
-    async def search(self, call: Call) -> Answer:
+    async def search(self, request: ApiRequest) -> ApiResponse:
         """Passages that have all words, of sessions that the caller may see."""
-        within = call.query.get("session")
+        within = request.query.get("session")
         if within is not None:
-            within = (await self._found(call.visitor, within)).session_id
-        limit = _number(call.query, "limit", 20)
-        hits = await self._house.store.search(call.query.get("q", ""), limit=LOOKED_AT, session_id=within)
-        seen = {one.session_id for one in await self._house.visible(call.visitor)}
-        return Answer({"hits": msgspec.to_builtins([hit for hit in hits if hit.session_id in seen][:limit])})
+            within = (await self._find_session(request.principal, within)).session_id
+        limit = _int_param(request.query, "limit", 20)
+        hits = await self._host.store.search(request.query.get("q", ""), limit=SEARCH_LIMIT, session_id=within)
+        seen = {one.session_id for one in await self._host.visible_sessions(request.principal)}
+        return ApiResponse({"hits": msgspec.to_builtins([hit for hit in hits if hit.session_id in seen][:limit])})
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    async def name(self, call: Call, name: str) -> Answer:
+    async def set_name(self, request: ApiRequest, name: str) -> ApiResponse:
         """Give it a name, or take it away: for its admins, also with a token that lets them be no more than editors."""
-        summary = await self._found(call.visitor, name, EDITOR)
-        if not await self._is_held_back(call.visitor, summary.session_id, ADMIN):
-            summary = await self._found(call.visitor, name, ADMIN)
-        wanted = call.body.get("name")
-        await self._house.rename(call.visitor, summary.session_id, None if wanted is None else str(wanted))
-        return Answer(msgspec.to_builtins(await self._found(call.visitor, summary.session_id)))
+        summary = await self._find_session(request.principal, name, EDITOR)
+        if not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
+            summary = await self._find_session(request.principal, name, ADMIN)
+        wanted = request.body.get("name")
+        await self._host.rename_session(request.principal, summary.session_id, None if wanted is None else str(wanted))
+        return ApiResponse(msgspec.to_builtins(await self._find_session(request.principal, summary.session_id)))
 
-    async def fork(self, call: Call, name: str) -> Answer:
+    async def fork_session(self, request: ApiRequest, name: str) -> ApiResponse:
         """A copy that goes its own way, of the caller's own."""
-        summary = await self._found(call.visitor, name, EDITOR)
-        if call.visitor.session is not None:
-            raise _denied("this link opens one session and no other")
-        upto = call.body.get("upto")
+        summary = await self._find_session(request.principal, name, EDITOR)
+        if request.principal.session is not None:
+            raise _permission_denied("this link opens one session and no other")
+        upto = request.body.get("upto")
         if upto is not None and (not isinstance(upto, int) or isinstance(upto, bool)):
             raise ProtocolError(Kind.INVALID_PARAMS, "upto is the number of an entry")
-        room = self._house.rooms.get(summary.session_id)
+        room = self._host.rooms.get(summary.session_id)
         if room is not None:
-            await room.chronicle.flush()
-        copy = await self._house.copy(summary.session_id, call.visitor, upto)
-        if (wanted := call.body.get("name")) is not None:
+            await room.log.flush()
+        copy = await self._host.copy_log(summary.session_id, request.principal, upto)
+        if (wanted := request.body.get("name")) is not None:
             try:
-                await self._house.rename(call.visitor, copy.session_id, str(wanted))
+                await self._host.rename_session(request.principal, copy.session_id, str(wanted))
             except ProtocolError:  # who cannot have it as they want it has nothing
-                await self._house.store.delete(copy.session_id)
-                await self._house.directory.remove(copy.session_id)
+                await self._host.store.delete(copy.session_id)
+                await self._host.session_roles.remove_session(copy.session_id)
                 raise
-        return Answer(msgspec.to_builtins(await self._found(call.visitor, copy.session_id)))
+        return ApiResponse(msgspec.to_builtins(await self._find_session(request.principal, copy.session_id)))
 
-    async def delete(self, call: Call, name: str) -> Answer:
+    async def delete_session(self, request: ApiRequest, name: str) -> ApiResponse:
         """Forget it, whoever is in it."""
-        summary = await self._found(call.visitor, name)
+        summary = await self._find_session(request.principal, name)
         # What somebody opened, and said nothing in, they can take back with whatever token.
-        is_empty = not summary.turns and may(call.visitor.role, EDITOR)
-        if not is_empty or not await self._is_held_back(call.visitor, summary.session_id, ADMIN):
-            summary = await self._found(call.visitor, name, ADMIN)
-        room = await self._house.room(summary.session_id)
+        is_empty = not summary.turns and is_at_least(request.principal.role, EDITOR)
+        if not is_empty or not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
+            summary = await self._find_session(request.principal, name, ADMIN)
+        room = await self._host.acquire_room(summary.session_id)
         try:
-            await self._house.delete(room, call.visitor.user)
+            await self._host.delete_session(room, request.principal.user)
         finally:
-            self._house.done_with(room)
-        return Answer({"deleted": summary.session_id})
+            self._host.release_room(room)
+        return ApiResponse({"deleted": summary.session_id})
 
-    async def members(self, call: Call, name: str) -> Answer:
+    async def set_member(self, request: ApiRequest, name: str) -> ApiResponse:
         """Make somebody something in it, or nothing."""
-        summary = await self._found(call.visitor, name, ADMIN)
-        user, role = call.body.get("user"), call.body.get("role")
+        summary = await self._find_session(request.principal, name, ADMIN)
+        user, role = request.body.get("user"), request.body.get("role")
         if not isinstance(user, str) or not user or role not in (None, VIEWER, EDITOR, ADMIN):
             raise ProtocolError(Kind.INVALID_PARAMS, "user is a name, role is viewer, editor, admin or null")
-        await self._house.directory.set_role(summary.session_id, user, role)
-        await self._house.roles_changed(summary.session_id)
-        told: dict[str, Any] = {"members": dict(await self._house.directory.members_of(summary.session_id))}
-        owner = self._house.directory.owner
-        if self._tokens is not None and call.visitor.user == owner != user:  # who has tokens is nobody else's business
-            told["token"] = await asyncio.to_thread(self._tokens.most, user)
-        return Answer(told)
+        await self._host.session_roles.set_role(summary.session_id, user, role)
+        await self._host.apply_role_changes(summary.session_id)
+        told: dict[str, Any] = {"members": dict(await self._host.session_roles.members_of(summary.session_id))}
+        owner = self._host.session_roles.owner
+        if (
+            self._tokens is not None and request.principal.user == owner != user
+        ):  # who has tokens is nobody else's business
+            told["token"] = await asyncio.to_thread(self._tokens.highest_role, user)
+        return ApiResponse(told)
 
     # --- share links --------------------------------------------------------------------------------------------
 
-    async def share(self, call: Call, name: str) -> Answer:
+    async def create_share(self, request: ApiRequest, name: str) -> ApiResponse:
         """A token for this session alone; an admin's leave is not to be had by a link."""
-        summary = await self._found(call.visitor, name, ADMIN)
-        role = call.body.get("role", VIEWER)
-        seconds = call.body.get("seconds", SHARED)
-        guest = call.body.get("name", "")
+        summary = await self._find_session(request.principal, name, ADMIN)
+        role = request.body.get("role", VIEWER)
+        seconds = request.body.get("seconds", DEFAULT_SHARE_SECONDS)
+        guest = request.body.get("name", "")
         if role not in (VIEWER, EDITOR) or not isinstance(guest, str):
             raise ProtocolError(Kind.INVALID_PARAMS, "a link is for a viewer or an editor; name is a text")
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST_SHARE:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"a link lasts at most {LONGEST_SHARE / 86400:g} days")
-        make = self._kept().share
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_SHARE_SECONDS:
+            raise ProtocolError(Kind.INVALID_PARAMS, f"a link lasts at most {MAX_SHARE_SECONDS / 86400:g} days")
+        make = self._require_tokens().create_share_link
         text, token = await asyncio.to_thread(
-            make, summary.session_id, role, float(seconds), name=guest, maker=call.visitor.user
+            make, summary.session_id, role, float(seconds), name=guest, maker=request.principal.user
         )
-        return Answer({"token": text, **_shown(token)})
+        return ApiResponse({"token": text, **_token_json(token)})
 
-    async def shares(self, call: Call, name: str) -> Answer:
+    async def list_shares(self, request: ApiRequest, name: str) -> ApiResponse:
         """Its tokens."""
-        summary = await self._found(call.visitor, name, ADMIN)
-        return Answer({"shares": [_shown(token) for token in self._kept().listed(summary.session_id)]})
+        summary = await self._find_session(request.principal, name, ADMIN)
+        return ApiResponse(
+            {"shares": [_token_json(token) for token in self._require_tokens().list_tokens(summary.session_id)]}
+        )
 
-    async def unshare(self, call: Call, name: str, id: str) -> Answer:
+    async def revoke_share(self, request: ApiRequest, name: str, id: str) -> ApiResponse:
         """Revoke one of them."""
-        summary = await self._found(call.visitor, name, ADMIN)
-        tokens = self._kept()
-        if all(token.id != id for token in tokens.listed(summary.session_id)):
+        summary = await self._find_session(request.principal, name, ADMIN)
+        tokens = self._require_tokens()
+        if all(token.id != id for token in tokens.list_tokens(summary.session_id)):
             raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"this session has no link {id!r}")
         await asyncio.to_thread(tokens.revoke, id)
-        return Answer({"revoked": id})
+        return ApiResponse({"revoked": id})
 
-    def _kept(self) -> Tokens:
+    def _require_tokens(self) -> Tokens:
         if self._tokens is None:
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this host has no tokens, so it has no links either")
         return self._tokens
 
     # --- finding ------------------------------------------------------------------------------------------------
 
-    async def _found(self, visitor: Visitor, name: str, least: str = VIEWER) -> Summary:
+    async def _find_session(self, principal: Principal, name: str, required: str = VIEWER) -> Summary:
         """The session that is meant; only among those that the caller may see, so that nothing else can be guessed."""
-        seen = await self._house.visible(visitor)
+        seen = await self._host.visible_sessions(principal)
         meant = [one for one in seen if name in (one.session_id, one.name)]
         if not meant and len(name) >= 8:
             meant = [one for one in seen if one.session_id.startswith(name)]
         if len(meant) != 1:
-            raise not_found(name)
-        role = await self._house.role_in(visitor, meant[0].session_id)
+            raise session_not_found(name)
+        role = await self._host.role_in(principal, meant[0].session_id)
         if role is None:
-            raise not_found(name)
-        if not may(role, least):
-            if await self._is_held_back(visitor, meant[0].session_id, least):
-                raise _denied(f"with this token you are no more than {role} anywhere, and this needs {least}")
-            raise _denied(f"you are {role} in this session, and this needs {least}; ask an admin of it")
+            raise session_not_found(name)
+        if not is_at_least(role, required):
+            if await self._is_limited_by_token(principal, meant[0].session_id, required):
+                raise _permission_denied(
+                    f"with this token you are no more than {role} anywhere, and this needs {required}"
+                )
+            raise _permission_denied(f"you are {role} in this session, and this needs {required}; ask an admin of it")
         return meant[0]
 
-    async def _is_held_back(self, visitor: Visitor, session: str, least: str) -> bool:
+    async def _is_limited_by_token(self, principal: Principal, session: str, required: str) -> bool:
         """Whether somebody may do in a session what needs this role, and only the role of their token is in the way."""
-        if visitor.session is not None or may(visitor.role, least):
+        if principal.session is not None or is_at_least(principal.role, required):
             return False
-        return may(await self._house.directory.role_of(visitor.user, session) or "", least)
+        return is_at_least(await self._host.session_roles.role_of(principal.user, session) or "", required)
 
-    async def _told(self, visitor: Visitor, summary: Summary) -> dict[str, Any]:
-        room = self._house.rooms.get(summary.session_id)
+    async def _session_json(self, principal: Principal, summary: Summary) -> dict[str, Any]:
+        room = self._host.rooms.get(summary.session_id)
         return {
             **msgspec.to_builtins(summary),
-            "role": await self._house.role_in(visitor, summary.session_id),
+            "role": await self._host.role_in(principal, summary.session_id),
             "awake": room is not None and room.is_awake,
-            "process": room.process if room is not None and room.is_awake else "",
-            "members": [member.shown for member in room.members.values()] if room is not None else [],
+            "process": room.process_note if room is not None and room.is_awake else "",
+            "members": [member.presence for member in room.members.values()] if room is not None else [],
         }
 
 
-def _shown(token: Token) -> dict[str, Any]:
+def _token_json(token: Token) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(token)
     return told
 
 
-def _denied(what: str) -> ProtocolError:
+def _permission_denied(what: str) -> ProtocolError:
     return ProtocolError(Kind.PERMISSION_DENIED, what)
 
 
-def _number(query: Mapping[str, str], name: str, otherwise: int) -> int:
+def _int_param(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name, "")
     if not text:
-        return otherwise
+        return default
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise ProtocolError(Kind.INVALID_PARAMS, f"{name} is a number")
     return int(text)
 
 
 # An id is whatever an agent or a store made it, also with slashes; so what follows it is looked for first.
-_ID = r"/api/sessions/(.+)"
-_ROUTES: dict[tuple[str, str], Callable[..., Awaitable[Answer]]] = {
-    ("GET", r"/api/host"): Api.host,
+_SESSION_PATH = r"/api/sessions/(.+)"
+_ROUTES: dict[tuple[str, str], Callable[..., Awaitable[ApiResponse]]] = {
+    ("GET", r"/api/host"): Api.get_host,
     ("GET", r"/api/search"): Api.search,
-    ("GET", r"/api/sessions"): Api.sessions,
-    ("GET", _ID + "/log"): Api.log,
-    ("GET", _ID + "/shares"): Api.shares,
-    ("GET", _ID): Api.session,
-    ("POST", _ID + "/name"): Api.name,
-    ("POST", _ID + "/fork"): Api.fork,
-    ("POST", _ID + "/members"): Api.members,
-    ("POST", _ID + "/shares"): Api.share,
-    ("DELETE", _ID + "/shares/([^/]+)"): Api.unshare,
-    ("DELETE", _ID): Api.delete,
+    ("GET", r"/api/sessions"): Api.list_sessions,
+    ("GET", _SESSION_PATH + "/log"): Api.get_log,
+    ("GET", _SESSION_PATH + "/shares"): Api.list_shares,
+    ("GET", _SESSION_PATH): Api.get_session,
+    ("POST", _SESSION_PATH + "/name"): Api.set_name,
+    ("POST", _SESSION_PATH + "/fork"): Api.fork_session,
+    ("POST", _SESSION_PATH + "/members"): Api.set_member,
+    ("POST", _SESSION_PATH + "/shares"): Api.create_share,
+    ("DELETE", _SESSION_PATH + "/shares/([^/]+)"): Api.revoke_share,
+    ("DELETE", _SESSION_PATH): Api.delete_session,
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dragoman.store.contract import Draft, Entry, Store
 
 if TYPE_CHECKING:
-    from dragoman.host.host import House
+    from dragoman.host.host import Host
     from dragoman.transport.remote.server.endpoint import Endpoint
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,14 +23,14 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 # Reasons of refusals come from tables of ours; should one not, a flood of them must not fill the memory.
-MOST_LABELS = 64
+MAX_LABELS = 64
 
 
 class Family(NamedTuple):
     """One row of the page."""
 
     kind: str  # counter, gauge, histogram
-    about: str
+    description: str
     label: str = ""  # its one label, if it has one
     unit: str = ""
 
@@ -57,39 +57,39 @@ class Metrics:
     """What one host counted."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.began = clock()
+        self.started_at = clock()
         self._counts: dict[tuple[str, str], float] = {
             (name, ""): 0.0 for name, family in FAMILIES.items() if family.kind == "counter" and not family.label
         }
-        self._gauges: dict[str, Callable[[], float]] = {"start_time_seconds": lambda: self.began}
+        self._gauges: dict[str, Callable[[], float]] = {"start_time_seconds": lambda: self.started_at}
         self._buckets = [0] * (len(BUCKETS) + 1)
         self._sum = 0.0
 
     def count(self, name: str, label: str = "", amount: float = 1) -> None:
         """One more of these."""
         key = (name, label)
-        if key not in self._counts and len(self._counts) > MOST_LABELS + len(FAMILIES):
+        if key not in self._counts and len(self._counts) > MAX_LABELS + len(FAMILIES):
             key = (name, "other")
         self._counts[key] = self._counts.get(key, 0.0) + amount
 
-    def counted(self, name: str, label: str = "") -> float:
+    def value(self, name: str, label: str = "") -> float:
         """How many there were."""
         return self._counts.get((name, label), 0.0)
 
-    def watch(self, name: str, read: Callable[[], float]) -> None:
+    def set_source(self, name: str, read: Callable[[], float]) -> None:
         """Where a state, or a count that somebody else keeps, is read from."""
         self._gauges[name] = read
 
-    def took(self, seconds: float) -> None:
+    def observe_commit(self, seconds: float) -> None:
         """How long a commit took."""
         self._buckets[bisect_left(BUCKETS, seconds)] += 1
         self._sum += seconds
 
-    def text(self, about: Mapping[str, str] | None = None) -> str:
+    def render(self, build_labels: Mapping[str, str] | None = None) -> str:
         """All of it, as OpenMetrics; `about` are labels of the one line that says what this is."""
         lines = []
-        if about:
-            labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in about.items())
+        if build_labels:
+            labels = ",".join(f'{name}="{_escape(value)}"' for name, value in build_labels.items())
             lines += ["# TYPE dragoman_build info", "# HELP dragoman_build What runs here."]
             lines.append(f"dragoman_build_info{{{labels}}} 1")
         for name, family in FAMILIES.items():
@@ -97,41 +97,41 @@ class Metrics:
             lines.append(f"# TYPE {full} {family.kind}")
             if family.unit:
                 lines.append(f"# UNIT {full} {family.unit}")
-            lines.append(f"# HELP {full} {family.about}")
-            lines += _SAMPLES[family.kind](self, name, full, family)
+            lines.append(f"# HELP {full} {family.description}")
+            lines += _RENDERERS[family.kind](self, name, full, family)
         return "\n".join([*lines, "# EOF", ""])
 
-    def _counter(self, name: str, full: str, family: Family) -> Iterable[str]:
+    def _render_counter(self, name: str, full: str, family: Family) -> Iterable[str]:
         if name in self._gauges:  # somebody else counts
-            yield f"{full}_total {_number(self._gauges[name]())}"
+            yield f"{full}_total {_format_number(self._gauges[name]())}"
             return
         for (known, label), value in sorted(self._counts.items()):
             if known == name:
-                labels = f'{{{family.label}="{_escaped(label)}"}}' if family.label else ""
-                yield f"{full}_total{labels} {_number(value)}"
+                labels = f'{{{family.label}="{_escape(label)}"}}' if family.label else ""
+                yield f"{full}_total{labels} {_format_number(value)}"
 
-    def _gauge(self, name: str, full: str, family: Family) -> Iterable[str]:
+    def _render_gauge(self, name: str, full: str, family: Family) -> Iterable[str]:
         read = self._gauges.get(name)
         if read is not None:
-            yield f"{full} {_number(read())}"
+            yield f"{full} {_format_number(read())}"
 
-    def _histogram(self, name: str, full: str, family: Family) -> Iterable[str]:
+    def _render_histogram(self, name: str, full: str, family: Family) -> Iterable[str]:
         total = 0
-        for bound, count in zip((*map(_number, BUCKETS), "+Inf"), self._buckets, strict=True):
+        for bound, count in zip((*map(_format_number, BUCKETS), "+Inf"), self._buckets, strict=True):
             total += count
             yield f'{full}_bucket{{le="{bound}"}} {total}'
         yield f"{full}_count {total}"
-        yield f"{full}_sum {_number(self._sum)}"
+        yield f"{full}_sum {_format_number(self._sum)}"
 
 
-_SAMPLES: dict[str, Callable[[Metrics, str, str, Family], Iterable[str]]] = {
-    "counter": Metrics._counter,
-    "gauge": Metrics._gauge,
-    "histogram": Metrics._histogram,
+_RENDERERS: dict[str, Callable[[Metrics, str, str, Family], Iterable[str]]] = {
+    "counter": Metrics._render_counter,
+    "gauge": Metrics._render_gauge,
+    "histogram": Metrics._render_histogram,
 }
 
 
-class Timed:
+class TimedStore:
     """A store whose commits are timed; in all else it is the store."""
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
@@ -145,27 +145,27 @@ class Timed:
         """Add drafts, and note how long it took."""
         begun = time.perf_counter()
         entries = await self._store.append(session_id, drafts)
-        self._metrics.took(time.perf_counter() - begun)
+        self._metrics.observe_commit(time.perf_counter() - begun)
         return entries
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def watch(metrics: Metrics, house: House, endpoint: Endpoint) -> None:
+def register_sources(metrics: Metrics, host: Host, endpoint: Endpoint) -> None:
     """Where the numbers of a host come from that others keep."""
-    tally = house.tally
+    tally = host.counters
     for name in ("sessions", "prompts"):
-        metrics.watch(name, lambda name=name: getattr(tally, name))  # type: ignore[misc]
-    metrics.watch("updates_delivered", lambda: tally.delivered)
-    metrics.watch("agent_starts", lambda: tally.starts)
-    metrics.watch("agent_crashes", lambda: tally.crashes)
-    metrics.watch("connections_open", lambda: len(endpoint.visitors))
-    metrics.watch("sessions_awake", lambda: sum(1 for room in house.rooms.values() if room.is_awake))
-    metrics.watch("members", lambda: sum(len(room.members) for room in house.rooms.values()))
-    metrics.watch("buffered_bytes", lambda: endpoint.buffered)
+        metrics.set_source(name, lambda name=name: getattr(tally, name))  # type: ignore[misc]
+    metrics.set_source("updates_delivered", lambda: tally.delivered_entries)
+    metrics.set_source("agent_starts", lambda: tally.agent_starts)
+    metrics.set_source("agent_crashes", lambda: tally.agent_crashes)
+    metrics.set_source("connections_open", lambda: len(endpoint.principals))
+    metrics.set_source("sessions_awake", lambda: sum(1 for room in host.rooms.values() if room.is_awake))
+    metrics.set_source("members", lambda: sum(len(room.members) for room in host.rooms.values()))
+    metrics.set_source("buffered_bytes", lambda: endpoint.buffered_bytes)

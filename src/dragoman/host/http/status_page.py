@@ -13,7 +13,9 @@ from typing import Any
 from msgspec import Struct
 
 # No script, no picture, no other place: whatever got into the page could do nothing.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --dim: #666; --awake: #176a2c; }
@@ -37,7 +39,7 @@ td { overflow-wrap: anywhere; } code { font-family: ui-monospace, monospace; fon
 """
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class SessionView(Struct, frozen=True, kw_only=True):
     """One session, as far as the page tells of it."""
 
     id: str
@@ -49,18 +51,18 @@ class Shown(Struct, frozen=True, kw_only=True):
     updated: str
 
 
-def page(
+def render_page(
     *,
     version: str,
     uptime: float,
     user: str,
     agents: Sequence[tuple[str, str]],
-    sessions: Sequence[Shown],
+    sessions: Sequence[SessionView],
     left_out: int = 0,
     counts: Mapping[str, int],
 ) -> str:
     """The page; `agents` are names and where they are reached."""
-    figures = {"up for": lasted(uptime), **{name: str(number) for name, number in counts.items()}}
+    figures = {"up for": format_duration(uptime), **{name: str(number) for name, number in counts.items()}}
     facts = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in figures.items())
     more = f'<p class="dim">and {left_out} that did not change lately</p>' if left_out else ""
     return f"""<!DOCTYPE html>
@@ -80,11 +82,11 @@ def page(
 <main>
 <section aria-labelledby="agents">
 <h2 id="agents">Agents</h2>
-{_table("Agents and where they are reached", ("name", "address"), (_agent(*each) for each in agents))}
+{_render_table("Agents and where they are reached", ("name", "address"), (_agent_row(*each) for each in agents))}
 </section>
 <section aria-labelledby="sessions">
 <h2 id="sessions">Sessions</h2>
-{_sessions(sessions)}{more}
+{_render_sessions(sessions)}{more}
 </section>
 </main>
 </body>
@@ -92,36 +94,37 @@ def page(
 """
 
 
-def _sessions(sessions: Sequence[Shown]) -> str:
+def _render_sessions(sessions: Sequence[SessionView]) -> str:
     if not sessions:
         return "<p>You have none yet.</p>"
     names = ("session", "state", "agent", "people", "changed")
-    return _table("Sessions that you may see", names, map(_session, sessions))
+    return _render_table("Sessions that you may see", names, map(_session_row, sessions))
 
 
-def _session(shown: Shown) -> list[str]:
-    state = "working" if shown.is_working else "awake" if shown.is_awake else "asleep"
+def _session_row(session: SessionView) -> list[str]:
+    state = "working" if session.is_working else "awake" if session.is_awake else "asleep"
     people = ", ".join(
-        f"{member.get('user', '')} ({member.get('role', '')}{_state(member.get('state'))})" for member in shown.members
+        f"{member.get('user', '')} ({member.get('role', '')}{_state_suffix(member.get('state'))})"
+        for member in session.members
     )
     return [
-        f"<code>{escape(shown.name or shown.id[:8])}</code>",
-        f'<span class="{"awake" if shown.is_awake else "dim"}">{state}</span>',
-        escape(shown.agent) or "not known",
+        f"<code>{escape(session.name or session.id[:8])}</code>",
+        f'<span class="{"awake" if session.is_awake else "dim"}">{state}</span>',
+        escape(session.agent) or "not known",
         escape(people) or "nobody",
-        f'<time datetime="{escape(shown.updated)}">{escape(shown.updated[:16].replace("T", " "))} UTC</time>',
+        f'<time datetime="{escape(session.updated)}">{escape(session.updated[:16].replace("T", " "))} UTC</time>',
     ]
 
 
-def _state(state: Any) -> str:
+def _state_suffix(state: Any) -> str:
     return f", {state}" if state in ("typing", "idle", "away") else ""
 
 
-def _agent(name: str, address: str) -> list[str]:
+def _agent_row(name: str, address: str) -> list[str]:
     return [escape(name), f"<code>{escape(address)}</code>"]
 
 
-def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _render_table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table whose rows become cards on a phone; the first cell of a row is its heading."""
     head = "".join(f'<th scope="col" role="columnheader">{escape(name)}</th>' for name in names)
     body = "".join(
@@ -143,7 +146,7 @@ def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) ->
     )
 
 
-def lasted(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """How long something has been, as people say it."""
     for unit, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= unit:

@@ -16,269 +16,283 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.host.pool.ids import (
-    GONE,
-    JOINT,
-    NO_LEAVE,
-    TAKEN,
-    UNREADABLE,
-    V1,
-    Call,
-    Joints,
-    Moorings,
-    Out,
-    Words,
-    about,
-    closes,
+    MALFORMED_REPLY_ERROR,
+    PERMISSION_CANCELLED,
+    SESSION_CLOSED_ERROR,
+    SESSION_TAKEN_ERROR,
+    SHARED_METHODS,
+    V1_CANCEL,
+    CancelForm,
+    Deliveries,
+    ForwardedRequest,
+    SessionOwners,
+    SharedCalls,
+    add_frame,
+    can_close_sessions,
     encode,
-    put,
-    raw,
-    soon,
-    under,
+    message_ids,
+    raw_params,
+    reply_soon,
+    reply_with_id,
 )
-from dragoman.host.pool.transport import Berth
+from dragoman.host.pool.transport import SharedTransport
 from dragoman.transport.base import Transport
-from dragoman.wire.envelope import Envelope, Id, Malformed, outline, parse, say_call, say_error, say_result
+from dragoman.wire.envelope import (
+    Envelope,
+    Id,
+    Malformed,
+    encode_call,
+    encode_error,
+    encode_result,
+    parse_envelope,
+    parse_excerpt,
+)
 from dragoman.wire.frames import Frame, Oversize
 
 # How long an agent may take to end the turn and the session of a room that leaves while others stay. Seconds; the room
 # cannot wake before.
-PARTING = 5.0
+RELEASE_TIMEOUT = 5.0
 
 CANCEL = "$/cancel_request"
 
-_REOPENING = frozenset({"session/load", "session/resume"})
-_ENDING = frozenset({"session/close", "session/delete"})
+_REOPEN_METHODS = frozenset({"session/load", "session/resume"})
+_CLOSE_METHODS = frozenset({"session/close", "session/delete"})
 
 
-class Pier:
+class SharedProcess:
     """One process and the berths at it."""
 
-    def __init__(self, inner: Transport, over: Callable[[Pier], None], words: Words = V1) -> None:
+    def __init__(
+        self, inner: Transport, on_closed: Callable[[SharedProcess], None], cancel_form: CancelForm = V1_CANCEL
+    ) -> None:
         self.inner = inner
-        self._words = words
+        self._cancel_form = cancel_form
         self.peer = inner.peer
-        self.berths: list[Berth] = []
-        self._over = over  # told once, when nobody may join any more
-        self._is_over = False
-        self._last = 0
-        self._calls: dict[int, Call] = {}
-        self._joints = Joints()
-        self._asked: dict[Id, Berth] = {}  # open requests of the process, and who was asked
-        self._asked_for: dict[Id, str] = {}
-        self._moorings = Moorings()
-        self._reader = asyncio.get_running_loop().create_task(self._run(), name=f"dragoman shares {self.peer}")
+        self.transports: list[SharedTransport] = []
+        self._on_closed = on_closed  # told once, when nobody may join any more
+        self._is_closed = False
+        self._last_number = 0
+        self._requests: dict[int, ForwardedRequest] = {}
+        self._shared_calls = SharedCalls()
+        self._agent_requests: dict[Id, SharedTransport] = {}  # open requests of the process, and who was asked
+        self._agent_request_methods: dict[Id, str] = {}
+        self._owners = SessionOwners()
+        self._reader = asyncio.get_running_loop().create_task(self._read_frames(), name=f"dragoman shares {self.peer}")
 
-    def berth(self) -> Berth:
+    def attach(self) -> SharedTransport:
         """A place for one more room."""
-        berth = Berth(self)
-        self.berths.append(berth)
+        berth = SharedTransport(self)
+        self.transports.append(berth)
         return berth
 
     # --- from rooms ---------------------------------------------------------------------------------------------
 
-    def say(self, berth: Berth, data: bytes) -> None:
+    def send_from(self, transport: SharedTransport, data: bytes) -> None:
         """A room says something."""
-        envelope = parse(data)
+        envelope = parse_envelope(data)
         if isinstance(envelope.method, UnsetType):
-            self._reply(berth, envelope, data)
+            self._send_reply(transport, envelope, data)
         elif isinstance(envelope.id, UnsetType):
             if envelope.method == CANCEL:
-                self._take_back(berth, about(envelope.params).request_id)
+                self._cancel_request(transport, message_ids(envelope.params).request_id)
             else:
                 self.inner.send(data)
-        elif envelope.method in JOINT:
-            number, params = self._number(), raw(envelope.params) or b"{}"
-            if self._joints.ask(berth, envelope.id, envelope.method, params, number):
-                self.inner.send(say_call(number, envelope.method, params))
+        elif envelope.method in SHARED_METHODS:
+            number, params = self._next_number(), raw_params(envelope.params) or b"{}"
+            if self._shared_calls.start_or_join(transport, envelope.id, envelope.method, params, number):
+                self.inner.send(encode_call(number, envelope.method, params))
         else:
-            self._request(berth, envelope.id, envelope.method, raw(envelope.params))
+            self._send_request(transport, envelope.id, envelope.method, raw_params(envelope.params))
 
-    def _reply(self, berth: Berth, envelope: Envelope, data: bytes) -> None:
-        if not isinstance(envelope.id, UnsetType) and self._asked.get(envelope.id) is berth:
-            self._forget_asked(envelope.id)
+    def _send_reply(self, transport: SharedTransport, envelope: Envelope, data: bytes) -> None:
+        if not isinstance(envelope.id, UnsetType) and self._agent_requests.get(envelope.id) is transport:
+            self._forget_agent_request(envelope.id)
             self.inner.send(data)
 
-    def _request(self, berth: Berth, id: Id, method: str, params: bytes | None) -> None:
-        session = about(params).session_id or None
-        if method in _REOPENING and session and not self._moorings.claim(session, berth):
-            soon(berth, say_error(id, TAKEN))
+    def _send_request(self, transport: SharedTransport, id: Id, method: str, params: bytes | None) -> None:
+        session = message_ids(params).session_id or None
+        if method in _REOPEN_METHODS and session and not self._owners.claim(session, transport):
+            reply_soon(transport, encode_error(id, SESSION_TAKEN_ERROR))
             return
         if method == "logout":
-            self._joints.forget("authenticate")  # who logs in again must be heard
-        number = self._number()
-        self._calls[number] = Call(berth, id, method, session)
-        berth.numbers[id] = number
-        self.inner.send(say_call(number, method, params))
+            self._shared_calls.forget("authenticate")  # who logs in again must be heard
+        number = self._next_number()
+        self._requests[number] = ForwardedRequest(transport, id, method, session)
+        transport.request_numbers[id] = number
+        self.inner.send(encode_call(number, method, params))
 
-    def _take_back(self, berth: Berth, id: Id | UnsetType) -> None:
+    def _cancel_request(self, transport: SharedTransport, id: Id | UnsetType) -> None:
         """A room does not need an answer any more; where all are to have it, the others still do."""
         if isinstance(id, UnsetType):
             return
-        self._joints.withdraw(berth, id)
-        number = berth.numbers.get(id)
+        self._shared_calls.cancel(transport, id)
+        number = transport.request_numbers.get(id)
         if number is not None:
-            self.inner.send(say_call(UNSET, CANCEL, encode({"requestId": number})))
+            self.inner.send(encode_call(UNSET, CANCEL, encode({"requestId": number})))
 
-    def _number(self) -> int:
-        self._last += 1
-        return self._last
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
 
     # --- from the process ---------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
+    async def _read_frames(self) -> None:
         try:
             while True:
-                self._pass(await self.inner.receive())
-                for berth in list(self.berths):
-                    await berth.has_room()
+                self._deliver(await self.inner.receive())
+                for berth in list(self.transports):
+                    await berth.wait_for_space()
         except ConnectionFailed as error:
             self._fail(error)
         except Exception as fault:  # ours; whoever waits is told rather than left waiting
             self._fail(ConnectionFailed(f"reading from {self.peer} failed: {fault}"))
         await self.inner.close()
 
-    def _pass(self, frames: list[Frame]) -> None:
-        out: Out = {}
+    def _deliver(self, frames: list[Frame]) -> None:
+        out: Deliveries = {}
         for frame in frames:
-            self._sort(frame, out)
+            self._route_frame(frame, out)
         for berth, theirs in out.items():
             berth.deliver(theirs)
 
-    def _sort(self, frame: Frame, out: Out) -> None:
+    def _route_frame(self, frame: Frame, out: Deliveries) -> None:
         """Find out for whom a frame is."""
         try:
             if isinstance(frame, Oversize):
-                found = outline(frame)
+                found = parse_excerpt(frame)
                 raise Malformed("", "", Envelope(id=found.id, method=found.method))
-            envelope = parse(frame)
+            envelope = parse_envelope(frame)
         except Malformed as error:
-            broken = Envelope(id=error.id, error=Raw(UNREADABLE))
-            if error.is_call or not self._answered(broken, out):
-                put(out, self.berths[:1], frame)  # one of them reports it, and answers
+            broken = Envelope(id=error.id, error=Raw(MALFORMED_REPLY_ERROR))
+            if error.is_call or not self._route_reply(broken, out):
+                add_frame(out, self.transports[:1], frame)  # one of them reports it, and answers
             return
         if isinstance(envelope.method, UnsetType):
-            self._answered(envelope, out)
+            self._route_reply(envelope, out)
         else:
-            self._said(envelope.method, envelope, frame, out)
+            self._route_call(envelope.method, envelope, frame, out)
 
-    def _said(self, method: str, envelope: Envelope, frame: bytes, out: Out) -> None:
-        named = about(envelope.params)
+    def _route_call(self, method: str, envelope: Envelope, frame: bytes, out: Deliveries) -> None:
+        named = message_ids(envelope.params)
         if method == CANCEL:
-            if not isinstance(named.request_id, UnsetType) and named.request_id in self._asked:
-                put(out, [self._asked[named.request_id]], frame)
+            if not isinstance(named.request_id, UnsetType) and named.request_id in self._agent_requests:
+                add_frame(out, [self._agent_requests[named.request_id]], frame)
         elif not isinstance(named.session_id, UnsetType):
-            self._said_in(named.session_id, envelope, frame, out)
-        elif isinstance(named.request_id, int) and named.request_id in self._calls:
-            call = self._calls[named.request_id]
-            params = {**msgspec.json.decode(raw(envelope.params) or b"{}"), "requestId": call.id}
-            self._tell(call.berth, envelope, say_call(envelope.id, method, encode(params)), out)
+            self._route_session_call(named.session_id, envelope, frame, out)
+        elif isinstance(named.request_id, int) and named.request_id in self._requests:
+            call = self._requests[named.request_id]
+            params = {**msgspec.json.decode(raw_params(envelope.params) or b"{}"), "requestId": call.id}
+            self._route_to(call.transport, envelope, encode_call(envelope.id, method, encode(params)), out)
         elif isinstance(envelope.id, UnsetType):
-            put(out, self.berths, frame)
+            add_frame(out, self.transports, frame)
         else:
-            self._tell(self.berths[0] if self.berths else None, envelope, frame, out)
+            self._route_to(self.transports[0] if self.transports else None, envelope, frame, out)
 
-    def _said_in(self, session: str, envelope: Envelope, frame: bytes, out: Out) -> None:
-        owner = self._moorings.owner(session)
-        is_opening = owner is None and any(call.method == "session/new" for call in self._calls.values())
-        if not (is_opening and self._moorings.keep(session, envelope, frame)):
-            self._tell(owner, envelope, frame, out)
+    def _route_session_call(self, session: str, envelope: Envelope, frame: bytes, out: Deliveries) -> None:
+        owner = self._owners.owner_of(session)
+        is_opening = owner is None and any(call.method == "session/new" for call in self._requests.values())
+        if not (is_opening and self._owners.hold_early(session, envelope, frame)):
+            self._route_to(owner, envelope, frame, out)
 
-    def _tell(self, berth: Berth | None, envelope: Envelope, frame: bytes, out: Out) -> None:
+    def _route_to(self, transport: SharedTransport | None, envelope: Envelope, frame: bytes, out: Deliveries) -> None:
         """Something for one room; a request that reaches nobody is answered here."""
-        if berth is None or berth.is_left:
+        if transport is None or transport.is_detached:
             if not isinstance(envelope.id, UnsetType):
                 self._decline(envelope.id, str(envelope.method))
             return
         if not isinstance(envelope.id, UnsetType):
-            self._asked[envelope.id], self._asked_for[envelope.id] = berth, str(envelope.method)
-        put(out, [berth], frame)
+            self._agent_requests[envelope.id], self._agent_request_methods[envelope.id] = (
+                transport,
+                str(envelope.method),
+            )
+        add_frame(out, [transport], frame)
 
-    def _answered(self, envelope: Envelope, out: Out) -> bool:
+    def _route_reply(self, envelope: Envelope, out: Deliveries) -> bool:
         """An answer goes to whoever asked; says whether anybody did."""
         if not isinstance(envelope.id, int):
             return False
         fine = isinstance(envelope.error, UnsetType) or bytes(envelope.error) == b"null"
-        if self._joints.answered(envelope, fine, out):
+        if self._shared_calls.resolve(envelope, fine, out):
             return True
-        call = self._calls.pop(envelope.id, None)
+        call = self._requests.pop(envelope.id, None)
         if call is None:
             return False
-        call.berth.numbers.pop(call.id, None)
-        if call.over is not None and not call.over.done():
-            call.over.set_result(None)
+        call.transport.request_numbers.pop(call.id, None)
+        if call.ended is not None and not call.ended.done():
+            call.ended.set_result(None)
         if call.method == "session/new":
-            self._opened(call, about(envelope.result).session_id if fine else UNSET, out)
-        elif call.session is not None and (call.method in _ENDING if fine else call.method in _REOPENING):
-            self._moorings.release(call.session, call.berth)
-        put(out, [call.berth], under(call.id, envelope))
+            self._on_session_opened(call, message_ids(envelope.result).session_id if fine else UNSET, out)
+        elif call.session is not None and (call.method in _CLOSE_METHODS if fine else call.method in _REOPEN_METHODS):
+            self._owners.release(call.session, call.transport)
+        add_frame(out, [call.transport], reply_with_id(call.id, envelope))
         return True
 
-    def _opened(self, call: Call, session: str | UnsetType, out: Out) -> None:
+    def _on_session_opened(self, request: ForwardedRequest, session: str | UnsetType, out: Deliveries) -> None:
         """A session is there: it is of the room that asked for it, and so is what was said of it before."""
         if not isinstance(session, UnsetType):
-            self._moorings.claim(session, call.berth)
-            if call.berth.is_left:
-                self._dismiss(session, call.berth)
-                self._moorings.release(session, call.berth)
-        for named, envelope, frame in self._moorings.early():
-            self._said_in(named, envelope, frame, out)
+            self._owners.claim(session, request.transport)
+            if request.transport.is_detached:
+                self._close_session(session, request.transport)
+                self._owners.release(session, request.transport)
+        for named, envelope, frame in self._owners.take_early():
+            self._route_session_call(named, envelope, frame, out)
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
-    async def leave(self, berth: Berth, reason: str = "") -> None:
+    async def detach(self, transport: SharedTransport, reason: str = "") -> None:
         """A room goes: its sessions end at the agent while others stay, and the process with the last of them."""
-        if not berth.is_left:
-            berth.is_left = True
-            self.berths.remove(berth)
-            if self.berths and not self._is_over:
-                await self._part(berth)
-        if not self.berths:
-            await self.end(reason)
+        if not transport.is_detached:
+            transport.is_detached = True
+            self.transports.remove(transport)
+            if self.transports and not self._is_closed:
+                await self._release_sessions(transport)
+        if not self.transports:
+            await self.close(reason)
 
-    async def _part(self, berth: Berth) -> None:
+    async def _release_sessions(self, transport: SharedTransport) -> None:
         """Let the agent end what a room had there; the room cannot come back to it before, or would hear the rest."""
-        self._joints.withdraw(berth, UNSET)
-        for id in [id for id, asked in self._asked.items() if asked is berth]:
-            self._decline(id, self._asked_for[id])
-            self._forget_asked(id)
+        self._shared_calls.cancel(transport, UNSET)
+        for id in [id for id, asked in self._agent_requests.items() if asked is transport]:
+            self._decline(id, self._agent_request_methods[id])
+            self._forget_agent_request(id)
         loop = asyncio.get_running_loop()
-        sessions = self._moorings.of(berth)
+        sessions = self._owners.sessions_of(transport)
         for session in sessions:
-            self._dismiss(session, berth)
+            self._close_session(session, transport)
         waiting = []
-        for call in self._calls.values():
-            if call.berth is berth:
-                call.over = loop.create_future()
-                waiting.append(call.over)
+        for call in self._requests.values():
+            if call.transport is transport:
+                call.ended = loop.create_future()
+                waiting.append(call.ended)
         if waiting:
-            await asyncio.wait(waiting, timeout=PARTING)
+            await asyncio.wait(waiting, timeout=RELEASE_TIMEOUT)
         for session in sessions:
-            self._moorings.release(session, berth)
+            self._owners.release(session, transport)
 
-    def _dismiss(self, session: str, berth: Berth) -> None:
+    def _close_session(self, session: str, transport: SharedTransport) -> None:
         """End a session at the agent: its turn, and all of it where the agent can."""
-        params, words = encode({self._words.session: session}), self._words
-        busy = any(call.session == session and call.method == "session/prompt" for call in self._calls.values())
-        if busy or not self._closes:
-            self._send(say_call(self._number() if words.is_asked else UNSET, words.cancel, params))
-        if self._closes:
-            number = self._number()
-            self._calls[number] = Call(berth, None, "session/close", session)
-            self._send(say_call(number, "session/close", params))
+        params, words = encode({self._cancel_form.session_member: session}), self._cancel_form
+        busy = any(call.session == session and call.method == "session/prompt" for call in self._requests.values())
+        if busy or not self._can_close:
+            self._send(encode_call(self._next_number() if words.is_request else UNSET, words.method, params))
+        if self._can_close:
+            number = self._next_number()
+            self._requests[number] = ForwardedRequest(transport, None, "session/close", session)
+            self._send(encode_call(number, "session/close", params))
 
     @property
-    def _closes(self) -> bool:
-        return closes(self._joints.result("initialize"))
+    def _can_close(self) -> bool:
+        return can_close_sessions(self._shared_calls.result("initialize"))
 
     def _decline(self, id: Id, method: str) -> None:
         is_leave = method == "session/request_permission"
-        self._send(say_result(id, NO_LEAVE) if is_leave else say_error(id, GONE))
+        self._send(encode_result(id, PERMISSION_CANCELLED) if is_leave else encode_error(id, SESSION_CLOSED_ERROR))
 
-    def _forget_asked(self, id: Id) -> None:
-        del self._asked[id], self._asked_for[id]
+    def _forget_agent_request(self, id: Id) -> None:
+        del self._agent_requests[id], self._agent_request_methods[id]
 
     def _send(self, data: bytes) -> None:
-        if not self._is_over:
+        if not self._is_closed:
             try:
                 self.inner.send(data)
             except ConnectionFailed:  # the reader hears of it too, and tells everybody
@@ -286,19 +300,19 @@ class Pier:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    async def end(self, reason: str = "") -> None:
+    async def close(self, reason: str = "") -> None:
         """End the process, whoever is there."""
         self._fail(TransportClosed(f"the connection to {self.peer} was closed" + (f": {reason}" if reason else "")))
         await self.inner.close(reason)
         await asyncio.wait([self._reader])
 
     def _fail(self, error: ConnectionFailed) -> None:
-        if self._is_over:
+        if self._is_closed:
             return
-        self._is_over = True
-        self._over(self)
-        for call in self._calls.values():
-            if call.over is not None and not call.over.done():
-                call.over.set_result(None)
-        for berth in self.berths:
-            berth.end(error)
+        self._is_closed = True
+        self._on_closed(self)
+        for call in self._requests.values():
+            if call.ended is not None and not call.ended.done():
+                call.ended.set_result(None)
+        for berth in self.transports:
+            berth.fail(error)

@@ -12,7 +12,7 @@ from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
-from dragoman.store.session_log import without_secrets
+from dragoman.store.session_log import strip_secrets
 
 if TYPE_CHECKING:
     from dragoman.host.room.room import Room
@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
-from dragoman.host.pool.pool import PooledDial, unshared
+from dragoman.engine.pending import DoneCallback
+from dragoman.host.pool.pool import PooledDialer, reason_not_shared
 from dragoman.host.refusals import refusal
-from dragoman.roles.client.callbacks import Answers
-from dragoman.roles.client.connect import SHOWN
-from dragoman.roles.client.dial import Dial
-from dragoman.roles.client.logged_conversation import LoggedConversation
+from dragoman.roles.client.callbacks import UserCallbacks
+from dragoman.roles.client.connect import SESSION_CAPABILITIES
+from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.logged_conversation import LoggedClientSession
 from dragoman.roles.client.logged_sessions import LoggedAgent
-from dragoman.roles.client.session import Terms
-from dragoman.roles.client.workspace import Lending
+from dragoman.roles.client.session import SessionSettings
+from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.base import encode
 from dragoman.schema.initialize import Implementation, InitializeParams
 from dragoman.schema.mcp import McpServer
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from dragoman.host.room.room import Room
 
 # What nobody here looks at again: it is in the log, and was told.
-_SAID = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
+_MESSAGE_CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
 # What the log says of a turn that ended because the host did.
 INTERRUPTED = "interrupted"
@@ -62,7 +62,7 @@ INTERRUPTED = "interrupted"
 VERSION = "0.1.0"
 
 
-class RoomConversation(LoggedConversation):
+class RoomClientSession(LoggedClientSession):
     """The session of a room's agent."""
 
     def __init__(self, room: Room, *args: Any, **more: Any) -> None:
@@ -72,158 +72,164 @@ class RoomConversation(LoggedConversation):
 
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update, in order: kept first, then told by the room; encoded once for both."""
-        if self._history is not None:
-            if not self._is_known:
-                self._history.append(update)
-            self._hear(update)
+        if self._replayed is not None:
+            if not self._continues_log:
+                self._replayed.append(update)
+            self._note_state(update)
             return None
-        chronicle = self._chronicle
-        if type(update) in _SAID:
-            chronicle.note(EntryKind.UPDATE, Raw(encode(update)))
+        chronicle = self._log
+        if type(update) in _MESSAGE_CHUNKS:
+            chronicle.append(EntryKind.UPDATE, Raw(encode(update)))
         else:
-            chronicle.note(EntryKind.UPDATE, Raw(encode(update)), then=lambda: self._hear(update))
-        return chronicle.room() if chronicle.is_full else None
+            chronicle.append(EntryKind.UPDATE, Raw(encode(update)), then=lambda: self._note_state(update))
+        return chronicle.wait_for_space() if chronicle.is_full else None
 
-    def _hear(self, update: Any) -> None:
+    def _note_state(self, update: Any) -> None:
         """Keep what is so now: tool calls for the guard, mode and options."""
         if type(update) is ToolCallStart or type(update) is ToolCallProgress:
-            self._note_call(update, lambda: self._minutes.note(update))
-        elif type(update) not in _SAID:
-            self._minutes.note(update)
+            self._note_tool_call(update, lambda: self._transcript.add(update))
+        elif type(update) not in _MESSAGE_CHUNKS:
+            self._transcript.add(update)
 
-    def begin(self, prompt: list[Any]) -> Awaitable[None]:
+    def begin_turn(self, prompt: list[Any]) -> Awaitable[None]:
         """A turn begins: nothing of those before it is needed any more."""
-        self._minutes.forget()
-        return super().begin(prompt)
+        self._transcript.discard_finished()
+        return super().begin_turn(prompt)
 
-    def settled(self, done: Done) -> Done:
+    def wrap_done(self, done: DoneCallback) -> DoneCallback:
         """The answer to a prompt; where the host itself ends the agent, the log says that the turn was interrupted."""
-        told = super().settled(done)
+        told = super().wrap_done(done)
 
         def interruptible(result: Any, error: ProtocolError | None) -> None:
             if error is not None and self.is_closing and isinstance(error.__cause__, ConnectionFailed):
                 cause = error.__cause__
-                error = ProtocolError(INTERRUPTED, self._room.why_closing)
+                error = ProtocolError(INTERRUPTED, self._room.close_reason)
                 error.__cause__ = cause
             told(result, error)
 
         return interruptible
 
-    async def quiet(self) -> None:
+    async def wait_unlogged_turn(self) -> None:
         """Wait until a turn that could not be kept is over, as long as anybody should."""
-        await self._let_go()
+        await self._wait_unlogged_turn()
 
     def decider(self, params: Any) -> str:
         """Who answered: a member, or nobody, and then the policy of the house."""
-        return self._room.consent.decider(params)
+        return self._room.agent_questions.take_decider(params)
 
     def real_folder(self, path: str) -> str:
         """Where a folder of the session was when it was admitted."""
         return self._room.real_folder(path)
 
-    def lost(self, error: ConnectionFailed) -> None:
+    def on_agent_lost(self, error: ConnectionFailed) -> None:
         """The agent is gone: the room hears of it first."""
-        self._room.lost(self, error)
-        super().lost(error)
+        self._room.on_agent_lost(self, error)
+        super().on_agent_lost(error)
 
 
 class RoomAgent(LoggedAgent):
     """The agent of one room."""
 
     def __init__(self, room: Room, name: str, *args: Any, **more: Any) -> None:
-        super().__init__(room.house.store, None, *args, **more)
+        super().__init__(room.host.store, None, *args, **more)
         self._room = room
-        self._named = name
-        self._chronicle = room.chronicle
-        self._conversation = partial(RoomConversation, room)
+        self._configured_name = name
+        self._shared_log = room.log
+        self._session_type = partial(RoomClientSession, room)
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _agent_info(self) -> dict[str, Any]:
         """What it says it is, and what the house calls it, by which it is found again."""
-        return {**super()._told, "configured": self._named}
+        return {**super()._agent_info, "configured": self._configured_name}
 
-    async def _setting(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
+    async def _stored_setup(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
         """The folders and servers it was opened with last; no folder but those that were checked."""
-        directories, servers = await super()._setting(summary)
+        directories, servers = await super()._stored_setup(summary)
         return [path for path in directories if path in self._room.folders], await self._room.startable(servers)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def agent_info(self) -> dict[str, Any]:
         """The same, for logs."""
-        return self._told
+        return self._agent_info
 
-    def _decline(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
+    def _reject_unknown(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         """What only clients can make sense of goes to them; what the house refuses is refused by its reason."""
-        is_theirs, work = self._room.pass_on(incoming, done)
+        is_theirs, work = self._room.forward_to_clients(incoming, done)
         if not is_theirs and incoming.is_request:
             done(None, refusal(Side.CLIENT, incoming, "nobody is in the session who could be asked"))
         return work
 
 
-def engage(
+def create_agent(
     room: Room,
     named: NamedAgent,
     cwd: str,
     *,
-    lend: Lending,
+    workspace: WorkspaceAccess,
     permission: Callable[[Any], Any],
     elicit: Callable[[Any], Any],
     report: Callable[[str], None] | None = None,
     timeout: float | None = None,
 ) -> tuple[RoomAgent, InitializeParams]:
     """The agent of a room, not started yet, and how we introduce ourselves to it."""
-    dial = reaching(room, named, cwd, report=report, patience=timeout or 60.0)
-    answers = Answers(permission, elicit)
+    dial = dialer_for_room(room, named, cwd, report=report, patience=timeout or 60.0)
+    answers = UserCallbacks(permission, elicit)
     agent = RoomAgent(
         room,
         named.name,
         dial,
         answers,
-        lend=lend,
+        lend=workspace,
         on={},
         sign_in=None,
-        terms=Terms(timeout=timeout),
+        terms=SessionSettings(timeout=timeout),
     )
-    offered = lend.capabilities()
+    offered = workspace.capabilities()
     offered.elicitation = answers.capabilities()
-    return agent, introduction(offered)
+    return agent, initialize_params(offered)
 
 
-def reaching(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dial:
+def dialer_for_room(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dialer:
     """How the agent of a room is reached: at a process of its own, or at one that rooms of its owner share."""
-    pool, dialect = room.house.pool, room.house.roster.dialect_of(named)
-    why = unshared(named, dialect)
+    pool, dialect = room.host.pool, room.host.agent_catalog.dialect_of(named)
+    why = reason_not_shared(named, dialect)
     if pool is None or why:
-        room.process = f"own: {why}" if pool is not None else "own"
-        return dialling(named, cwd, room.house.roster.reach(named), resolve=room.checked_folder, **more)
-    more |= {"dialect": dialect, "cwd": cwd, "env": dict(named.env), "shows": SHOWN, "resolve": room.checked_folder}
-    return PooledDial(pool, room, named, **more)
+        room.process_note = f"own: {why}" if pool is not None else "own"
+        return build_dialer(named, cwd, room.host.agent_catalog.target_of(named), resolve=room.checked_folder, **more)
+    more |= {
+        "dialect": dialect,
+        "cwd": cwd,
+        "env": dict(named.env),
+        "shows": SESSION_CAPABILITIES,
+        "resolve": room.checked_folder,
+    }
+    return PooledDialer(pool, room, named, **more)
 
 
-def dialling(
+def build_dialer(
     named: NamedAgent,
     cwd: str,
     target: Sequence[str] | Transport,
     *,
     report: Callable[[str], None] | None,
-    patience: float,
+    initialize_timeout: float,
     resolve: Callable[[str], str] = os.path.realpath,
-) -> Dial:
+) -> Dialer:
     """How an agent of the house is reached."""
-    return Dial(
+    return Dialer(
         target,
         dialect=named.dialect,
         cwd=cwd,
         env=dict(named.env),
         report=report,
-        patience=patience,
-        shows=SHOWN,
-        sandbox=_sandbox() if named.sandbox else None,
-        resolve=resolve,
+        initialize_timeout=initialize_timeout,
+        session_capabilities=SESSION_CAPABILITIES,
+        sandbox=_default_sandbox() if named.sandbox else None,
+        resolve_folder=resolve,
     )
 
 
-def introduction(offered: Any) -> InitializeParams:
+def initialize_params(offered: Any) -> InitializeParams:
     """How the house introduces itself to agents."""
     return InitializeParams(
         protocol_version=1,
@@ -232,23 +238,23 @@ def introduction(offered: Any) -> InitializeParams:
     )
 
 
-def _sandbox() -> Any:
+def _default_sandbox() -> Any:
     from dragoman.transport.sandbox.spec import Sandbox
 
     return Sandbox()
 
 
-def _able(room: Room, what: str) -> tuple[RoomAgent, RoomConversation] | None:
+def _capable_agent(room: Room, capability: str) -> tuple[RoomAgent, RoomClientSession] | None:
     """The agent and its session, where it is awake and can do this."""
     agent, session = room.agent, room.session
-    if agent is None or session is None or not offers(f"agent.sessionCapabilities.{what}", agent.capabilities):
+    if agent is None or session is None or not offers(f"agent.sessionCapabilities.{capability}", agent.capabilities):
         return None
     return agent, session
 
 
-async def forked(room: Room) -> dict[str, Any] | None:
+async def fork_agent_session(room: Room) -> dict[str, Any] | None:
     """Let the agent fork the session: what the log of the fork says of that; None where it cannot."""
-    able = _able(room, "fork")
+    able = _capable_agent(room, "fork")
     if able is None:
         return None
     agent, session = able
@@ -259,39 +265,39 @@ async def forked(room: Room) -> dict[str, Any] | None:
         if offers("agent.sessionCapabilities.close", agent.capabilities):  # the fork has an agent of its own
             await session.request("session/close", CloseSessionParams(session_id=result.session_id))
     except (ProtocolError, ConnectionFailed) as error:
-        room.house.report(f"session {room.id}: its agent did not fork it ({error}); the fork is told what was said")
+        room.host.report(f"session {room.id}: its agent did not fork it ({error}); the fork is told what was said")
         return None
     body = {
         "sessionId": result.session_id,
         "by": "session/fork",
         "cwd": session.cwd,
-        "agent": agent.told,
+        "agent": agent.agent_info,
         "additionalDirectories": session.directories,
-        "resolved": session.resolved,
-        "mcpServers": [to_json(server) for server in without_secrets(session.mcp_servers)[0]],
+        "resolved": session.linked_folders,
+        "mcpServers": [to_json(server) for server in strip_secrets(session.mcp_servers)[0]],
         "modes": to_json(result.modes) if result.modes else None,
         "configOptions": [to_json(option) for option in result.config_options or ()],
     }
     return {name: value for name, value in body.items() if value}
 
 
-async def renounced(room: Room) -> None:
+async def delete_agent_session(room: Room) -> None:
     """Let the agent delete its own of the session."""
-    able = _able(room, "delete")
+    able = _capable_agent(room, "delete")
     if able is None:
         return
     params = DeleteSessionParams(session_id=able[1].id)
     try:
-        await able[1].connection.request("session/delete", params, timeout=room.house.bounds.stopping)
+        await able[1].connection.request("session/delete", params, timeout=room.host.limits.stop_timeout)
     except (ProtocolError, ConnectionFailed) as error:
-        room.house.report(f"session {room.id}: its agent did not delete it: {error}")
+        room.host.report(f"session {room.id}: its agent did not delete it: {error}")
 
 
-async def retitled(room: Room, title: str) -> str:
+async def set_agent_title(room: Room, title: str) -> str:
     """Let the agent have a title: the title as it is now, for an agent may store another."""
-    able = _able(room, "title")
+    able = _capable_agent(room, "title")
     if able is None:
         return title
     params = SetTitleParams(session_id=able[1].id, title=title)
-    result = await able[1].connection.request("session/set_title", params, timeout=room.house.bounds.stopping)
+    result = await able[1].connection.request("session/set_title", params, timeout=room.host.limits.stop_timeout)
     return str(result.title)

@@ -14,25 +14,25 @@ import msgspec
 from dragoman.engine.outbox import Outbox
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
-from dragoman.schema.lenient import read
+from dragoman.schema.lenient import read_leniently
 from dragoman.schema.prompt import PromptParams
 from dragoman.schema.update import Notice, NoticeSeverity, UserMessageChunk
-from dragoman.store.contract import EntryKind, Line
-from dragoman.store.replay import typed
+from dragoman.store.contract import EntryKind, RawEntry
+from dragoman.store.replay import decode_update
 from dragoman.transport.base import Transport
 
 UPDATE = "session/update"
 
 # What a client can announce that it wants to hear of, under clientCapabilities._meta.dragoman.host.
 PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS = "presence", "queue", "turns", "permissions", "terminals"
-ANNOUNCED = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
+TOPICS = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
 
 # What an agent tells its client besides updates, in words of the protocol: about a link, and about who is logged in.
-LINK_DONE, LOGIN = "elicitation/complete", "auth/status_update"
-FOR_CLIENTS = (LINK_DONE, LOGIN)
+ELICITATION_COMPLETE, AUTH_STATUS_UPDATE = "elicitation/complete", "auth/status_update"
+CLIENT_NOTIFICATIONS = (ELICITATION_COMPLETE, AUTH_STATUS_UPDATE)
 
 # Kinds of updates that every client takes as they are: all others may have to be said otherwise, or not at all.
-_COMMON = (
+_PLAIN_UPDATES = (
     b'{"sessionUpdate":"agent_message_chunk"',
     b'{"sessionUpdate":"agent_thought_chunk"',
     b'{"sessionUpdate":"user_message_chunk"',
@@ -41,16 +41,27 @@ _COMMON = (
     b'{"sessionUpdate":"plan"',
 )
 
-_RESTARTS = "The next prompt starts it again."
+_RESTART_HINT = "The next prompt starts it again."
 
 # Where one of these stands in an update, perhaps only in its text, official v1 may say it otherwise (dialect/v1).
-_ODD = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"')
+_REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"')
 
 
-class News:
+class Notification:
     """One thing that members hear: an update, or a notification to those who announced that they want it."""
 
-    __slots__ = ("_update", "beside", "but", "frame", "method", "only", "params", "raw", "seq", "wanted")
+    __slots__ = (
+        "_update",
+        "except_client",
+        "extra_meta",
+        "frame",
+        "method",
+        "only_client",
+        "params",
+        "raw",
+        "seq",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -61,132 +72,136 @@ class News:
         update: Any = None,
         raw: bytes = b"",
         frame: bytes | None = None,
-        beside: bytes = b"",
-        wanted: str = "",
-        but: str = "",
-        only: str = "",
+        extra_meta: bytes = b"",
+        topic: str = "",
+        except_client: str = "",
+        only_client: str = "",
     ) -> None:
         self.method = method
         self.seq = seq
         self.params = params
         self.raw = raw
         self.frame = frame  # as official clients get it, where they all get the same
-        self.beside = beside  # members of `_meta.dragoman` besides the number
-        self.wanted = wanted  # heard only by those who announced this; "" is for all
-        self.but = but  # the connection that said it itself
-        self.only = only  # the one connection that it is for
+        self.extra_meta = extra_meta  # members of `_meta.dragoman` besides the number
+        self.topic = topic  # heard only by those who announced this; "" is for all
+        self.except_client = except_client  # the connection that said it itself
+        self.only_client = only_client  # the one connection that it is for
         self._update = update
 
     @property
     def update(self) -> Any:
         """The update as its type; None when nobody can make sense of it."""
         if self._update is None and self.raw:
-            self._update = typed(self.raw)
+            self._update = decode_update(self.raw)
         return self._update
 
 
-def stamp(seq: int, beside: bytes = b"") -> bytes:
+def seq_meta(seq: int, extra_meta: bytes = b"") -> bytes:
     """The `_meta` by which a client knows how far it has heard."""
-    return b',"_meta":{"dragoman":{"seq":%d%b}}' % (seq, beside)
+    return b',"_meta":{"dragoman":{"seq":%d%b}}' % (seq, extra_meta)
 
 
-def update_frame(session: bytes, update: bytes, seq: int, beside: bytes = b"") -> bytes:
+def update_frame(session: bytes, update: bytes, seq: int, extra_meta: bytes = b"") -> bytes:
     """An update as official clients get it; `session` is the id as JSON."""
     return b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b%b}}' % (
         session,
         update,
-        stamp(seq, beside),
+        seq_meta(seq, extra_meta),
     )
 
 
-def closed(session: str, why: str) -> News:
+def closed_notification(session: str, why: str) -> Notification:
     """A session is not open any more to whoever hears this."""
-    return News("_dragoman/closed", params={"sessionId": session, "reason": why}, wanted=PRESENCE)
+    return Notification("_dragoman/closed", params={"sessionId": session, "reason": why}, topic=PRESENCE)
 
 
-def told(session: str, line: Line) -> list[News]:
+def live_notifications(session: str, entry: RawEntry) -> list[Notification]:
     """What is heard of an entry when it happens."""
-    tell = _TELLS.get(line.kind)
-    return tell(session, line) if tell is not None else []
+    tell = _RENDERERS.get(entry.kind)
+    return tell(session, entry) if tell is not None else []
 
 
-def retold(session: str, line: Line) -> list[News]:
+def replay_notifications(session: str, entry: RawEntry) -> list[Notification]:
     """What is heard of an entry by somebody who was not there: what was said, by everybody, and which turns failed."""
-    is_failure = line.kind == EntryKind.TURN_ENDED and b'"error"' in bytes(line.body)
-    if line.kind not in (EntryKind.UPDATE, EntryKind.PROMPT) and not is_failure:
+    is_failure = entry.kind == EntryKind.TURN_ENDED and b'"error"' in bytes(entry.body)
+    if entry.kind not in (EntryKind.UPDATE, EntryKind.PROMPT) and not is_failure:
         return []
-    news = [one for one in told(session, line) if not one.only]
+    news = [one for one in live_notifications(session, entry) if not one.only_client]
     for one in news:
-        one.but = ""
+        one.except_client = ""
     return news
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
 
 
-def _update(session: str, line: Line) -> list[News]:
-    raw = bytes(line.body)
-    is_common = raw.startswith(_COMMON) and all(raw.find(word) < 0 for word in _ODD)
-    frame = update_frame(encode(session), raw, line.seq) if is_common else None
-    return [News(UPDATE, seq=line.seq, raw=raw, frame=frame)]
+def _render_update(session: str, entry: RawEntry) -> list[Notification]:
+    raw = bytes(entry.body)
+    is_common = raw.startswith(_PLAIN_UPDATES) and all(raw.find(word) < 0 for word in _REWRITTEN_MEMBERS)
+    frame = update_frame(encode(session), raw, entry.seq) if is_common else None
+    return [Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame)]
 
 
-def _prompt(session: str, line: Line) -> list[News]:
-    body = msgspec.json.decode(line.body)
+def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
+    body = msgspec.json.decode(entry.body)
     if not isinstance(body, dict):
         return []
     try:
-        blocks = read(PromptParams, {"sessionId": "", "prompt": body.get("prompt")})[0].prompt
+        blocks = read_leniently(PromptParams, {"sessionId": "", "prompt": body.get("prompt")})[0].prompt
     except ProtocolError:
         return []
-    beside = b',"user":%b' % encode(line.actor)
+    beside = b',"user":%b' % encode(entry.actor)
     news = []
     if sender := str(body.get("connection", "")):
-        news.append(_note(session, line, "_dragoman/turn", TURNS, {"state": "yours", "turn": line.turn}))
-        news[0].only = sender
+        news.append(_notification(session, entry, "_dragoman/turn", TURNS, {"state": "yours", "turn": entry.turn}))
+        news[0].only_client = sender
     for block in blocks:
         raw = encode(UserMessageChunk(content=block))
-        frame = update_frame(encode(session), raw, line.seq, beside) if raw.find(b'"_meta"') < 0 else None
-        news.append(News(UPDATE, seq=line.seq, raw=raw, frame=frame, beside=beside, but=sender))
+        frame = update_frame(encode(session), raw, entry.seq, beside) if raw.find(b'"_meta"') < 0 else None
+        news.append(Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame, extra_meta=beside, except_client=sender))
     return news
 
 
-def _turn_started(session: str, line: Line) -> list[News]:
-    return [_note(session, line, "_dragoman/turn", TURNS, {"state": "started", "turn": line.turn, "by": line.actor})]
-
-
-def _turn_ended(session: str, line: Line) -> list[News]:
-    body = msgspec.json.decode(line.body)
-    return [_note(session, line, "_dragoman/turn", TURNS, {"state": "ended", "turn": line.turn, **body})]
-
-
-def _decided(session: str, line: Line) -> list[News]:
-    body = msgspec.json.decode(line.body)
-    return [_note(session, line, "_dragoman/permission_resolved", PERMISSIONS, {**body, "by": line.actor})]
-
-
-def _agent_exited(session: str, line: Line) -> list[News]:
-    body = msgspec.json.decode(line.body)
-    message = str(body.get("message", "it is gone"))
-    notice = Notice(severity=NoticeSeverity.ERROR, title="The agent ended", description=f"{message}. {_RESTARTS}")
+def _render_turn_started(session: str, entry: RawEntry) -> list[Notification]:
     return [
-        _note(session, line, "_dragoman/agent", TURNS, {"state": "exited", **body}),
-        News(UPDATE, seq=line.seq, raw=encode(notice), update=notice),
+        _notification(
+            session, entry, "_dragoman/turn", TURNS, {"state": "started", "turn": entry.turn, "by": entry.actor}
+        )
     ]
 
 
-def _note(session: str, line: Line, method: str, wanted: str, body: dict[str, Any]) -> News:
+def _render_turn_ended(session: str, entry: RawEntry) -> list[Notification]:
+    body = msgspec.json.decode(entry.body)
+    return [_notification(session, entry, "_dragoman/turn", TURNS, {"state": "ended", "turn": entry.turn, **body})]
+
+
+def _render_decision(session: str, entry: RawEntry) -> list[Notification]:
+    body = msgspec.json.decode(entry.body)
+    return [_notification(session, entry, "_dragoman/permission_resolved", PERMISSIONS, {**body, "by": entry.actor})]
+
+
+def _render_agent_exit(session: str, entry: RawEntry) -> list[Notification]:
+    body = msgspec.json.decode(entry.body)
+    message = str(body.get("message", "it is gone"))
+    notice = Notice(severity=NoticeSeverity.ERROR, title="The agent ended", description=f"{message}. {_RESTART_HINT}")
+    return [
+        _notification(session, entry, "_dragoman/agent", TURNS, {"state": "exited", **body}),
+        Notification(UPDATE, seq=entry.seq, raw=encode(notice), update=notice),
+    ]
+
+
+def _notification(session: str, entry: RawEntry, method: str, topic: str, body: dict[str, Any]) -> Notification:
     params = {"sessionId": session, **{name: value for name, value in body.items() if value is not None}}
-    return News(method, seq=line.seq, params={**params, "seq": line.seq}, wanted=wanted)
+    return Notification(method, seq=entry.seq, params={**params, "seq": entry.seq}, topic=topic)
 
 
-_TELLS: dict[str, Callable[[str, Line], list[News]]] = {
-    EntryKind.UPDATE: _update,
-    EntryKind.PROMPT: _prompt,
-    EntryKind.TURN_STARTED: _turn_started,
-    EntryKind.TURN_ENDED: _turn_ended,
-    EntryKind.DECIDED: _decided,
-    EntryKind.AGENT_EXITED: _agent_exited,
+_RENDERERS: dict[str, Callable[[str, RawEntry], list[Notification]]] = {
+    EntryKind.UPDATE: _render_update,
+    EntryKind.PROMPT: _render_prompt,
+    EntryKind.TURN_STARTED: _render_turn_started,
+    EntryKind.TURN_ENDED: _render_turn_ended,
+    EntryKind.DECIDED: _render_decision,
+    EntryKind.AGENT_EXITED: _render_agent_exit,
 }
 
 
@@ -196,7 +211,7 @@ _HEAD = b'{"jsonrpc":"2.0","method":"session/update","params":{'
 _TAIL = b"}}"
 
 
-class StampedOutbox(Outbox):
+class NumberedOutbox(Outbox):
     """An outbox that puts the number of the entry that is being told into what it says of it."""
 
     __slots__ = ("seq",)
@@ -208,14 +223,14 @@ class StampedOutbox(Outbox):
     def write(self, frame: bytes) -> None:
         """Send a frame, stamped while an entry is being told."""
         if self.seq is not None and frame.startswith(_HEAD) and frame.endswith(_TAIL):
-            frame = stamped(frame, self.seq)
+            frame = add_seq(frame, self.seq)
         super().write(frame)
 
 
-def stamped(frame: bytes, seq: int) -> bytes:
+def add_seq(frame: bytes, seq: int) -> bytes:
     """An update with its number put in, which stands last and first in its `_meta`: there clients look for it."""
     if b'"_meta"' not in frame:
-        return frame[: -len(_TAIL)] + stamp(seq) + _TAIL
+        return frame[: -len(_TAIL)] + seq_meta(seq) + _TAIL
     said = msgspec.json.decode(frame)
     carried = said["params"].pop("_meta", None) or {}
     ours = {"seq": seq, **(carried.pop("dragoman", None) or {})}

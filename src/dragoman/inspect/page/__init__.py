@@ -16,26 +16,26 @@ from typing import Any
 
 import msgspec
 
-from dragoman.inspect.event import Event, ToolCall, Turn
+from dragoman.inspect.event import RecordedEvent, RecordedToolCall, RecordedTurn
 from dragoman.inspect.format import Header
 
-_WAYS = {"c2a": 0, "a2c": 1, "err": 2}
+_DIRECTIONS = {"c2a": 0, "a2c": 1, "err": 2}
 
 # What the page shows of one message; the recording itself has the rest. Characters.
-SHOWN = 64 * 1024
+MAX_SHOWN = 64 * 1024
 
 
-def page(hops: Sequence[tuple[Header, list[Event]]], title: str) -> str:
+def render_page(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) -> str:
     """The page of one recording, or of the two sides of a proxy, the client's first."""
-    data = encoded(facts(hops, title))
-    style, script = _part("style.css"), _part("script.js")
+    data = encode_for_script(page_data(hops, title))
+    style, script = _read_asset("style.css"), _read_asset("script.js")
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
     parts = {"POLICY": policy, "TITLE": escape(title), "STYLE": style, "DATA": data, "SCRIPT": script}
-    head, *rest = _part("template.html").split("{{")
+    head, *rest = _read_asset("template.html").split("{{")
     return head + "".join(parts[name] + after for name, after in (piece.split("}}", 1) for piece in rest))
 
 
-def encoded(value: Any) -> str:
+def encode_for_script(value: Any) -> str:
     """JSON that is safe inside a script element: no less-than sign, no line separators of JavaScript."""
     text = msgspec.json.encode(value).decode()
     for character in "<>&\u2028\u2029":
@@ -43,37 +43,39 @@ def encoded(value: Any) -> str:
     return text
 
 
-def facts(hops: Sequence[tuple[Header, list[Event]]], title: str) -> dict[str, Any]:
+def page_data(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) -> dict[str, Any]:
     """All that the page shows."""
     first = hops[0][0]
     placed = [
-        (_moment(header, event, first), hop, event) for hop, (header, events) in enumerate(hops) for event in events
+        (_event_time(header, event, first), hop, event) for hop, (header, events) in enumerate(hops) for event in events
     ]
     if len(hops) > 1:
         placed.sort(key=lambda each: each[0])
     row_of = {(hop, event.line): row for row, (_, hop, event) in enumerate(placed)}
-    answers = {(hop, event.asked.line): row for row, (_, hop, event) in enumerate(placed) if event.asked is not None}
-    calls: dict[int, tuple[int, ToolCall]] = {}
+    answers = {
+        (hop, event.request.line): row for row, (_, hop, event) in enumerate(placed) if event.request is not None
+    }
+    calls: dict[int, tuple[int, RecordedToolCall]] = {}
     order: dict[int, int] = {}  # of turns and tool calls: where they stand in their list
     turns: dict[int, dict[str, Any]] = {}
     sessions: dict[str, int] = {}
-    running: Turn | None = None
+    running: RecordedTurn | None = None
     rows = []
     for row, (t, hop, event) in enumerate(placed):
-        if event.call is not None:
-            order.setdefault(id(event.call), len(calls))
-            calls.setdefault(id(event.call), (hop, event.call))
+        if event.tool_call is not None:
+            order.setdefault(id(event.tool_call), len(calls))
+            calls.setdefault(id(event.tool_call), (hop, event.tool_call))
         if hop == 0:
             running = event.turn
         turn = running  # what happens behind a proxy belongs to the turn before it
         if turn is not None:
             order.setdefault(id(turn), len(turns))
-            turns.setdefault(id(turn), {**_turn(turn), "first": row})["last"] = row
-        if hop == 0 and event.asked is not None and event.method == "session/prompt":
+            turns.setdefault(id(turn), {**_turn_data(turn), "first": row})["last"] = row
+        if hop == 0 and event.request is not None and event.method == "session/prompt":
             running = None
-        partner = row_of.get((hop, event.asked.line)) if event.asked is not None else answers.get((hop, event.line))
-        rows.append(_row(event, t, hop, partner, order.get(id(turn), -1),
-                         order.get(id(event.call), -1),
+        partner = row_of.get((hop, event.request.line)) if event.request is not None else answers.get((hop, event.line))
+        rows.append(_row_data(event, t, hop, partner, order.get(id(turn), -1),
+                         order.get(id(event.tool_call), -1),
                          sessions.setdefault(event.session, len(sessions)) if event.session else -1))  # fmt: skip
     return {
         "title": title,
@@ -83,28 +85,30 @@ def facts(hops: Sequence[tuple[Header, list[Event]]], title: str) -> dict[str, A
         "lines": ["Client", "Agent"] if len(hops) == 1 else ["Client", "Proxy", "Agent"],
         "rows": rows,
         "turns": list(turns.values()),
-        "calls": [_call(call, hop, row_of) for hop, call in calls.values()],
+        "calls": [_call_data(call, hop, row_of) for hop, call in calls.values()],
         "sessions": list(sessions),
     }
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
-    return {"n": turn.number, "prompt": turn.prompt, "stop": turn.stop, "took": turn.duration,
-            "session": turn.session, "calls": len(turn.calls)}  # fmt: skip
+def _turn_data(turn: RecordedTurn) -> dict[str, Any]:
+    return {"n": turn.number, "prompt": turn.prompt, "stop": turn.stop_reason, "took": turn.duration,
+            "session": turn.session, "calls": len(turn.tool_calls)}  # fmt: skip
 
 
-def _moment(header: Header, event: Event, first: Header) -> int:
+def _event_time(header: Header, event: RecordedEvent, first: Header) -> int:
     return (event.t or 0) + (header.epoch - first.epoch if header.epoch and first.epoch else 0)
 
 
-def _row(event: Event, t: int, hop: int, partner: int | None, turn: int, call: int, session: int) -> list[Any]:
+def _row_data(
+    event: RecordedEvent, t: int, hop: int, partner: int | None, turn: int, call: int, session: int
+) -> list[Any]:
     data = event.recorded.data
-    raw = data[: SHOWN * 4].decode("utf-8", "replace")
-    if len(raw) > SHOWN:
-        raw = raw[:SHOWN] + "…"
+    raw = data[: MAX_SHOWN * 4].decode("utf-8", "replace")
+    if len(raw) > MAX_SHOWN:
+        raw = raw[:MAX_SHOWN] + "…"
     return [
         t if event.t is not None else None,
-        _WAYS.get(event.way, 2),
+        _DIRECTIONS.get(event.direction, 2),
         event.kind,
         event.update or event.method or event.kind,
         event.id,
@@ -115,20 +119,20 @@ def _row(event: Event, t: int, hop: int, partner: int | None, turn: int, call: i
         turn,
         call,
         [[str(flaw), flaw.fatal] for flaw in event.flaws],
-        event.trace,
+        event.traceparent,
         raw,
         event.size,
         hop,
     ]
 
 
-def _call(call: ToolCall, hop: int, row_of: dict[tuple[int, int], int]) -> list[Any]:
+def _call_data(call: RecordedToolCall, hop: int, row_of: dict[tuple[int, int], int]) -> list[Any]:
     took = call.end - call.start if call.end is not None and call.start is not None else None
-    return [call.title or call.id, call.kind, call.status, row_of.get((hop, call.first), 0),
-            row_of.get((hop, call.last), 0), took, hop]  # fmt: skip
+    return [call.title or call.id, call.kind, call.status, row_of.get((hop, call.first_line), 0),
+            row_of.get((hop, call.last_line), 0), took, hop]  # fmt: skip
 
 
-def _part(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("dragoman.inspect.page").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.dialect.dialects import dialect as find_dialect
-from dragoman.dialect.emulator import Settings
+from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.roles.agent.hooks import Hooks
-from dragoman.roles.agent.served_client import Reception, served_now
+from dragoman.roles.agent.served_client import ServedClient, current_request
 from dragoman.roles.agent.session import Session, new_id, now
 from dragoman.roles.agent.turn import Turn
-from dragoman.roles.agent.voices import answer, with_voices
+from dragoman.roles.agent.voices import run_responders, with_route_options
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.initialize import AgentCapabilities
@@ -32,15 +32,15 @@ from dragoman.transport.base import Transport
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from dragoman.roles.agent.elicitation import Elicited, Form
+    from dragoman.roles.agent.elicitation import ElicitationAnswer, Form
     from dragoman.roles.agent.providers import Provider
     from dragoman.store.contract import Store
-    from dragoman.transport.remote.server.auth import Admit
+    from dragoman.transport.remote.server.auth import Authenticate
     from dragoman.transport.remote.server.endpoint import Endpoint
-    from dragoman.transport.remote.server.limits import Limits
-    from dragoman.transport.remote.server.listener import Served
+    from dragoman.transport.remote.server.limits import ServerLimits
+    from dragoman.transport.remote.server.listener import Listener
 
-Prompt = Callable[[Turn], Awaitable[str | None]]
+PromptHandler = Callable[[Turn], Awaitable[str | None]]
 
 
 class Agent(Hooks):
@@ -64,10 +64,10 @@ class Agent(Hooks):
         auth_methods: Sequence[AuthMethod] = (),
         auth_required: bool = False,
         providers: Sequence[Provider] = (),
-        system_prompt: str = "",
+        system_prompt_mode: str = "",
         unstable: bool = False,
         instructions: str = "",
-        requires: Mapping[str, Any] | None = None,
+        required_capabilities: Mapping[str, Any] | None = None,
         capabilities: AgentCapabilities | None = None,
         store: Store | None = None,
     ) -> None:
@@ -87,51 +87,51 @@ class Agent(Hooks):
         self.auth_methods = list(auth_methods)
         self.auth_required = auth_required  # True: no session without authenticate, or with a login that is over
         self.providers = {provider.id: provider for provider in providers}  # as they are set now
-        self.system_prompt = system_prompt  # "append" or "override": how far a client may instruct the agent
+        self.system_prompt_mode = system_prompt_mode  # "append" or "override": how far a client may instruct the agent
         self.unstable = unstable  # True: offers what the official protocol has and does not promise to keep
         self.instructions = instructions
-        self.requires = dict(requires or {})
+        self.required_capabilities = dict(required_capabilities or {})
         self.capabilities = capabilities  # told instead of what follows from the rest
         self.store = store  # where its sessions are kept; None: they last as long as the process
         self.sessions: dict[str, Session] = {}
-        self.voices: dict[str, Prompt] = {}
-        self.answer: Prompt | None = None
-        self._receptions: set[Reception] = set()
+        self.responders: dict[str, PromptHandler] = {}
+        self.prompt_handler: PromptHandler | None = None
+        self._clients: set[ServedClient] = set()
 
-    def prompt(self, function: Prompt) -> Prompt:
+    def prompt(self, function: PromptHandler) -> PromptHandler:
         """Decorator: this function answers prompts. What it returns, if anything, is the stop reason."""
-        self.answer = function
+        self.prompt_handler = function
         return function
 
-    def voice(self, name: str) -> Callable[[Prompt], Prompt]:
+    def responder(self, name: str) -> Callable[[PromptHandler], PromptHandler]:
         """Decorator: one of several functions that answer prompts; the options route and primary_agent choose."""
 
-        def register(function: Prompt) -> Prompt:
-            self.voices[name] = function
-            self.options = with_voices(self.options, list(self.voices))
-            if self.answer is None:
-                self.answer = partial(answer, self.voices)
+        def register(function: PromptHandler) -> PromptHandler:
+            self.responders[name] = function
+            self.options = with_route_options(self.options, list(self.responders))
+            if self.prompt_handler is None:
+                self.prompt_handler = partial(run_responders, self.responders)
             return function
 
         return register
 
-    async def elicit(self, message: str, *, form: Form | None = None, url: str | None = None) -> Elicited:
+    async def elicit(self, message: str, *, form: Form | None = None, url: str | None = None) -> ElicitationAnswer:
         """Ask the user about the request being served: in an `authenticate` or `opened` hook, or a method of one's own.
 
         In a turn there is `turn.elicit`.
         """
         from dragoman.roles.agent.elicitation import elicit
 
-        served = served_now()
+        served = current_request()
         if served is None:
             raise RuntimeError("no request is being served here; in a turn, use turn.elicit")
         about = {"request_id": served.id}
-        return await elicit(served, message, form=form, url=url, about=about, id=new_id())
+        return await elicit(served, message, form=form, url=url, scope=about, id=new_id())
 
-    async def auth_changed(self) -> None:
+    async def notify_auth_changed(self) -> None:
         """Tell every client that asked for it who is logged in now, as after a login in a browser."""
-        for reception in list(self._receptions):
-            await reception.login.tell()
+        for reception in list(self._clients):
+            await reception.login.notify_status()
 
     def run(self) -> None:
         """Serve one client over standard input and output, until it leaves."""
@@ -155,7 +155,7 @@ class Agent(Hooks):
         *,
         bind: str | None = None,
         report: Callable[[str], None] | None = None,
-        **remote: Any,
+        **http_options: Any,
     ) -> None:
         """Serve one client over this transport, until it leaves.
 
@@ -163,13 +163,13 @@ class Agent(Hooks):
         what else can be said there `serve_http` tells.
         """
         if transport is None or isinstance(transport, str):
-            async with self.serve_http(bind or transport or "127.0.0.1:0", report=report, **remote) as served:
+            async with self.serve_http(bind or transport or "127.0.0.1:0", report=report, **http_options) as served:
                 (report or print)(f"{self.name} is at {served.url}")
-                await served.ended()
+                await served.wait_closed()
             return
-        if bind is not None or remote:
+        if bind is not None or http_options:
             raise TypeError("a transport needs no address: give one of the two")
-        connection = self.attach(transport, report=report)
+        connection = self.start_connection(transport, report=report)
         try:
             await connection.ended.wait()
         finally:
@@ -180,63 +180,67 @@ class Agent(Hooks):
         bind: str = "127.0.0.1:0",
         *,
         tls: tuple[str, str] | None = None,
-        admit: Admit | None = None,
-        limits: Limits | None = None,
+        authenticate: Authenticate | None = None,
+        limits: ServerLimits | None = None,
         origins: Collection[str] = (),
         hosts: Collection[str] = (),
         report: Callable[[str], None] | None = None,
-    ) -> AbstractAsyncContextManager[Served]:
+    ) -> AbstractAsyncContextManager[Listener]:
         """Serve remote clients over HTTP and WebSocket while the block lasts; it gives the address as `url`.
 
         By default only the owner of this process comes in, on loopback. Another address needs `tls` (a certificate and
         its key) and an `admit` that says who comes.
         """
-        from dragoman.roles.agent.serve import served
+        from dragoman.roles.agent.serve import serve_http
 
-        return served(self, bind, tls=tls, admit=admit, limits=limits, origins=origins, hosts=hosts, report=report)
+        return serve_http(
+            self, bind, tls=tls, authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report
+        )
 
     def asgi(
         self,
         *,
-        admit: Admit | None = None,
-        limits: Limits | None = None,
+        authenticate: Authenticate | None = None,
+        limits: ServerLimits | None = None,
         origins: Collection[str] = (),
         hosts: Collection[str] = (),
         report: Callable[[str], None] | None = None,
     ) -> Endpoint:
         """The agent as an ASGI app, to mount at any path of another; close it when that one ends."""
-        from dragoman.roles.agent.serve import endpoint
+        from dragoman.roles.agent.serve import build_endpoint
 
-        return endpoint(self, admit=admit, limits=limits, origins=origins, hosts=hosts, report=report)
+        return build_endpoint(
+            self, authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report
+        )
 
-    def attach(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> Connection:
+    def start_connection(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> Connection:
         """Begin to serve a client; the connection given back is the caller's to close."""
-        reception = Reception(self)
+        reception = ServedClient(self)
         connection = Connection(
             transport,
             Side.AGENT,
             reception.handlers,
             fallback=reception.fallback,
-            settings=settings(),
-            speaks=None if self.dialect == "auto" else find_dialect(self.dialect),
+            settings=emulator_settings(),
+            peer_dialect=None if self.dialect == "auto" else find_dialect(self.dialect),
             report=report,
         )
         reception.connection = connection
         if self.store is not None:
-            from dragoman.roles.agent.open_session import note_translated
+            from dragoman.roles.agent.open_session import log_translation_loss
 
-            connection.on_translated = partial(note_translated, self, connection)
-        self._receptions.add(reception)
-        connection.on_close = lambda _: self._leave(reception)
+            connection.on_translation_note = partial(log_translation_loss, self, connection)
+        self._clients.add(reception)
+        connection.on_close = lambda _: self._remove_client(reception)
         connection.start()
         return connection
 
-    def _leave(self, reception: Reception) -> None:
+    def _remove_client(self, client: ServedClient) -> None:
         """A client is gone: its turns are being cancelled with the connection."""
-        self._receptions.discard(reception)
-        reception.login.end()
+        self._clients.discard(client)
+        client.login.cancel_expiry()
 
 
-def settings(cwd: str | None = None, permission: str = "ask") -> Settings:
+def emulator_settings(cwd: str | None = None, permission: str = "ask") -> EmulatorSettings:
     """The settings of a ledger on this machine: real time, random ids."""
-    return Settings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=new_id)
+    return EmulatorSettings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=new_id)

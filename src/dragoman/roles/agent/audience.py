@@ -36,20 +36,20 @@ GATES: dict[type, str] = {
 }
 
 
-def _plain_plan(update: PlanUpdate) -> Plan | None:
+def _unnamed_plan(update: PlanUpdate) -> Plan | None:
     """A plan without a name; one that is a file or Markdown has no entries to show."""
     return Plan(entries=update.plan.entries) if isinstance(update.plan, PlanItems) else None
 
 
 # How a kind is said to clients that did not ask for it; kinds not listed are left out.
-OLDER: dict[type, Callable[[Any], Any]] = {PlanUpdate: _plain_plan, PlanRemoved: lambda _: Plan(entries=[])}
+FALLBACKS: dict[type, Callable[[Any], Any]] = {PlanUpdate: _unnamed_plan, PlanRemoved: lambda _: Plan(entries=[])}
 
 
-def told(connection: Connection, update: Any) -> Any:
+def update_for_client(connection: Connection, update: Any) -> Any:
     """The update as this client is to hear it; None when it is not."""
     kind = type(update)
     gate = GATES.get(kind)
     if gate is None or connection.offers(gate):
         return update
-    older = OLDER.get(kind)
+    older = FALLBACKS.get(kind)
     return older(update) if older is not None else None

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.dialect.reshape import SIDE
-from dragoman.dialect.side_data import side
+from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.session import OFFICIAL
+from dragoman.roles.agent.session import OFFICIAL_DIALECTS
 from dragoman.schema.auth import (
     AuthenticateParams,
     AuthenticateResult,
@@ -28,89 +28,89 @@ from dragoman.schema.auth import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.roles.agent.hooks import Verdict
-    from dragoman.roles.agent.served_client import Reception
+    from dragoman.roles.agent.hooks import LoginValidity
+    from dragoman.roles.agent.served_client import ServedClient
 
 
-def clock() -> datetime:
+def utc_now() -> datetime:
     """The time now, by which logins end."""
     return datetime.now(UTC)
 
 
 # A login is looked at again so long after its end, for clocks are not that exact. Seconds.
-LATER = 0.01
+EXPIRY_SLACK = 0.01
 
 # Session calls that need no login: they only let go.
-FREE = frozenset({"session/cancel", "session/close"})
+WITHOUT_LOGIN = frozenset({"session/cancel", "session/close"})
 
 
-def is_guarded(method: str) -> bool:
+def requires_login(method: str) -> bool:
     """Whether a method needs a login where the agent requires one."""
-    return method.startswith("session/") and method not in FREE
+    return method.startswith("session/") and method not in WITHOUT_LOGIN
 
 
-class Login:
+class ClientLogin:
     """The login of one client."""
 
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
-        self._is_in = False
-        self._until: datetime | None = None
-        self._told: AuthStatusResult | None = None  # what the client knows of it
-        self._alarm: asyncio.TimerHandle | None = None
-        self._telling: asyncio.Task[None] | None = None  # kept, for a task that nobody holds may vanish
+    def __init__(self, client: ServedClient) -> None:
+        self._client = client
+        self._is_logged_in = False
+        self._expires_at: datetime | None = None
+        self._last_status: AuthStatusResult | None = None  # what the client knows of it
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._notify_task: asyncio.Task[None] | None = None  # kept, for a task that nobody holds may vanish
 
     @property
-    def is_in(self) -> bool:
+    def allows_sessions(self) -> bool:
         """Whether nothing stands between the client and its sessions."""
-        return not self._reception.agent.auth_required or (self._is_in and not self._is_over)
+        return not self._client.agent.auth_required or (self._is_logged_in and not self._is_expired)
 
     @property
-    def _is_over(self) -> bool:
-        return self._until is not None and self._until <= clock()
+    def _is_expired(self) -> bool:
+        return self._expires_at is not None and self._expires_at <= utc_now()
 
     async def require(self) -> None:
         """Raise auth_required unless somebody is logged in, here or by a login that the agent has stored."""
-        agent = self._reception.agent
-        if self.is_in or self._enter(await agent.call_hook("logged_in")):
+        agent = self._client.agent
+        if self.allows_sessions or self._apply_validity(await agent.call_hook("logged_in")):
             return
         known = [method.id for method in agent.auth_methods] or list(agent.auth_hooks)
-        why = "the login has expired; authenticate again" if self._is_in else "authenticate first"
+        why = "the login has expired; authenticate again" if self._is_logged_in else "authenticate first"
         raise ProtocolError(Kind.AUTH_REQUIRED, f"{why} ({', '.join(known)})", {"authMethods": known})
 
     async def authenticate(self, params: AuthenticateParams) -> AuthenticateResult:
         """authenticate: the author's hook for the method sees the credentials, if the dialect carries any."""
-        check = self._check(params.method_id)
+        check = self._find_auth_hook(params.method_id)
         if check is None:
             return AuthenticateResult()
-        credentials = side(params).get("credentials")
-        verdict = await self._reception.agent.call(check, credentials if isinstance(credentials, dict) else {})
-        entered = self._enter(True if verdict is None else verdict)
-        await self.tell()
+        credentials = side_data_of(params).get("credentials")
+        verdict = await self._client.agent.call_function(check, credentials if isinstance(credentials, dict) else {})
+        entered = self._apply_validity(True if verdict is None else verdict)
+        await self.notify_status()
         if not entered:
             raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent did not accept the credentials for {params.method_id}")
-        if self._until is None or self._reception.spoken in OFFICIAL:
+        if self._expires_at is None or self._client.dialect in OFFICIAL_DIALECTS:
             return AuthenticateResult()
-        return AuthenticateResult(meta={SIDE: {"expiresAt": _said(self._until)}})
+        return AuthenticateResult(meta={SIDE_DATA_KEY: {"expiresAt": _format_time(self._expires_at)}})
 
-    def _enter(self, verdict: Verdict) -> bool:
+    def _apply_validity(self, validity: LoginValidity) -> bool:
         """Take a hook's word: no, yes, or yes until a time."""
-        if not isinstance(verdict, datetime | timedelta):
-            if verdict:
-                self._is_in, self._until = True, None
-            return bool(verdict)
-        until = clock() + verdict if isinstance(verdict, timedelta) else verdict
+        if not isinstance(validity, datetime | timedelta):
+            if validity:
+                self._is_logged_in, self._expires_at = True, None
+            return bool(validity)
+        until = utc_now() + validity if isinstance(validity, timedelta) else validity
         # Wherever no zone is given, the machine's own is meant.
-        self._is_in, self._until = True, until.astimezone(UTC)
-        return not self._is_over
+        self._is_logged_in, self._expires_at = True, until.astimezone(UTC)
+        return not self._is_expired
 
-    def _check(self, method_id: str) -> Any:
-        agent = self._reception.agent
+    def _find_auth_hook(self, method_id: str) -> Any:
+        agent = self._client.agent
         check = agent.auth_hooks.get(method_id)
         if check is not None:
             return check
         declared = {method.id: method for method in agent.auth_methods}
-        if self._reception.spoken == "banjo" or not method_id:
+        if self._client.dialect == "banjo" or not method_id:
             return next(iter(agent.auth_hooks.values()), None)  # its params mean nothing (seed 003): the first decides
         if method_id in declared and declared[method_id].form == AuthForm.TERMINAL:
             raise ProtocolError(
@@ -127,18 +127,18 @@ class Login:
 
     async def logout(self, _: Any) -> LogoutResult:
         """logout: sessions need a login again."""
-        await self._reception.agent.call_hook("logout")
-        self._is_in, self._until = False, None
-        await self.tell()
+        await self._client.agent.call_hook("logout")
+        self._is_logged_in, self._expires_at = False, None
+        await self.notify_status()
         return LogoutResult()
 
     async def status(self, _: Any) -> AuthStatusResult:
         """auth/status."""
-        self._told = await self._status()
-        return self._told
+        self._last_status = await self._current_status()
+        return self._last_status
 
-    async def _status(self) -> AuthStatusResult:
-        agent = self._reception.agent
+    async def _current_status(self) -> AuthStatusResult:
+        agent = self._client.agent
         if not agent.auth_required:
             return AuthStatusResult(state=AuthState.NOT_REQUIRED if not agent.auth_hooks else AuthState.UNKNOWN)
         try:
@@ -148,40 +148,40 @@ class Login:
         accounts = await agent.call_hook("accounts")
         return AuthStatusResult(state=AuthState.AUTHENTICATED, accounts=list(accounts) if accounts else UNSET)
 
-    async def tell(self) -> None:
+    async def notify_status(self) -> None:
         """auth/status_update: told unasked when it has changed, to clients that were offered the status."""
-        reception = self._reception
-        if not reception.lifecycle.initialized or not offers("agent.auth.status", reception.offered):
+        reception = self._client
+        if not reception.lifecycle.is_initialized or not offers("agent.auth.status", reception.capabilities):
             return
-        before = self._told
+        before = self._last_status
         status = await self.status(None)
-        self._watch()
+        self._schedule_expiry()
         if status != before:
             news = AuthStatusUpdateParams(state=status.state, accounts=status.accounts)
             reception.connection.notify("auth/status_update", news)
 
-    def _watch(self) -> None:
+    def _schedule_expiry(self) -> None:
         """Tell the client, too, when the login ends by itself."""
-        self.end()
-        if self._is_in and self._until is not None and not self._is_over:
-            left = (self._until - clock()).total_seconds()
-            self._alarm = asyncio.get_running_loop().call_later(left + LATER, self._ended)
+        self.cancel_expiry()
+        if self._is_logged_in and self._expires_at is not None and not self._is_expired:
+            left = (self._expires_at - utc_now()).total_seconds()
+            self._expiry_timer = asyncio.get_running_loop().call_later(left + EXPIRY_SLACK, self._on_expired)
 
-    def _ended(self) -> None:
-        self._telling = asyncio.get_running_loop().create_task(self.tell())
+    def _on_expired(self) -> None:
+        self._notify_task = asyncio.get_running_loop().create_task(self.notify_status())
 
-    def end(self) -> None:
+    def cancel_expiry(self) -> None:
         """The client is gone, or its login is another: nobody waits for the end of this one."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
 
 
-def lenient(said: Any) -> AuthenticateParams:
+def lenient_params(values: Any) -> AuthenticateParams:
     """The params of banjo's authenticate, which may be anything (seed 003)."""
-    method = said.get("methodId") if isinstance(said, dict) else None
+    method = values.get("methodId") if isinstance(values, dict) else None
     return AuthenticateParams(method_id=method if isinstance(method, str) else "", meta=UNSET)
 
 
-def _said(time: datetime) -> str:
+def _format_time(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -32,10 +32,15 @@ from dragoman.schema.elicitation import (
 Field = type[str] | type[bool] | type[int] | type[float] | Sequence[str] | ElicitationProperty
 Form = Mapping[str, Field] | ElicitationSchema
 
-_FIELDS: dict[Any, Any] = {str: StringProperty, bool: BooleanProperty, int: IntegerProperty, float: NumberProperty}
+_PROPERTY_TYPES: dict[Any, Any] = {
+    str: StringProperty,
+    bool: BooleanProperty,
+    int: IntegerProperty,
+    float: NumberProperty,
+}
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Who asks: a session, or a request that is being served."""
 
     @property
@@ -50,11 +55,11 @@ class Asker(Protocol):
         """Tell the client."""
 
 
-class Elicited:
+class ElicitationAnswer:
     """What the user did with a question; true when it was accepted."""
 
-    def __init__(self, asker: Asker, action: str, content: dict[str, Any], id: str = "") -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, action: str, content: dict[str, Any], id: str = "") -> None:
+        self._requester = requester
         self.action = action  # accept | decline | cancel
         self.content = content  # what was filled in
         self.id = id  # of a link
@@ -67,54 +72,54 @@ class Elicited:
 
     def complete(self) -> None:
         """Tell the client that what the link led to has been done: it need not wait any longer."""
-        self._asker.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
+        self._requester.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
 
 
 async def elicit(
-    asker: Asker,
+    requester: Requester,
     message: str,
     *,
     form: Form | None,
     url: str | None,
-    about: Mapping[str, Any],
+    scope: Mapping[str, Any],
     id: str,
-) -> Elicited:
+) -> ElicitationAnswer:
     """Ask, and give the answer; `about` names a session (and a tool call), or a request."""
     if (form is None) == (url is None):
         raise ValueError("a question is a form or a link: give form= or url=")
     mode = ElicitationMode.FORM if url is None else ElicitationMode.URL
-    if not asker.connection.offers(f"client.elicitation.{mode}"):
+    if not requester.connection.offers(f"client.elicitation.{mode}"):
         raise ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
             f"the client does not take questions of the kind {mode}",
             {"method": "elicitation/create", "capability": f"elicitation.{mode}"},
         )
-    schema = None if form is None else form if isinstance(form, ElicitationSchema) else schema_of(form)
+    schema = None if form is None else form if isinstance(form, ElicitationSchema) else build_schema(form)
     params = CreateElicitationParams(
         message=message,
         mode=mode,
-        **about,
+        **scope,
         requested_schema=schema or UNSET,
         url=url or UNSET,
         elicitation_id=id if url is not None else UNSET,
     )
-    result = await asker.request("elicitation/create", params)
+    result = await requester.request("elicitation/create", params)
     content = dict(result.content or {})
     if schema is not None and result.action == ElicitationAction.ACCEPT:
-        check(schema, content)
-    return Elicited(asker, result.action, content, id if url is not None else "")
+        check_content(schema, content)
+    return ElicitationAnswer(requester, result.action, content, id if url is not None else "")
 
 
-def schema_of(form: Mapping[str, Field]) -> ElicitationSchema:
+def build_schema(form: Mapping[str, Field]) -> ElicitationSchema:
     """A form from its fields; all of them must be filled in, but those with a default."""
-    properties = {name: _property(name, field) for name, field in form.items()}
+    properties = {name: _build_property(name, field) for name, field in form.items()}
     required = [name for name, field in properties.items() if getattr(field, "default", UNSET) is UNSET]
     return ElicitationSchema(type="object", properties=properties, required=required or UNSET)
 
 
-def _property(name: str, field: Any) -> Any:
-    if isinstance(field, type) and field in _FIELDS:
-        return _FIELDS[field](title=name.replace("_", " ").capitalize())
+def _build_property(name: str, field: Any) -> Any:
+    if isinstance(field, type) and field in _PROPERTY_TYPES:
+        return _PROPERTY_TYPES[field](title=name.replace("_", " ").capitalize())
     if isinstance(field, msgspec.Struct):
         return field
     if isinstance(field, str) or not isinstance(field, Sequence):
@@ -122,18 +127,18 @@ def _property(name: str, field: Any) -> Any:
     return StringProperty(title=name.replace("_", " ").capitalize(), enum=list(field))
 
 
-def check(schema: ElicitationSchema, content: dict[str, Any]) -> None:
+def check_content(schema: ElicitationSchema, content: dict[str, Any]) -> None:
     """Raise unless what was filled in is what the form asked for."""
     wrong = [name for name in schema.required or () if name not in content]
     properties: dict[str, Any] = schema.properties or {}
-    wrong += [name for name, value in content.items() if name in properties and not _fits(properties[name], value)]
+    wrong += [name for name, value in content.items() if name in properties and not _is_valid(properties[name], value)]
     if wrong:
         raise ProtocolError(
             Kind.INTERNAL_ERROR, f"the client's answer does not fit the form: {', '.join(wrong)}", {"fields": wrong}
         )
 
 
-def _fits(field: Any, value: Any) -> bool:
+def _is_valid(field: Any, value: Any) -> bool:
     match field:
         case StringProperty():
             choices = [*(field.enum or ()), *(option.const for option in field.one_of or ())]

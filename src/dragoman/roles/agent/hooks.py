@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 # How long a login counts: no, for good, or until then.
-Verdict = bool | datetime | timedelta | None
+LoginValidity = bool | datetime | timedelta | None
 
 # Lets a message go on to the next middleware and at last to its handler; gives the answer.
-PassOn = Callable[[], Awaitable[Any]]
-Middleware = Callable[["Incoming", PassOn], Awaitable[Any]]
+CallNext = Callable[[], Awaitable[Any]]
+Middleware = Callable[["Incoming", CallNext], Awaitable[Any]]
 
 
 class Hooks:
@@ -34,45 +34,45 @@ class Hooks:
     def __init__(self) -> None:
         self.auth_methods: list[AuthMethod] = []
         self.auth_hooks: dict[str, Callable[..., Any]] = {}
-        self.extensions: dict[str, Callable[..., Any]] = {}
-        self.chain: list[Middleware] = []
+        self.method_handlers: dict[str, Callable[..., Any]] = {}
+        self.middleware_chain: list[Middleware] = []
         self._hooks: dict[str, Callable[..., Any]] = {}
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
-    def opened(self, function: F) -> F:
+    def on_session_opened(self, function: F) -> F:
         """Decorator: called with each new session, before its client is answered; an error refuses the session."""
-        return self._keep("opened", function)
+        return self._register_hook("opened", function)
 
-    def reopened(self, function: F) -> F:
+    def on_session_reopened(self, function: F) -> F:
         """Decorator: called with each session that is loaded or resumed, before its history is told."""
-        return self._keep("reopened", function)
+        return self._register_hook("reopened", function)
 
-    def forked(self, function: F) -> F:
+    def on_session_forked(self, function: F) -> F:
         """Decorator: called with a new session and the one it was forked from."""
-        return self._keep("forked", function)
+        return self._register_hook("forked", function)
 
-    def closed(self, function: F) -> F:
+    def on_session_closed(self, function: F) -> F:
         """Decorator: called with each session that its client closes or deletes; its turn has ended by then."""
-        return self._keep("closed", function)
+        return self._register_hook("closed", function)
 
-    def deleted(self, function: F) -> F:
+    def on_session_deleted(self, function: F) -> F:
         """Decorator: called with each session that is deleted: forget what belongs to it."""
-        return self._keep("deleted", function)
+        return self._register_hook("deleted", function)
 
     # --- settings ---------------------------------------------------------------------------------------------
 
-    def mode_changed(self, function: F) -> F:
+    def on_mode_changed(self, function: F) -> F:
         """Decorator: called with (session, mode id) when a client changes the mode; an error keeps the old one."""
-        return self._keep("mode_changed", function)
+        return self._register_hook("mode_changed", function)
 
-    def option_changed(self, function: F) -> F:
+    def on_option_changed(self, function: F) -> F:
         """Decorator: called with (session, option id, value) when a client sets an option; an error keeps the old."""
-        return self._keep("option_changed", function)
+        return self._register_hook("option_changed", function)
 
-    def provider_changed(self, function: F) -> F:
+    def on_provider_changed(self, function: F) -> F:
         """Decorator: called with each Provider that a client sets or turns off; an error keeps it as it was."""
-        return self._keep("provider_changed", function)
+        return self._register_hook("provider_changed", function)
 
     # --- logins -----------------------------------------------------------------------------------------------
 
@@ -92,17 +92,17 @@ class Hooks:
 
         return register
 
-    def logged_in(self, function: F) -> F:
+    def check_login(self, function: F) -> F:
         """Decorator: says whether a stored login counts (as from a terminal), when nobody authenticated here."""
-        return self._keep("logged_in", function)
+        return self._register_hook("logged_in", function)
 
-    def logout(self, function: F) -> F:
+    def on_logout(self, function: F) -> F:
         """Decorator: called when the client logs out: forget what is stored."""
-        return self._keep("logout", function)
+        return self._register_hook("logout", function)
 
-    def accounts(self, function: F) -> F:
+    def list_accounts(self, function: F) -> F:
         """Decorator: gives the accounts (AuthAccount) that are told with the status of the login."""
-        return self._keep("accounts", function)
+        return self._register_hook("accounts", function)
 
     # --- messages ---------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Hooks:
         """Decorator: this function answers a method (an extension, or one the library serves otherwise)."""
 
         def register(function: F) -> F:
-            self.extensions[method] = function
+            self.method_handlers[method] = function
             return function
 
         return register
@@ -120,12 +120,12 @@ class Hooks:
 
         `return await pass_on()` lets the message go on, changed if `message.params` was; any other return claims it.
         """
-        self.chain.append(function)
+        self.middleware_chain.append(function)
         return function
 
     # --- calling them -----------------------------------------------------------------------------------------
 
-    def _keep(self, name: str, function: F) -> F:
+    def _register_hook(self, name: str, function: F) -> F:
         self._hooks[name] = function
         return function
 
@@ -136,9 +136,9 @@ class Hooks:
     async def call_hook(self, name: str, *arguments: Any) -> Any:
         """Call a hook, if there is one."""
         hook = self._hooks.get(name)
-        return None if hook is None else await self.call(hook, *arguments)
+        return None if hook is None else await self.call_function(hook, *arguments)
 
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def call_function(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that may be async."""
         result = function(*arguments)
         return await result if inspect_.isawaitable(result) else result

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.engine.peer_info import missing
+from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.session import OFFICIAL
+from dragoman.roles.agent.session import OFFICIAL_DIALECTS
 from dragoman.schema.auth import AuthForm, AuthMethod
 from dragoman.schema.base import Marker
 from dragoman.schema.initialize import (
@@ -31,43 +31,43 @@ from dragoman.schema.session import SystemPromptMode
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
-    from dragoman.roles.agent.served_client import Reception
+    from dragoman.roles.agent.served_client import ServedClient
 
 
-def introduce(reception: Reception, params: InitializeParams) -> InitializeResult:
+def answer_initialize(client: ServedClient, params: InitializeParams) -> InitializeResult:
     """Answer initialize."""
-    agent, spoken = reception.agent, reception.spoken
+    agent, spoken = client.agent, client.dialect
     _check_version(spoken, params.protocol_version)
-    _check_required(agent, params)
-    reception.lifecycle.initialized = True
-    reception.offered = agent.capabilities or offered(agent, spoken)
-    is_official = spoken in OFFICIAL
+    _check_client_capabilities(agent, params)
+    client.lifecycle.is_initialized = True
+    client.capabilities = agent.capabilities or agent_capabilities(agent, spoken)
+    is_official = spoken in OFFICIAL_DIALECTS
     side: dict[str, Any] = {}
     if agent.instructions:
         side["instructions"] = agent.instructions
-    if agent.requires:
-        side["requiredClientCapabilities"] = agent.requires
-    methods = _methods(reception)
+    if agent.required_capabilities:
+        side["requiredClientCapabilities"] = agent.required_capabilities
+    methods = _auth_methods(client)
     return InitializeResult(
         protocol_version=1,
-        agent_capabilities=reception.offered,
+        agent_capabilities=client.capabilities,
         auth_methods=methods if methods or is_official else UNSET,
         agent_info=Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
         meta={"dragoman": side} if side and not is_official else UNSET,
     )
 
 
-def _methods(reception: Reception) -> list[AuthMethod]:
+def _auth_methods(client: ServedClient) -> list[AuthMethod]:
     """The ways to authenticate; one in a terminal only for clients that can open one (reference 1.4)."""
-    takes_terminal = reception.connection.offers("client.auth.terminal")
-    return [method for method in reception.agent.auth_methods if method.form != AuthForm.TERMINAL or takes_terminal]
+    takes_terminal = client.connection.offers("client.auth.terminal")
+    return [method for method in client.agent.auth_methods if method.form != AuthForm.TERMINAL or takes_terminal]
 
 
-def offered(agent: Agent, spoken: str) -> AgentCapabilities:
+def agent_capabilities(agent: Agent, dialect: str) -> AgentCapabilities:
     """What follows from how the agent was declared; dialects that name more here are told that, too."""
-    is_official = spoken in OFFICIAL
+    is_official = dialect in OFFICIAL_DIALECTS
     side: dict[str, Any] = {"modes": [mode.id for mode in agent.modes]}
-    if spoken == "2025.1":
+    if dialect == "2025.1":
         side |= {"streaming": agent.streaming, "audio": agent.audio}
         if agent.tools is not None:
             side["tools"] = agent.tools
@@ -77,7 +77,7 @@ def offered(agent: Agent, spoken: str) -> AgentCapabilities:
             image=agent.image,
             audio=agent.audio,
             embedded_context=agent.embedded_context,
-            meta=_prompt_words(agent, spoken),
+            meta=_prompt_side_data(agent, dialect),
         ),
         mcp_capabilities=McpCapabilities(http=False, sse=False),
         session_capabilities=_session_capabilities(agent, is_official),
@@ -87,11 +87,11 @@ def offered(agent: Agent, spoken: str) -> AgentCapabilities:
     )
 
 
-def _prompt_words(agent: Agent, spoken: str) -> Any:
+def _prompt_side_data(agent: Agent, dialect: str) -> Any:
     """What some dialects say of prompts that goes without saying elsewhere: text in crow, streaming in the draft."""
-    if spoken == "crow":
+    if dialect == "crow":
         return {"dragoman": {"text": True}}
-    if spoken == "draft" and not agent.streaming:
+    if dialect == "draft" and not agent.streaming:
         return {"dragoman": {"streaming": False, "cancellation": True, "attachments": True}}
     return UNSET
 
@@ -113,37 +113,37 @@ def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilitie
         archive=unstable,
         status=unstable,
         title=unstable,
-        system_prompt=_system_prompt(agent, is_official),
+        system_prompt=_system_prompt_capabilities(agent, is_official),
         meta=UNSET if is_official else {"dragoman": side},
     )
 
 
-def _system_prompt(agent: Agent, is_official: bool) -> Any:
+def _system_prompt_capabilities(agent: Agent, is_official: bool) -> Any:
     """Unstable in official v1: told there only when the author declared it."""
-    if agent.system_prompt == SystemPromptMode.OVERRIDE:
+    if agent.system_prompt_mode == SystemPromptMode.OVERRIDE:
         return SystemPromptCapabilities(mode=SystemPromptModeCapabilities(override=Marker()))
-    return SystemPromptCapabilities() if agent.system_prompt or not is_official else UNSET
+    return SystemPromptCapabilities() if agent.system_prompt_mode or not is_official else UNSET
 
 
 def _auth_capabilities(agent: Agent) -> Any:
-    logs_out = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.extensions
+    logs_out = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.method_handlers
     if not logs_out and not agent.unstable:
         return UNSET
     return AgentAuthCapabilities(logout=Marker() if logs_out else UNSET, status=Marker() if agent.unstable else UNSET)
 
 
-def _check_version(spoken: str, version: int) -> None:
+def _check_version(dialect: str, version: int) -> None:
     """Banjo refuses other versions (seed 003 note 5); everybody else is answered with ours."""
-    if spoken == "banjo" and version != 1:
+    if dialect == "banjo" and version != 1:
         raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
 
 
-def _check_required(agent: Agent, params: InitializeParams) -> None:
+def _check_client_capabilities(agent: Agent, params: InitializeParams) -> None:
     """The draft: a missing required capability fails initialize, naming what is missing (section 10.3)."""
-    lacking = missing(agent.requires, params.client_capabilities)
+    lacking = missing_capabilities(agent.required_capabilities, params.client_capabilities)
     if lacking:
         raise ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
             f"this agent needs the client capabilities {', '.join(lacking)}",
-            {"missing": lacking, "requiredClientCapabilities": agent.requires},
+            {"missing": lacking, "requiredClientCapabilities": agent.required_capabilities},
         )

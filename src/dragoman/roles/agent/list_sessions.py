@@ -27,122 +27,124 @@ from dragoman.schema.session import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.roles.agent.served_client import Reception
+    from dragoman.roles.agent.served_client import ServedClient
 
 # One page of session/list: enough for any list on a screen, small enough for one frame.
-PAGE = 50
+PAGE_SIZE = 50
 
 
-class Catalogue:
+class SessionCalls:
     """What one client can do with sessions from outside."""
 
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
-        self._agent = reception.agent
+    def __init__(self, client: ServedClient) -> None:
+        self._client = client
+        self._agent = client.agent
 
     def list_sessions(self, params: Any) -> ListSessionsResult | Coroutine[Any, Any, ListSessionsResult]:
         """session/list: one page, the newest session first; what comes and goes meanwhile shifts no other page."""
         return self._page(params) if self._agent.store is None else self._stored_page(params)
 
     async def _stored_page(self, params: Any) -> ListSessionsResult:
-        await self._remember()
+        await self._restore()
         return self._page(params)
 
-    async def _remember(self, session_id: str | None = None) -> None:
+    async def _restore(self, session_id: str | None = None) -> None:
         """Sessions of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
-            from dragoman.roles.agent.open_session import remember
+            from dragoman.roles.agent.open_session import restore_sessions
 
-            await remember(self._agent, session_id)
+            await restore_sessions(self._agent, session_id)
 
     def _page(self, params: Any) -> ListSessionsResult:
         which = params.archived or ArchiveFilter.EXCLUDE
-        before = _cursor(params.cursor)
+        before = _parse_cursor(params.cursor)
         found = [
             session
             for session in self._agent.sessions.values()
-            if session.number < before and (not params.cwd or session.cwd == params.cwd) and _is_listed(session, which)
+            if session.sequence_number < before
+            and (not params.cwd or session.cwd == params.cwd)
+            and _matches_filter(session, which)
         ]
-        found.sort(key=lambda session: session.number, reverse=True)
-        page = found[:PAGE]
-        more = len(found) > PAGE
+        found.sort(key=lambda session: session.sequence_number, reverse=True)
+        page = found[:PAGE_SIZE]
+        more = len(found) > PAGE_SIZE
         return ListSessionsResult(
-            sessions=[_info(session) for session in page],
-            next_cursor=str(page[-1].number) if more else UNSET,
+            sessions=[_session_info(session) for session in page],
+            next_cursor=str(page[-1].sequence_number) if more else UNSET,
         )
 
     async def close(self, params: Any) -> CloseSessionResult:
         """session/close: its work ends as if it were cancelled."""
-        await self._close(self._reception.find(params.session_id))
+        await self._close_session(self._client.find_session(params.session_id))
         return CloseSessionResult()
 
     async def delete(self, params: Any) -> DeleteSessionResult:
         """session/delete: a session that is gone already is no error."""
         session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
         if session is not None:
-            await self._close(session)
+            await self._close_session(session)
             await self._agent.call_hook("deleted", session)
         if self._agent.store is not None:
             await self._agent.store.delete(params.session_id)
         return DeleteSessionResult()
 
-    async def _close(self, session: Session) -> None:
-        await self._reception.prompting.stop(session)
+    async def _close_session(self, session: Session) -> None:
+        await self._client.prompt_calls.cancel_and_wait(session)
         if session.is_bound:
             await session.terminals.close()
-        self._reception.lifecycle.close(session.id)
+        self._client.lifecycle.close_session(session.id)
         await self._agent.call_hook("closed", session)
 
     async def archive(self, params: Any) -> ArchiveSessionResult:
         """session/archive: closed first, then out of the list."""
-        await self._remember(params.session_id)
-        session = self._reception.find(params.session_id)
-        await self._close(session)
-        await _put_away(session, True)
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        await self._close_session(session)
+        await _set_archived(session, True)
         return ArchiveSessionResult()
 
     async def unarchive(self, params: Any) -> UnarchiveSessionResult:
         """session/unarchive."""
-        await self._remember(params.session_id)
-        session = self._reception.find(params.session_id)
-        await _put_away(session, False)
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        await _set_archived(session, False)
         return UnarchiveSessionResult()
 
     async def status(self, params: Any) -> SessionStatusResult:
         """session/status: whether it is open on this connection."""
-        await self._remember(params.session_id)
-        session = self._reception.find(params.session_id)
-        is_open = session.id in self._reception.lifecycle.sessions
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        is_open = session.id in self._client.lifecycle.sessions
         return SessionStatusResult(status=SessionStatus.OPEN if is_open else SessionStatus.SAVED)
 
     async def set_title(self, params: Any) -> SetTitleResult:
         """session/set_title."""
-        await self._remember(params.session_id)
-        session = self._reception.find(params.session_id)
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
         title = params.title.strip()
         if not title:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": [{"path": "title", "message": "empty"}]}
             )
         session.set_title(title)
-        if (kept := session.kept()) is not None:
+        if (kept := session.wait_stored()) is not None:
             await kept
         return SetTitleResult(title=title)
 
 
-async def _put_away(session: Session, archived: bool) -> None:
-    if (kept := session.put_away(archived)) is not None:
+async def _set_archived(session: Session, archived: bool) -> None:
+    if (kept := session.log_archived(archived)) is not None:
         await kept
     session.archived = archived
 
 
-def _is_listed(session: Session, which: str) -> bool:
-    if which == ArchiveFilter.INCLUDE:
+def _matches_filter(session: Session, archive_filter: str) -> bool:
+    if archive_filter == ArchiveFilter.INCLUDE:
         return True
-    return session.archived == (which == ArchiveFilter.ONLY)
+    return session.archived == (archive_filter == ArchiveFilter.ONLY)
 
 
-def _info(session: Session) -> SessionInfo:
+def _session_info(session: Session) -> SessionInfo:
     return SessionInfo(
         session_id=session.id,
         cwd=session.cwd,
@@ -153,7 +155,7 @@ def _info(session: Session) -> SessionInfo:
     )
 
 
-def _cursor(cursor: Any) -> float:
+def _parse_cursor(cursor: Any) -> float:
     """The number of the last session that was listed: those after it are older."""
     if not cursor:
         return math.inf

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.side_data import inferred, noted
+from dragoman.dialect.side_data import inferred_members, with_side_data
 from dragoman.errors import Kind
-from dragoman.roles.agent.prompt import is_busy
-from dragoman.roles.agent.session import OFFICIAL, Session, new_id
-from dragoman.roles.agent.voices import AUTO_RESUME, goes_on
+from dragoman.roles.agent.prompt import busy_error
+from dragoman.roles.agent.session import OFFICIAL_DIALECTS, Session, new_id
+from dragoman.roles.agent.voices import AUTO_RESUME, is_auto_resumed
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.session import (
     ForkSessionResult,
@@ -37,69 +37,71 @@ from dragoman.schema.session import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.roles.agent.served_client import Reception
+    from dragoman.roles.agent.served_client import ServedClient
 
 
-class Opening:
+class OpenCalls:
     """How one client's sessions are opened."""
 
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
-        self._agent = reception.agent
-        self._resumes = any(option.id == AUTO_RESUME for option in reception.agent.options)
+    def __init__(self, client: ServedClient) -> None:
+        self._client = client
+        self._agent = client.agent
+        self._has_auto_resume = any(option.id == AUTO_RESUME for option in client.agent.options)
 
     async def new(self, params: Any) -> NewSessionResult:
         """session/new."""
-        session = self._made(params)
-        origin = self._before(session) if self._resumes else None
+        session = self._build_session(params)
+        origin = self._previous_session(session) if self._has_auto_resume else None
         if origin is not None:
-            return NewSessionResult(session_id=session.id, **_settings(await self._go_on(session, origin, params)))
-        session.modes, session.options = self._modes(), _copies(self._agent.options)
-        self._set_up(session, params)
-        await self._enter(session, "opened", session)
-        return NewSessionResult(session_id=session.id, **_settings(session))
+            return NewSessionResult(
+                session_id=session.id, **_modes_and_options(await self._continue_from(session, origin, params))
+            )
+        session.modes, session.options = self._initial_modes(), _copy_options(self._agent.options)
+        self._apply_params(session, params)
+        await self._register_session(session, "opened", session)
+        return NewSessionResult(session_id=session.id, **_modes_and_options(session))
 
     async def load(self, params: Any) -> LoadSessionResult:
         """session/load: the whole history first, then the answer."""
         session = await self._reopen(params)
         session.replay()
-        await session.flow_control()
-        result = LoadSessionResult(**_settings(session))
-        return noted(result, workingDirectory=session.cwd) if "cwd" in inferred(params) else result
+        await session.drain()
+        result = LoadSessionResult(**_modes_and_options(session))
+        return with_side_data(result, workingDirectory=session.cwd) if "cwd" in inferred_members(params) else result
 
     async def resume(self, params: Any) -> ResumeSessionResult:
         """session/resume: the same without the history."""
-        return ResumeSessionResult(**_settings(await self._reopen(params)))
+        return ResumeSessionResult(**_modes_and_options(await self._reopen(params)))
 
     async def fork(self, params: Any) -> ForkSessionResult:
         """session/fork: a new session with the history and the settings of another."""
-        await self._remember(params.session_id)
-        origin = self._reception.find(params.session_id)
-        session = await self._go_on(self._made(params), origin, params)
-        return ForkSessionResult(session_id=session.id, **_settings(session))
+        await self._restore(params.session_id)
+        origin = self._client.find_session(params.session_id)
+        session = await self._continue_from(self._build_session(params), origin, params)
+        return ForkSessionResult(session_id=session.id, **_modes_and_options(session))
 
-    async def _go_on(self, session: Session, origin: Session, params: Any) -> Session:
+    async def _continue_from(self, session: Session, origin: Session, params: Any) -> Session:
         """Begin a session with the history and the settings of another."""
         session.modes = msgspec.structs.replace(origin.modes) if origin.modes else None
-        session.options = _copies(origin.options)
+        session.options = _copy_options(origin.options)
         session.commands = list(origin.commands)
-        session.system_prompt, session.overrides_prompt = origin.system_prompt, origin.overrides_prompt
-        self._set_up(session, params)
-        session.transcript = origin.transcript.copy()
+        session.system_prompt, session.overrides_system_prompt = origin.system_prompt, origin.overrides_system_prompt
+        self._apply_params(session, params)
+        session.history = origin.history.copy()
         session.title = origin.title
-        await self._enter(session, "forked" if self._agent.has_hook("forked") else "opened", session, origin)
+        await self._register_session(session, "forked" if self._agent.has_hook("forked") else "opened", session, origin)
         return session
 
-    def _before(self, session: Session) -> Session | None:
+    def _previous_session(self, session: Session) -> Session | None:
         """The last session in the same folder, where it is set to be gone on with (seed 003: auto_resume)."""
         for known in reversed(self._agent.sessions.values()):
             if known.cwd == session.cwd and not known.archived:
-                return known if goes_on(known) else None
+                return known if is_auto_resumed(known) else None
         return None
 
-    def _made(self, params: Any) -> Session:
+    def _build_session(self, params: Any) -> Session:
         agent = self._agent
-        cwd = absolute(params.cwd, "cwd")
+        cwd = require_absolute(params.cwd, "cwd")
         more: dict[str, Any] = {"commands": agent.commands, "streaming": agent.streaming, "tools": agent.tools}
         if agent.store is None:
             return Session(new_id(), cwd, **more)
@@ -107,70 +109,74 @@ class Opening:
 
         return LoggedSession(new_id(), cwd, **more).log_to(agent.store)
 
-    async def _remember(self, session_id: str) -> None:
+    async def _restore(self, session_id: str) -> None:
         """A session of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
-            await remember(self._agent, session_id)
+            await restore_sessions(self._agent, session_id)
 
-    async def _enter(self, session: Session, hook: str, *known: Session) -> None:
-        reception = self._reception
+    async def _register_session(self, session: Session, hook: str, *sessions: Session) -> None:
+        reception = self._client
         self._agent.sessions[session.id] = session
-        reception.lifecycle.open(session.id)
+        reception.lifecycle.open_session(session.id)
         session.bind(reception.connection)
         try:
-            await self._note(session, "session/new" if len(known) == 1 else "session/fork", *known[1:])
-            await self._agent.call_hook(hook, *known[: 2 if hook == "forked" else 1])
+            await self._log_opened(session, "session/new" if len(sessions) == 1 else "session/fork", *sessions[1:])
+            await self._agent.call_hook(hook, *sessions[: 2 if hook == "forked" else 1])
         except BaseException:
             self._agent.sessions.pop(session.id, None)
-            reception.lifecycle.close(session.id)
+            reception.lifecycle.close_session(session.id)
             raise
 
     async def _reopen(self, params: Any) -> Session:
-        await self._remember(params.session_id)
-        session = self._reception.find(params.session_id)
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
         # A dialect in which session/load names no folder has one guessed: the session knows its own.
-        cwd = session.cwd if "cwd" in inferred(params) or not params.cwd else absolute(params.cwd, "cwd")
+        cwd = (
+            session.cwd if "cwd" in inferred_members(params) or not params.cwd else require_absolute(params.cwd, "cwd")
+        )
         if cwd != session.cwd:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"session {session.id} belongs to {session.cwd}", {"cwd": session.cwd}
             )
         if session.turn is not None and session.connection.failure is None:
-            raise is_busy(session)  # of another client, which is still there
-        self._set_up(session, params)
-        lifecycle = self._reception.lifecycle
+            raise busy_error(session)  # of another client, which is still there
+        self._apply_params(session, params)
+        lifecycle = self._client.lifecycle
         was_open = session.id in lifecycle.sessions
-        session.bind(self._reception.connection)
-        lifecycle.open(session.id)
+        session.bind(self._client.connection)
+        lifecycle.open_session(session.id)
         try:
-            await self._note(session, "session/load")
+            await self._log_opened(session, "session/load")
             await self._agent.call_hook("reopened", session)
         except BaseException:
             if not was_open:
-                lifecycle.close(session.id)
+                lifecycle.close_session(session.id)
             raise
         return session
 
-    async def _note(self, session: Any, how: str, origin: Session | None = None) -> None:
+    async def _log_opened(self, session: Any, method: str, origin: Session | None = None) -> None:
         if self._agent.store is not None:
-            await session.opened(how, self._agent.name, origin)
+            await session.opened(method, self._agent.name, origin)
 
-    def _modes(self) -> SessionModeState | None:
+    def _initial_modes(self) -> SessionModeState | None:
         modes = self._agent.modes
         return SessionModeState(current_mode_id=modes[0].id, available_modes=list(modes)) if modes else None
 
-    def _set_up(self, session: Session, params: Any) -> None:
+    def _apply_params(self, session: Session, params: Any) -> None:
         session.directories = [
-            absolute(path, f"additionalDirectories[{index}]")
+            require_absolute(path, f"additionalDirectories[{index}]")
             for index, path in enumerate(params.additional_directories or ())
         ]
         session.mcp_servers = list(params.mcp_servers or ())
         prompt = getattr(params, "system_prompt", UNSET) or None
         if prompt is not None:
-            self._instruct(session, prompt)
+            self._set_system_prompt(session, prompt)
 
-    def _instruct(self, session: Session, prompt: SystemPrompt) -> None:
+    def _set_system_prompt(self, session: Session, prompt: SystemPrompt) -> None:
         """A system prompt that cannot be applied must fail the request (reference 1.5)."""
-        taken = self._agent.system_prompt or ("" if self._reception.spoken in OFFICIAL else SystemPromptMode.APPEND)
+        taken = self._agent.system_prompt_mode or (
+            "" if self._client.dialect in OFFICIAL_DIALECTS else SystemPromptMode.APPEND
+        )
         if prompt.mode not in {taken, SystemPromptMode.APPEND if taken else ""}:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
@@ -178,18 +184,18 @@ class Opening:
                 {"errors": [{"path": "systemPrompt.mode", "message": f"{prompt.mode} is not offered"}]},
             )
         session.system_prompt = "\n".join(getattr(block, "text", "") for block in prompt.content)
-        session.overrides_prompt = prompt.mode == SystemPromptMode.OVERRIDE
+        session.overrides_system_prompt = prompt.mode == SystemPromptMode.OVERRIDE
 
 
-def _settings(session: Session) -> dict[str, Any]:
-    return {"modes": session.modes or UNSET, "config_options": session.shown_options or UNSET}
+def _modes_and_options(session: Session) -> dict[str, Any]:
+    return {"modes": session.modes or UNSET, "config_options": session.options_for_client or UNSET}
 
 
-def _copies(options: list[SessionConfigOption]) -> list[SessionConfigOption]:
+def _copy_options(options: list[SessionConfigOption]) -> list[SessionConfigOption]:
     return [msgspec.structs.replace(option) for option in options]
 
 
-def absolute(path: str, member: str) -> str:
+def require_absolute(path: str, member: str) -> str:
     """The path, which must be absolute."""
     if not path.startswith("/") or "\0" in path:
         raise ProtocolError(
@@ -200,7 +206,7 @@ def absolute(path: str, member: str) -> str:
     return path
 
 
-async def remember(agent: Agent, session_id: str | None = None) -> None:
+async def restore_sessions(agent: Agent, session_id: str | None = None) -> None:
     """Bring the sessions of an agent's store back, all of them into its list and one of them whole."""
     store = agent.store
     if store is None:
@@ -208,16 +214,16 @@ async def remember(agent: Agent, session_id: str | None = None) -> None:
     known = agent.sessions.get(session_id or "")
     if known is None:
         if session_id is not None:
-            await _check(store, session_id)
+            await _raise_if_expired(store, session_id)
         for summary in reversed(await store.sessions()):
             if summary.session_id not in agent.sessions:
-                agent.sessions[summary.session_id] = LoggedSession.listed(agent, store, summary)
+                agent.sessions[summary.session_id] = LoggedSession.from_summary(agent, store, summary)
         known = agent.sessions.get(session_id or "")
     if isinstance(known, LoggedSession):
-        await known.recall()
+        await known.restore()
 
 
-def note_translated(agent: Agent, connection: Connection, text: str) -> None:
+def log_translation_loss(agent: Agent, connection: Connection, text: str) -> None:
     """Something was lost in translation. Nobody says in which session: those with a turn, or else the last one."""
     there = [
         session
@@ -225,10 +231,10 @@ def note_translated(agent: Agent, connection: Connection, text: str) -> None:
         if isinstance(session, LoggedSession) and session.is_bound and session.connection is connection
     ]
     for session in [session for session in there if session.turn is not None] or there[-1:]:
-        session.chronicle.note(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
+        session.log.append(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
 
 
-async def _check(store: Store, session_id: str) -> None:
+async def _raise_if_expired(store: Store, session_id: str) -> None:
     """A session that expired is told apart from one that never was."""
     try:
         await store.lines(session_id, limit=1)

@@ -13,13 +13,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.session_table import free_option
-from dragoman.dialect.side_data import noted, side
+from dragoman.dialect.session_table import option_from_value
+from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import ConfigCategory, ConfigChoice, ConfigType, SessionConfigOption
 
-Choice = str | tuple[str, str] | ConfigChoice  # a value; a value and its name; all of it
-Choices = Sequence[Choice] | Mapping[str, Sequence[Choice]]  # a mapping groups choices by the name of their group
+ChoiceSpec = str | tuple[str, str] | ConfigChoice  # a value; a value and its name; all of it
+ChoiceSpecs = (
+    Sequence[ChoiceSpec] | Mapping[str, Sequence[ChoiceSpec]]
+)  # a mapping groups choices by the name of their group
 
 
 class Option:
@@ -28,7 +30,7 @@ class Option:
     @staticmethod
     def select(
         id: str,
-        choices: Choices,
+        choices: ChoiceSpecs,
         current: str | None = None,
         *,
         name: str = "",
@@ -36,10 +38,10 @@ class Option:
         category: str = "",
     ) -> SessionConfigOption:
         """A choice of one value; the first is the default. A mapping gives groups of values."""
-        made = _made(choices)
+        made = _build_choices(choices)
         option = SessionConfigOption(
             id=id,
-            name=name or _named(id),
+            name=name or _default_name(id),
             type=ConfigType.SELECT,
             current_value="",
             description=description or UNSET,
@@ -49,21 +51,21 @@ class Option:
         if not option.values:
             raise ValueError(f"option {id!r} has no value to choose")
         option.current_value = option.values[0].value if current is None else current
-        return changed(option, option.current_value)
+        return with_value(option, option.current_value)
 
     @staticmethod
     def switch(id: str, current: bool = False, *, name: str = "", description: str = "") -> SessionConfigOption:
         """On or off. Official clients that did not ask for switches are shown a choice of two."""
         return SessionConfigOption(
             id=id,
-            name=name or _named(id),
+            name=name or _default_name(id),
             type=ConfigType.BOOLEAN,
             current_value=current,
             description=description or UNSET,
         )
 
     @staticmethod
-    def models(choices: Choices, current: str | None = None, *, description: str = "") -> SessionConfigOption:
+    def models(choices: ChoiceSpecs, current: str | None = None, *, description: str = "") -> SessionConfigOption:
         """Which model answers: an option of category model, which banjo's clients see as `models`."""
         return Option.select("model", choices, current, description=description, category=ConfigCategory.MODEL)
 
@@ -75,23 +77,25 @@ class Option:
         )
 
     @staticmethod
-    def free(id: str, current: Any, *, name: str = "", description: str = "") -> SessionConfigOption:
+    def json_value(id: str, current: Any, *, name: str = "", description: str = "") -> SessionConfigOption:
         """Any JSON value, as the draft has it; elsewhere a choice that shows the one value it has."""
-        option = noted(free_option(id, current), value=current)
-        return msgspec.structs.replace(option, name=name or _named(id), description=description or UNSET)  # type: ignore[no-any-return]
+        option = with_side_data(option_from_value(id, current), value=current)
+        return msgspec.structs.replace(option, name=name or _default_name(id), description=description or UNSET)  # type: ignore[no-any-return]
 
 
-def _named(id: str) -> str:
+def _default_name(id: str) -> str:
     return id.replace("_", " ").capitalize()
 
 
-def _made(choices: Choices) -> list[ConfigChoice]:
+def _build_choices(choices: ChoiceSpecs) -> list[ConfigChoice]:
     if isinstance(choices, Mapping):
-        return [ConfigChoice(group=group, name=group, options=_made(inner)) for group, inner in choices.items()]
-    return [_choice(choice) for choice in choices]
+        return [
+            ConfigChoice(group=group, name=group, options=_build_choices(inner)) for group, inner in choices.items()
+        ]
+    return [_build_choice(choice) for choice in choices]
 
 
-def _choice(choice: Choice) -> ConfigChoice:
+def _build_choice(choice: ChoiceSpec) -> ConfigChoice:
     if isinstance(choice, ConfigChoice):
         return choice
     value, name = (choice, choice) if isinstance(choice, str) else choice
@@ -100,15 +104,15 @@ def _choice(choice: Choice) -> ConfigChoice:
 
 def value_of(option: SessionConfigOption) -> Any:
     """What an option is set to."""
-    return side(option).get("value", option.current_value)
+    return side_data_of(option).get("value", option.current_value)
 
 
-def changed(option: SessionConfigOption, value: Any, *, in_words: bool = False) -> SessionConfigOption:
+def with_value(option: SessionConfigOption, value: Any, *, accepts_boolean_text: bool = False) -> SessionConfigOption:
     """The option with another value; one it does not take is refused. `in_words`: switches are said as words."""
-    if "value" in side(option):
-        return _freely(option, value)
+    if "value" in side_data_of(option):
+        return _with_json_value(option, value)
     if option.form == "boolean":
-        if in_words and value in ("true", "false"):
+        if accepts_boolean_text and value in ("true", "false"):
             value = value == "true"
         if not isinstance(value, bool):
             raise ProtocolError(Kind.INVALID_PARAMS, f"option {option.id!r} takes true or false")
@@ -121,20 +125,20 @@ def changed(option: SessionConfigOption, value: Any, *, in_words: bool = False) 
     return msgspec.structs.replace(option, current_value=value)
 
 
-def _freely(option: SessionConfigOption, value: Any) -> SessionConfigOption:
+def _with_json_value(option: SessionConfigOption, value: Any) -> SessionConfigOption:
     """A free option takes anything; where values are only texts, a text may be JSON if the value before was more."""
     if isinstance(value, str) and not isinstance(value_of(option), str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             pass
-    free = noted(free_option(option.id, value), value=value)
+    free = with_side_data(option_from_value(option.id, value), value=value)
     return msgspec.structs.replace(  # type: ignore[no-any-return]
         free, name=option.name, category=option.category, description=option.description
     )
 
 
-def as_choice(option: SessionConfigOption) -> SessionConfigOption:
+def switch_as_select(option: SessionConfigOption) -> SessionConfigOption:
     """A switch as a choice of two, for clients that know no switches; any other option as it is."""
     if option.form != ConfigType.BOOLEAN:
         return option

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
 
 # Lines in a fragment: `L42`, `L42:50` (seed 003), and the spellings of forges, `L42-50` and `L42-L50`.
-_LINES = re.compile(r"L(\d{1,9})(?:[:-]L?(\d{1,9}))?")
+_LINE_RANGE = re.compile(r"L(\d{1,9})(?:[:-]L?(\d{1,9}))?")
 
 
-class Place(NamedTuple):
+class FileRange(NamedTuple):
     """A file, or lines of it."""
 
     path: str
@@ -36,34 +36,34 @@ class Place(NamedTuple):
     limit: int | None
 
 
-async def merged(session: Session, prompt: list[ContentBlock]) -> str:
+async def merge_prompt(session: Session, prompt: list[ContentBlock]) -> str:
     """The whole prompt as one text."""
-    parts = [await _told(session, block) for block in prompt]
+    parts = [await _block_text(session, block) for block in prompt]
     return "\n\n".join(part for part in parts if part)
 
 
-async def _told(session: Session, block: ContentBlock) -> str:
+async def _block_text(session: Session, block: ContentBlock) -> str:
     match block:
         case TextContent():
             return block.text
         case EmbeddedResource():
             resource = block.resource
             if isinstance(resource.text, str):
-                return _context(resource.uri, resource.text)
-            return f"[{_facts('attached', resource.uri, resource.mime_type, _size(resource.blob))}]"
+                return _format_context(resource.uri, resource.text)
+            return f"[{_describe('attached', resource.uri, resource.mime_type, _decoded_size(resource.blob))}]"
         case ResourceLink():
-            return await _linked(session, block)
+            return await _link_text(session, block)
         case ImageContent():
-            return f"[{_facts('image', block.uri, block.mime_type, _size(block.data))}]"
+            return f"[{_describe('image', block.uri, block.mime_type, _decoded_size(block.data))}]"
         case AudioContent():
-            return f"[{_facts('audio', None, block.mime_type, _size(block.data))}]"
+            return f"[{_describe('audio', None, block.mime_type, _decoded_size(block.data))}]"
         case _:
             return f"[{block.tag}]"
 
 
-async def _linked(session: Session, link: ResourceLink) -> str:
-    place = _place(link.uri)
-    facts = _facts("link", link.uri, link.mime_type, link.size, link.title or link.name, link.description)
+async def _link_text(session: Session, link: ResourceLink) -> str:
+    place = _parse_file_uri(link.uri)
+    facts = _describe("link", link.uri, link.mime_type, link.size, link.title or link.name, link.description)
     if place is None or not session.connection.offers("client.fs.readTextFile"):
         return f"[{facts}]"
     if not any(is_inside(root, place.path) for root in session.roots):
@@ -72,10 +72,10 @@ async def _linked(session: Session, link: ResourceLink) -> str:
         text = await session.files.read(place.path, line=place.line, limit=place.limit)
     except ProtocolError as error:
         return f"[{facts}; not read: {error.message}]"
-    return _context(link.uri, text)
+    return _format_context(link.uri, text)
 
 
-def _place(uri: str) -> Place | None:
+def _parse_file_uri(uri: str) -> FileRange | None:
     """The file that an address means; None when it means none on this machine."""
     try:
         parts = urlsplit(uri)
@@ -84,23 +84,23 @@ def _place(uri: str) -> Place | None:
     path = unquote(parts.path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
         return None
-    lines = _LINES.fullmatch(parts.fragment)
+    lines = _LINE_RANGE.fullmatch(parts.fragment)
     if lines is None:
-        return Place(path, None, None)
+        return FileRange(path, None, None)
     first = max(int(lines[1]), 1)
     last = int(lines[2]) if lines[2] else first
-    return Place(path, first, max(last - first + 1, 1))
+    return FileRange(path, first, max(last - first + 1, 1))
 
 
-def _context(uri: str, text: str) -> str:
+def _format_context(uri: str, text: str) -> str:
     return f"[context: {uri}]\n{text.rstrip(chr(10))}\n[end of context]"
 
 
-def _facts(what: str, uri: Any, mime_type: Any, size: Any, name: Any = None, more: Any = None) -> str:
-    known = [str(fact) for fact in (name, uri, mime_type, f"{size} bytes" if size else None, more) if fact]
-    return f"{what}: {', '.join(known)}" if known else what
+def _describe(label: str, uri: Any, mime_type: Any, size: Any, name: Any = None, description: Any = None) -> str:
+    known = [str(fact) for fact in (name, uri, mime_type, f"{size} bytes" if size else None, description) if fact]
+    return f"{label}: {', '.join(known)}" if known else label
 
 
-def _size(data: Any) -> int:
+def _decoded_size(data: Any) -> int:
     """How many bytes base64 stands for, without decoding it."""
     return len(data.rstrip("=")) * 3 // 4 if isinstance(data, str) else 0

@@ -38,7 +38,7 @@ class Provider(msgspec.Struct, kw_only=True):
     headers: dict[str, str] = {}
 
     @property
-    def is_on(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether it can be used now."""
         return bool(self.base_url)
 
@@ -47,7 +47,7 @@ class Provider(msgspec.Struct, kw_only=True):
         return f"Provider({self.id!r}, api_type={self.api_type!r}, base_url={self.base_url!r})"
 
 
-class Providers:
+class ProviderCalls:
     """What clients may ask of an agent's providers."""
 
     def __init__(self, agent: Agent) -> None:
@@ -55,30 +55,30 @@ class Providers:
 
     def list(self, _: Any) -> ListProvidersResult:
         """providers/list."""
-        return ListProvidersResult(providers=[_told(provider) for provider in self._agent.providers.values()])
+        return ListProvidersResult(providers=[_provider_info(provider) for provider in self._agent.providers.values()])
 
     async def set(self, params: SetProviderParams) -> SetProviderResult:
         """providers/set: the whole configuration of one; the author hears of it, and an error keeps the old one."""
-        provider = self._find(params.provider_id)
+        provider = self._find_provider(params.provider_id)
         if params.api_type not in provider.supported:
             known = ", ".join(provider.supported)
-            raise _invalid("apiType", f"{provider.id} is reached by {known}, not by {params.api_type!r}")
+            raise _invalid_params("apiType", f"{provider.id} is reached by {known}, not by {params.api_type!r}")
         if not params.base_url:
-            raise _invalid("baseUrl", "an address is needed; providers/disable turns a provider off")
-        await self._change(
+            raise _invalid_params("baseUrl", "an address is needed; providers/disable turns a provider off")
+        await self._update_provider(
             provider, api_type=params.api_type, base_url=params.base_url, headers=dict(params.headers or {})
         )
         return SetProviderResult()
 
     async def disable(self, params: DisableProviderParams) -> DisableProviderResult:
         """providers/disable: one that the agent cannot do without stays."""
-        provider = self._find(params.provider_id)
+        provider = self._find_provider(params.provider_id)
         if provider.required:
-            raise _invalid("providerId", f"this agent cannot do without {provider.id}")
-        await self._change(provider, api_type="", base_url="", headers={})
+            raise _invalid_params("providerId", f"this agent cannot do without {provider.id}")
+        await self._update_provider(provider, api_type="", base_url="", headers={})
         return DisableProviderResult()
 
-    async def _change(self, provider: Provider, **members: Any) -> None:
+    async def _update_provider(self, provider: Provider, **members: Any) -> None:
         changed = msgspec.structs.replace(provider, **members)
         self._agent.providers[provider.id] = changed
         try:
@@ -87,23 +87,23 @@ class Providers:
             self._agent.providers[provider.id] = provider
             raise
 
-    def _find(self, id: str) -> Provider:
+    def _find_provider(self, id: str) -> Provider:
         provider = self._agent.providers.get(id)
         if provider is None:
             known = ", ".join(self._agent.providers)
-            raise _invalid("providerId", f"there is no provider {id!r}; there are: {known}")
+            raise _invalid_params("providerId", f"there is no provider {id!r}; there are: {known}")
         return provider
 
 
-def _told(provider: Provider) -> ProviderInfo:
+def _provider_info(provider: Provider) -> ProviderInfo:
     now = ProviderCurrentConfig(api_type=provider.api_type, base_url=provider.base_url)
     return ProviderInfo(
         provider_id=provider.id,
         supported=list(provider.supported),
         required=provider.required,
-        current=now if provider.is_on else UNSET,
+        current=now if provider.is_enabled else UNSET,
     )
 
 
-def _invalid(member: str, why: str) -> ProtocolError:
-    return ProtocolError(Kind.INVALID_PARAMS, why, {"errors": [{"path": member, "message": why}]})
+def _invalid_params(member: str, message: str) -> ProtocolError:
+    return ProtocolError(Kind.INVALID_PARAMS, message, {"errors": [{"path": member, "message": message}]})

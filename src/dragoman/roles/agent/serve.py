@@ -11,49 +11,51 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from dragoman.transport.base import Transport
-from dragoman.transport.remote.server.auth import Admit, Visitor
+from dragoman.transport.remote.server.auth import Authenticate, Principal
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.origin import check_bind, local_only
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.origin import authenticate_local, check_bind
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
-    from dragoman.transport.remote.server.listener import Served
+    from dragoman.transport.remote.server.listener import Listener
 
 
-def endpoint(
+def build_endpoint(
     agent: Agent,
     *,
-    admit: Admit | None = None,
-    limits: Limits | None = None,
+    authenticate: Authenticate | None = None,
+    limits: ServerLimits | None = None,
     origins: Collection[str] = (),
     hosts: Collection[str] = (),
     report: Callable[[str], None] | None = None,
 ) -> Endpoint:
     """The ASGI app of an agent."""
 
-    async def accept(transport: Transport, visitor: Visitor) -> None:
+    async def accept(transport: Transport, visitor: Principal) -> None:
         await agent.serve(transport, report=report)
 
-    return Endpoint(accept, admit=admit or local_only, limits=limits, origins=origins, hosts=hosts)
+    return Endpoint(
+        accept, authenticate=authenticate or authenticate_local, limits=limits, origins=origins, hosts=hosts
+    )
 
 
 @asynccontextmanager
-async def served(
+async def serve_http(
     agent: Agent,
     bind: str,
     *,
     tls: tuple[str, str] | None = None,
-    admit: Admit | None = None,
-    limits: Limits | None = None,
+    authenticate: Authenticate | None = None,
+    limits: ServerLimits | None = None,
     origins: Collection[str] = (),
     hosts: Collection[str] = (),
     report: Callable[[str], None] | None = None,
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[Listener]:
     """Serve an agent at this address until the block ends."""
-    check_bind(bind, has_tls=tls is not None, has_leave=admit is not None)
-    from dragoman.transport.remote.server.listener import serving
+    check_bind(bind, has_tls=tls is not None, has_auth=authenticate is not None)
+    from dragoman.transport.remote.server.listener import open_listener
 
-    app = endpoint(agent, admit=admit, limits=limits, origins=origins, hosts=hosts, report=report)
-    async with serving(app, bind, tls=tls) as running:
+    app = build_endpoint(agent, authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report)
+    async with open_listener(app, bind, tls=tls) as running:
         yield running

@@ -16,29 +16,29 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UnsetType
 
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, answering
+from dragoman.engine.handler import Handler, make_handler
 from dragoman.engine.incoming import Incoming
 from dragoman.engine.lifecycle import Lifecycle
 from dragoman.engine.peer_info import offers
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.auth import Login, is_guarded, lenient
-from dragoman.roles.agent.initialize import introduce
-from dragoman.roles.agent.open_session import Opening
-from dragoman.roles.agent.prompt import Prompting
+from dragoman.roles.agent.auth import ClientLogin, lenient_params, requires_login
+from dragoman.roles.agent.initialize import answer_initialize
+from dragoman.roles.agent.open_session import OpenCalls
+from dragoman.roles.agent.prompt import PromptCalls
 from dragoman.roles.agent.session import Session
 from dragoman.schema.initialize import AgentCapabilities
-from dragoman.schema.methods import find
+from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Id
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
-    from dragoman.roles.agent.list_sessions import Catalogue
-    from dragoman.roles.agent.providers import Providers
+    from dragoman.roles.agent.list_sessions import SessionCalls
+    from dragoman.roles.agent.providers import ProviderCalls
 
 
-class Served:
+class CurrentRequest:
     """A request that is being served: who asked, and under which id."""
 
     def __init__(self, connection: Connection, id: Id) -> None:
@@ -54,101 +54,103 @@ class Served:
         self.connection.notify(method, params)
 
 
-_now: ContextVar[Served | None] = ContextVar("dragoman_served", default=None)
+_current: ContextVar[CurrentRequest | None] = ContextVar("dragoman_served", default=None)
 
 
-async def during(served: Served, work: Awaitable[None]) -> None:
+async def run_with_request(request: CurrentRequest, work: Awaitable[None]) -> None:
     """Do the work of a handler, with its request named."""
-    token = _now.set(served)
+    token = _current.set(request)
     try:
         await work
     finally:
-        _now.reset(token)
+        _current.reset(token)
 
 
-def served_now() -> Served | None:
+def current_request() -> CurrentRequest | None:
     """The request that is being served here, if one is."""
-    return _now.get()
+    return _current.get()
 
 
 # After these the client knows a session, and hears which commands there are.
-_OPENING = ("session/new", "session/load", "session/fork", "session/resume")
+_OPEN_METHODS = ("session/new", "session/load", "session/fork", "session/resume")
 
 # Nothing is asked in these about the request itself.
-_UNNAMED = frozenset({"initialize", "session/prompt", "session/cancel"})
+_WITHOUT_CURRENT_REQUEST = frozenset({"initialize", "session/prompt", "session/cancel"})
 
 
-class Reception:
+class ServedClient:
     """What one client of an agent is answered with."""
 
     connection: Connection
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self.offered = AgentCapabilities()  # told at initialize
+        self.capabilities = AgentCapabilities()  # told at initialize
         self.lifecycle = Lifecycle()
-        self.login = Login(self)
-        self.opening = Opening(self)
-        self.prompting = Prompting(self)
-        served = {name: answering(function) for name, function in self._served().items()}
-        served.setdefault("session/prompt", self.prompting.prompt)
-        handlers = {name: self._admitted(name, handler) for name, handler in served.items()}
-        for name in _OPENING:
-            handlers[name] = self._announcing(handlers[name])
-        handlers["authenticate"] = self._reading_anything(handlers["authenticate"])
-        self.handlers = {name: self._named(name, self._chained(handler)) for name, handler in handlers.items()}
-        self.handlers["session/prompt"] = self.prompting.cancellable(self.handlers["session/prompt"])
-        self.fallback = self._chained(self.decline)
+        self.login = ClientLogin(self)
+        self.open_calls = OpenCalls(self)
+        self.prompt_calls = PromptCalls(self)
+        served = {name: make_handler(function) for name, function in self._method_table().items()}
+        served.setdefault("session/prompt", self.prompt_calls.prompt)
+        handlers = {name: self._with_checks(name, handler) for name, handler in served.items()}
+        for name in _OPEN_METHODS:
+            handlers[name] = self._with_commands_update(handlers[name])
+        handlers["authenticate"] = self._with_lenient_params(handlers["authenticate"])
+        self.handlers = {
+            name: self._with_current_request(name, self._with_middleware(handler)) for name, handler in handlers.items()
+        }
+        self.handlers["session/prompt"] = self.prompt_calls.with_cancellation(self.handlers["session/prompt"])
+        self.fallback = self._with_middleware(self.reject_unknown)
 
-    def _served(self) -> dict[str, Callable[[Any], Any]]:
+    def _method_table(self) -> dict[str, Callable[[Any], Any]]:
         return {
-            "initialize": lambda params: introduce(self, params),
+            "initialize": lambda params: answer_initialize(self, params),
             "authenticate": self.login.authenticate,
             "logout": self.login.logout,
             "auth/status": self.login.status,
-            "session/new": self.opening.new,
-            "session/load": self.opening.load,
-            "session/resume": self.opening.resume,
-            "session/fork": self.opening.fork,
-            "session/list": lambda params: self.catalogue.list_sessions(params),
-            "session/close": lambda params: self.catalogue.close(params),
-            "session/delete": lambda params: self.catalogue.delete(params),
-            "session/archive": lambda params: self.catalogue.archive(params),
-            "session/unarchive": lambda params: self.catalogue.unarchive(params),
-            "session/status": lambda params: self.catalogue.status(params),
-            "session/set_title": lambda params: self.catalogue.set_title(params),
-            "providers/list": lambda params: self.providers.list(params),
-            "providers/set": lambda params: self.providers.set(params),
-            "providers/disable": lambda params: self.providers.disable(params),
-            "session/cancel": self.prompting.cancel,
-            "session/set_mode": self.prompting.set_mode,
-            "session/set_config_option": self.prompting.set_config_option,
-            **self.agent.extensions,
+            "session/new": self.open_calls.new,
+            "session/load": self.open_calls.load,
+            "session/resume": self.open_calls.resume,
+            "session/fork": self.open_calls.fork,
+            "session/list": lambda params: self.session_calls.list_sessions(params),
+            "session/close": lambda params: self.session_calls.close(params),
+            "session/delete": lambda params: self.session_calls.delete(params),
+            "session/archive": lambda params: self.session_calls.archive(params),
+            "session/unarchive": lambda params: self.session_calls.unarchive(params),
+            "session/status": lambda params: self.session_calls.status(params),
+            "session/set_title": lambda params: self.session_calls.set_title(params),
+            "providers/list": lambda params: self.provider_calls.list(params),
+            "providers/set": lambda params: self.provider_calls.set(params),
+            "providers/disable": lambda params: self.provider_calls.disable(params),
+            "session/cancel": self.prompt_calls.cancel,
+            "session/set_mode": self.prompt_calls.set_mode,
+            "session/set_config_option": self.prompt_calls.set_config_option,
+            **self.agent.method_handlers,
         }
 
     @cached_property
-    def catalogue(self) -> Catalogue:
+    def session_calls(self) -> SessionCalls:
         """Lists of sessions; loaded when a client first asks for one."""
-        from dragoman.roles.agent.list_sessions import Catalogue
+        from dragoman.roles.agent.list_sessions import SessionCalls
 
-        return Catalogue(self)
+        return SessionCalls(self)
 
     @cached_property
-    def providers(self) -> Providers:
+    def provider_calls(self) -> ProviderCalls:
         """Model providers; loaded when a client first asks for them."""
-        from dragoman.roles.agent.providers import Providers
+        from dragoman.roles.agent.providers import ProviderCalls
 
-        return Providers(self.agent)
+        return ProviderCalls(self.agent)
 
     @property
-    def spoken(self) -> str:
+    def dialect(self) -> str:
         """The name of the client's dialect."""
-        speech = self.connection.speech
+        speech = self.connection.codec
         return speech.dialect.name if speech is not None else "v1"
 
-    def active(self, session_id: str) -> Session:
+    def find_open_session(self, session_id: str) -> Session:
         """The session with that id, which this client must have opened."""
-        session = self.find(session_id)
+        session = self.find_session(session_id)
         if session_id not in self.lifecycle.sessions:
             raise ProtocolError(
                 Kind.INVALID_STATE,
@@ -157,7 +159,7 @@ class Reception:
             )
         return session
 
-    def find(self, session_id: str) -> Session:
+    def find_session(self, session_id: str) -> Session:
         """The session of this agent with that id."""
         session = self.agent.sessions.get(session_id)
         if session is None:
@@ -168,7 +170,7 @@ class Reception:
             )
         return session
 
-    def decline(self, incoming: Incoming, done: Done) -> None:
+    def reject_unknown(self, incoming: Incoming, done: DoneCallback) -> None:
         """A method nobody serves: an error for a request, nothing for a notification."""
         if incoming.is_request:
             kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
@@ -177,48 +179,48 @@ class Reception:
 
     # --- before a handler -------------------------------------------------------------------------------------
 
-    def _admitted(self, name: str, handle: Handler) -> Handler:
+    def _with_checks(self, name: str, handle: Handler) -> Handler:
         """Let a message in when the state, the capabilities told and the login allow it."""
-        row = find(Side.AGENT, name)
+        row = find_method(Side.AGENT, name)
         gate = row.gate if row is not None and row.gate.startswith("agent.") else ""
-        guarded = is_guarded(name)
+        guarded = requires_login(name)
 
-        def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             session = getattr(incoming.params, "session_id", None)
-            self.lifecycle.admit(name, session if isinstance(session, str) else None)
-            if gate and not offers(gate, self.offered):
+            self.lifecycle.check_allowed(name, session if isinstance(session, str) else None)
+            if gate and not offers(gate, self.capabilities):
                 what = gate.partition(".")[2]
                 raise ProtocolError(
                     Kind.CAPABILITY_UNSUPPORTED,
                     f"{name} needs {what}, which this agent does not offer",
                     {"method": name, "capability": what},
                 )
-            if guarded and not self.login.is_in:
-                return self._behind_login(handle, incoming, done)
+            if guarded and not self.login.allows_sessions:
+                return self._handle_after_login(handle, incoming, done)
             return handle(incoming, done)
 
         return handler
 
-    async def _behind_login(self, handle: Handler, incoming: Incoming, done: Done) -> None:
+    async def _handle_after_login(self, handle: Handler, incoming: Incoming, done: DoneCallback) -> None:
         await self.login.require()
         work = handle(incoming, done)
         if work is not None:
             await work
 
-    def _reading_anything(self, handler: Handler) -> Handler:
+    def _with_lenient_params(self, handler: Handler) -> Handler:
         """Banjo's authenticate may say anything (seed 003); who names no method may be banjo, which is read as v1."""
 
-        def reading(incoming: Incoming, done: Done) -> Awaitable[None] | None:
-            if self.spoken == "banjo" or (self.spoken == "v1" and _is_blank(incoming.values)):
-                incoming.params = lenient(incoming.values)
+        def reading(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+            if self.dialect == "banjo" or (self.dialect == "v1" and _is_blank(incoming.values)):
+                incoming.params = lenient_params(incoming.values)
             return handler(incoming, done)
 
         return reading
 
-    def _announcing(self, handler: Handler) -> Handler:
+    def _with_commands_update(self, handler: Handler) -> Handler:
         """Tell the client which commands there are, right after it learned of the session."""
 
-        def announcing(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        def announcing(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             def told(result: Any, error: ProtocolError | None) -> None:
                 done(result, error)
                 if error is not None:
@@ -227,37 +229,37 @@ class Reception:
                 session = self.agent.sessions.get(identity)
                 if session is not None and session.commands:
                     # In the next pass: a flow of the dialect may still be at work on the answer.
-                    asyncio.get_running_loop().call_soon(session.tell_commands)
+                    asyncio.get_running_loop().call_soon(session.send_commands)
 
             return handler(incoming, told)
 
         return announcing
 
-    def _named(self, name: str, handler: Handler) -> Handler:
+    def _with_current_request(self, name: str, handler: Handler) -> Handler:
         """Let the author's code know which request it serves; turns, which have a session to ask in, do without."""
-        if name in _UNNAMED:
+        if name in _WITHOUT_CURRENT_REQUEST:
             return handler
-        is_plain = name == "session/new" and not self.agent.chain
+        is_plain = name == "session/new" and not self.agent.middleware_chain
 
-        def naming(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+        def naming(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             work = handler(incoming, done)
             if work is None or isinstance(incoming.id, UnsetType) or (is_plain and not self.agent.has_hook("opened")):
                 return work
-            return during(Served(self.connection, incoming.id), work)
+            return run_with_request(CurrentRequest(self.connection, incoming.id), work)
 
         return naming
 
-    def _chained(self, handler: Handler) -> Handler:
+    def _with_middleware(self, handler: Handler) -> Handler:
         """The author's middleware around a handler; nothing where there is none."""
-        chain = list(self.agent.chain)
+        chain = list(self.agent.middleware_chain)
         if not chain:
             return handler
 
-        async def through(incoming: Incoming, done: Done) -> None:
+        async def through(incoming: Incoming, done: DoneCallback) -> None:
             async def pass_on(place: int) -> Any:
                 if place < len(chain):
                     return await chain[place](incoming, lambda: pass_on(place + 1))
-                return await _handled(handler, incoming, done)
+                return await _call_handler(handler, incoming, done)
 
             result = await pass_on(0)
             if incoming.is_request:
@@ -266,11 +268,11 @@ class Reception:
         return through
 
 
-def _is_blank(said: Any) -> bool:
-    return not said or not isinstance(said, dict)
+def _is_blank(values: Any) -> bool:
+    return not values or not isinstance(values, dict)
 
 
-async def _handled(handler: Handler, incoming: Incoming, done: Done) -> Any:
+async def _call_handler(handler: Handler, incoming: Incoming, done: DoneCallback) -> Any:
     """What a handler answers; its error is raised. An answer to work that does not end goes out past the chain."""
     answers: list[tuple[Any, ProtocolError | None]] = []
     ours = asyncio.current_task()

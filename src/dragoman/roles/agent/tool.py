@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.dialect.reshape import SIDE
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.content import TextContent
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation, ToolCallUpdate
 from dragoman.schema.toolcall import ToolCallStatus as Status
 from dragoman.schema.update import ToolCallProgress, ToolCallStart
-from dragoman.session.toolcall import FINAL, move
+from dragoman.session.toolcall import FINAL_STATUSES, next_status
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Answer, Turn
@@ -66,21 +66,21 @@ class Tool:
             status=Status.PENDING,
             locations=self.locations or UNSET,
             raw_input=self.input,
-            meta={SIDE: {"requiresPermission": True}} if self.requires_permission else UNSET,
+            meta={SIDE_DATA_KEY: {"requiresPermission": True}} if self.requires_permission else UNSET,
         )
         self.turn.open_tools[self.id] = self
-        await self.turn.update(start)
+        await self.turn.send_update(start)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None and self.status == Status.AWAITING_PERMISSION:
-            self.close_cancelled()  # whoever asks in a task of its own did not wait for the answer
+            self.mark_cancelled()  # whoever asks in a task of its own did not wait for the answer
         elif error is None:
             await self.finish()
         elif isinstance(error, asyncio.CancelledError):
-            self.close_cancelled()
+            self.mark_cancelled()
         elif isinstance(error, ProtocolError) and error.kind == Kind.PERMISSION_DENIED:
             await self.finish(Status.DENIED if self.status == Status.AWAITING_PERMISSION else Status.FAILED)
         else:
@@ -89,72 +89,76 @@ class Tool:
     async def start(self) -> None:
         """The work begins (also done by the first output); not while leave for it is being asked."""
         if self.status != Status.IN_PROGRESS:
-            self._check_leave(Status.IN_PROGRESS)
-            await self._move(Status.IN_PROGRESS)
+            self._check_permission(Status.IN_PROGRESS)
+            await self._set_status(Status.IN_PROGRESS)
 
-    async def text(self, text: str) -> None:
+    async def add_text(self, text: str) -> None:
         """Add text to the result."""
-        await self.show(ToolCallBlock(content=TextContent(text=text)))
+        await self.add_content(ToolCallBlock(content=TextContent(text=text)))
 
-    async def diff(self, path: str, old: str | None, new: str) -> None:
+    async def add_diff(self, path: str, old: str | None, new: str) -> None:
         """Add a change of a file to the result; `old` is None for a new file."""
-        await self.show(Diff(path=path, old_text=old, new_text=new))
+        await self.add_content(Diff(path=path, old_text=old, new_text=new))
 
-    async def preview(self, path: str, old: str | None, new: str) -> None:
+    async def preview_diff(self, path: str, old: str | None, new: str) -> None:
         """Show a change before asking leave for it; the work has not begun."""
         self._content.append(Diff(path=path, old_text=old, new_text=new))
-        await self._send(content=list(self._content))
+        await self._send_progress(content=list(self._content))
 
-    async def terminal(self, terminal_id: str) -> None:
+    async def add_terminal(self, terminal_id: str) -> None:
         """Show a client's terminal in the result."""
-        await self.show(TerminalEmbed(terminal_id=terminal_id))
+        await self.add_content(TerminalEmbed(terminal_id=terminal_id))
 
-    async def show(self, *content: Any) -> None:
+    async def add_content(self, *content: Any) -> None:
         """Add content of any kind to the result."""
         if self.status == Status.PENDING:
-            self.status = move(self.status, Status.IN_PROGRESS)
+            self.status = next_status(self.status, Status.IN_PROGRESS)
         self._content.extend(content)
-        await self._send(status=self.status, content=list(self._content))
+        await self._send_progress(status=self.status, content=list(self._content))
 
-    async def ask(self, reason: str | None = None, options: Sequence[PermissionOption] | None = None) -> Answer:
+    async def ask_permission(
+        self, reason: str | None = None, options: Sequence[PermissionOption] | None = None
+    ) -> Answer:
         """Ask the user for leave; falsy when refused. A refused call becomes denied."""
-        await self._move(Status.AWAITING_PERMISSION)
-        answer = await self.turn.ask(reason or self.title, options=options, tool=self.question(reason))
-        if self.status in FINAL:
+        await self._set_status(Status.AWAITING_PERMISSION)
+        answer = await self.turn.ask_permission(
+            reason or self.title, options=options, tool=self._permission_subject(reason)
+        )
+        if self.status in FINAL_STATUSES:
             return answer  # it was given up meanwhile
         if answer:
-            await self._move(Status.IN_PROGRESS)
+            await self._set_status(Status.IN_PROGRESS)
         else:
-            await self._move(Status.CANCELLED if answer.cancelled else Status.DENIED)
+            await self._set_status(Status.CANCELLED if answer.cancelled else Status.DENIED)
         return answer
 
-    async def fail(self, why: str) -> None:
+    async def fail(self, reason: str) -> None:
         """The work failed; what failed before there was leave for it is denied."""
-        if self.status in FINAL:
+        if self.status in FINAL_STATUSES:
             return
         has_begun = self.status != Status.AWAITING_PERMISSION
         if has_begun:
             await self.start()
-        self._content.append(ToolCallBlock(content=TextContent(text=why)))
-        await self._move(Status.FAILED if has_begun else Status.DENIED, content=list(self._content))
+        self._content.append(ToolCallBlock(content=TextContent(text=reason)))
+        await self._set_status(Status.FAILED if has_begun else Status.DENIED, content=list(self._content))
 
     async def finish(self, status: str = Status.COMPLETED, output: Any = UNSET) -> None:
         """The work is done; not while leave for it is being asked."""
-        if self.status in FINAL:
+        if self.status in FINAL_STATUSES:
             return
-        self._check_leave(status)
+        self._check_permission(status)
         if status in (Status.COMPLETED, Status.FAILED):
             await self.start()
-        await self._move(status, raw_output=output)
+        await self._set_status(status, raw_output=output)
 
-    def close_cancelled(self) -> None:
+    def mark_cancelled(self) -> None:
         """The turn was cancelled: say so at once, without waiting for anybody."""
-        if self.status not in FINAL:
+        if self.status not in FINAL_STATUSES:
             self.status = Status.CANCELLED
             self.turn.open_tools.pop(self.id, None)
-            self.turn.session.push(ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
+            self.turn.session.send_update(ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
 
-    def question(self, reason: str | None = None) -> ToolCallUpdate:
+    def _permission_subject(self, reason: str | None = None) -> ToolCallUpdate:
         """The call as a permission question shows it; only some dialects have a word for the reason."""
         return ToolCallUpdate(
             tool_call_id=self.id,
@@ -165,10 +169,10 @@ class Tool:
             locations=self.locations or UNSET,
             raw_input=self.input,
             content=list(self._content) or UNSET,
-            meta={SIDE: {"reason": reason}} if reason and reason != self.title else UNSET,
+            meta={SIDE_DATA_KEY: {"reason": reason}} if reason and reason != self.title else UNSET,
         )
 
-    def _check_leave(self, status: str) -> None:
+    def _check_permission(self, status: str) -> None:
         """Only the answer to an open question is leave, whatever another task believes."""
         if self.status == Status.AWAITING_PERMISSION and status in (
             Status.IN_PROGRESS,
@@ -179,11 +183,11 @@ class Tool:
                 Kind.INVALID_STATE, f"the tool call {self.id} awaits permission; it cannot become {status} without"
             )
 
-    async def _move(self, status: str, **members: Any) -> None:
-        self.status = move(self.status, status)
-        if status in FINAL:
+    async def _set_status(self, status: str, **members: Any) -> None:
+        self.status = next_status(self.status, status)
+        if status in FINAL_STATUSES:
             self.turn.open_tools.pop(self.id, None)
-        await self._send(status=status, **members)
+        await self._send_progress(status=status, **members)
 
-    async def _send(self, **members: Any) -> None:
-        await self.turn.update(ToolCallProgress(tool_call_id=self.id, **members))
+    async def _send_progress(self, **members: Any) -> None:
+        await self.turn.send_update(ToolCallProgress(tool_call_id=self.id, **members))

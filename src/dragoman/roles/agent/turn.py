@@ -46,13 +46,13 @@ from dragoman.schema.update import (
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.engine.pending import Done
-    from dragoman.roles.agent.client_terminals import LentFiles, LentTerminals
-    from dragoman.roles.agent.elicitation import Elicited, Form
+    from dragoman.engine.pending import DoneCallback
+    from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
+    from dragoman.roles.agent.elicitation import ElicitationAnswer, Form
     from dragoman.roles.agent.session import Session
-    from dragoman.roles.agent.turn_parts import Compaction, Saying, TurnPlan
+    from dragoman.roles.agent.turn_parts import MessageStream, TurnCompaction, TurnPlan
 
-OPTIONS: tuple[PermissionOption, ...] = (
+PERMISSION_OPTIONS: tuple[PermissionOption, ...] = (
     PermissionOption(option_id="allow_once", name="Allow once", kind=PermissionOptionKind.ALLOW_ONCE),
     PermissionOption(option_id="allow_always", name="Always allow", kind=PermissionOptionKind.ALLOW_ALWAYS),
     PermissionOption(option_id="reject_once", name="Reject", kind=PermissionOptionKind.REJECT_ONCE),
@@ -60,7 +60,7 @@ OPTIONS: tuple[PermissionOption, ...] = (
 
 
 # What is said after one of these is another message.
-_DIVIDING = (AgentMessageChunk, AgentThoughtChunk, ToolCallStart)
+_MESSAGE_BOUNDARIES = (AgentMessageChunk, AgentThoughtChunk, ToolCallStart)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -87,77 +87,79 @@ class Turn:
         self.open_tools: dict[str, Tool] = {}
         self.cancelled = False
         self.cancel_reason: str | None = None  # as far as the client told it
-        self.work: tuple[asyncio.Task[Any], Done] | None = None  # the author's code, and how its client is answered
-        self.spent: Usage | None = None  # tokens, told with the end of the turn
+        self.running: tuple[asyncio.Task[Any], DoneCallback] | None = (
+            None  # the author's code, and how its client is answered
+        )
+        self.token_usage: Usage | None = None  # tokens, told with the end of the turn
         self.stop_reason: str = StopReason.END_TURN
-        self._sayings: list[Saying] = []
-        self._aside: Saying | None = None  # what is being said beside the messages that have an id
-        self._tools = 0
-        self._questions = 0
-        self._compactions = 0
+        self._messages: list[MessageStream] = []
+        self._implicit_message: MessageStream | None = None  # what is being said beside the messages that have an id
+        self._tool_count = 0
+        self._question_count = 0
+        self._compaction_count = 0
 
     @property
     def text(self) -> str:
         """The prompt as one text: text blocks as they are, embedded text in place, the rest described."""
-        return "\n".join(part for part in map(_readable, self.prompt) if part)
+        return "\n".join(part for part in map(_block_text, self.prompt) if part)
 
     @property
-    def files(self) -> LentFiles:
+    def files(self) -> ClientFiles:
         """The client's files when it lends them, the agent's own in the session's folders otherwise."""
         return self.session.files
 
     @property
-    def terminals(self) -> LentTerminals:
+    def terminals(self) -> ClientTerminals:
         """The client's terminals when it lends them, the agent's own in the session's folders otherwise."""
         return self.session.terminals
 
     async def say(self, text: str | ContentBlock) -> None:
         """Say something to the user: text (Markdown) or any content block."""
-        if self._sayings:
-            await self._beside(AgentMessageChunk).say(text)
+        if self._messages:
+            await self._get_implicit_message(AgentMessageChunk).say(text)
         elif type(text) is not str:
-            await self.update(AgentMessageChunk(content=text))  # type: ignore[arg-type]
-        elif self.session.say(AgentMessageChunk, text):
-            await self.session.flow_control()
+            await self.send_update(AgentMessageChunk(content=text))  # type: ignore[arg-type]
+        elif self.session.send_text(AgentMessageChunk, text):
+            await self.session.drain()
 
     async def think(self, text: str) -> None:
         """Think aloud."""
-        if self._sayings:
-            await self._beside(AgentThoughtChunk).say(text)
-        elif self.session.say(AgentThoughtChunk, text):
-            await self.session.flow_control()
+        if self._messages:
+            await self._get_implicit_message(AgentThoughtChunk).say(text)
+        elif self.session.send_text(AgentThoughtChunk, text):
+            await self.session.drain()
 
-    def message(self, *, is_thought: bool = False) -> Saying:
+    def message(self, *, is_thought: bool = False) -> MessageStream:
         """A message with an id, whose pieces belong together: `first = turn.message(); await first.say("...")`."""
         return self._begin_message(AgentThoughtChunk if is_thought else AgentMessageChunk)
 
-    def _begin_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> Saying:
-        from dragoman.roles.agent.turn_parts import Saying
+    def _begin_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> MessageStream:
+        from dragoman.roles.agent.turn_parts import MessageStream
 
-        saying = Saying(self, f"message_{self.session.turns}_{len(self._sayings) + 1}", kind)
-        self._sayings.append(saying)
+        saying = MessageStream(self, f"message_{self.session.turn_count}_{len(self._messages) + 1}", kind)
+        self._messages.append(saying)
         return saying
 
-    def _beside(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> Saying:
+    def _get_implicit_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> MessageStream:
         """Where messages have ids, a piece without one would be taken for more of the last (reference 1.8)."""
-        if self._aside is not None and self._aside.kind is not kind:
-            self._divide()
-        if self._aside is None:
-            self._aside = self._begin_message(kind)
-        return self._aside
+        if self._implicit_message is not None and self._implicit_message.kind is not kind:
+            self._end_implicit_message()
+        if self._implicit_message is None:
+            self._implicit_message = self._begin_message(kind)
+        return self._implicit_message
 
-    async def merged(self) -> str:
+    async def prompt_text(self) -> str:
         """The prompt as one text for a model: context joined, links read through the client, the rest described."""
-        from dragoman.roles.agent.prompt_text import merged
+        from dragoman.roles.agent.prompt_text import merge_prompt
 
-        return await merged(self.session, self.prompt)
+        return await merge_prompt(self.session, self.prompt)
 
     async def plan(self, *entries: str | PlanEntry, name: str | None = None) -> TurnPlan:
         """Show a plan; what is given back tells how it goes: `await plan.start(0)`, `await plan.done(0)`."""
         from dragoman.roles.agent.turn_parts import TurnPlan
 
         plan = TurnPlan(self, entries, name)
-        await plan.show()
+        await plan.send()
         return plan
 
     def tool(
@@ -179,10 +181,10 @@ class Turn:
                 f"the tool {name!r} is none of those this agent announced: {', '.join(sorted(known)) or 'none'}",
                 {"tool": name},
             )
-        self._tools += 1
+        self._tool_count += 1
         return Tool(
             self,
-            id or f"call_{self.session.turns}_{self._tools}",
+            id or f"call_{self.session.turn_count}_{self._tool_count}",
             title,
             kind=kind,
             name=name,
@@ -191,7 +193,7 @@ class Turn:
             requires_permission=requires_permission,
         )
 
-    async def ask(
+    async def ask_permission(
         self,
         question: str,
         *,
@@ -202,10 +204,12 @@ class Turn:
         """Ask the user for leave, for a tool call or just so; the answer is true when it is an allow."""
         call = tool
         if call is None:
-            self._questions += 1
-            call = ToolCallUpdate(tool_call_id=f"ask_{self.session.turns}_{self._questions}", title=question, kind=kind)
-        offered = list(options or OPTIONS)
-        self._divide()
+            self._question_count += 1
+            call = ToolCallUpdate(
+                tool_call_id=f"ask_{self.session.turn_count}_{self._question_count}", title=question, kind=kind
+            )
+        offered = list(options or PERMISSION_OPTIONS)
+        self._end_implicit_message()
         result = await self.session.request(
             "session/request_permission",
             RequestPermissionParams(session_id=self.session.id, tool_call=call, options=offered),
@@ -217,106 +221,106 @@ class Turn:
             return Answer(PermissionOptionKind.REJECT_ONCE, result.outcome.option_id)
         return Answer("cancelled")
 
-    async def require(self, question: str, *, kind: str = "other") -> None:
+    async def require_permission(self, question: str, *, kind: str = "other") -> None:
         """Ask for leave and raise permission_denied when it is refused."""
-        if not await self.ask(question, kind=kind):
+        if not await self.ask_permission(question, kind=kind):
             raise ProtocolError(Kind.PERMISSION_DENIED, f"the user refused: {question}")
 
     async def elicit(
         self, message: str, *, form: Form | None = None, url: str | None = None, tool: Tool | None = None
-    ) -> Elicited:
+    ) -> ElicitationAnswer:
         """Ask the user to fill in a form (`form={"branch": str}`) or to follow a link; true when accepted."""
         from dragoman.roles.agent.elicitation import elicit
 
-        self._divide()
-        self._questions += 1
-        id = f"elicitation_{self.session.turns}_{self._questions}"
+        self._end_implicit_message()
+        self._question_count += 1
+        id = f"elicitation_{self.session.turn_count}_{self._question_count}"
         about = {"session_id": self.session.id, "tool_call_id": UNSET if tool is None else tool.id}
-        return await elicit(self.session, message, form=form, url=url, about=about, id=id)
+        return await elicit(self.session, message, form=form, url=url, scope=about, id=id)
 
     # --- the session ------------------------------------------------------------------------------------------
 
-    async def usage(
+    async def report_usage(
         self,
         *,
-        input: int | None = None,
-        output: int | None = None,
-        thought: int | None = None,
-        used: int | None = None,
-        size: int | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        thought_tokens: int | None = None,
+        context_used: int | None = None,
+        context_size: int | None = None,
         cost: float | None = None,
         currency: str = "USD",
     ) -> None:
         """Tell what the turn took: tokens in and out (told at its end), and how full the context is (told now)."""
-        if input is not None or output is not None:
-            spent = Usage(total_tokens=0, input_tokens=input or 0, output_tokens=output or 0)
-            spent.thought_tokens = UNSET if thought is None else thought
-            spent.total_tokens = spent.input_tokens + spent.output_tokens + (thought or 0)
-            self.spent = spent
-        if used is not None and size is not None:
+        if input_tokens is not None or output_tokens is not None:
+            spent = Usage(total_tokens=0, input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
+            spent.thought_tokens = UNSET if thought_tokens is None else thought_tokens
+            spent.total_tokens = spent.input_tokens + spent.output_tokens + (thought_tokens or 0)
+            self.token_usage = spent
+        if context_used is not None and context_size is not None:
             paid = UNSET if cost is None else Cost(amount=cost, currency=currency)
-            await self.update(UsageUpdate(used=used, size=size, cost=paid))
+            await self.send_update(UsageUpdate(used=context_used, size=context_size, cost=paid))
 
-    async def title(self, title: str) -> None:
+    async def set_title(self, title: str) -> None:
         """Name the session."""
         self.session.set_title(title)
 
-    async def mode(self, mode_id: str, reason: str = "") -> None:
+    async def set_mode(self, mode_id: str, reason: str = "") -> None:
         """Change the mode of the session, and tell the client."""
-        self.session.set_mode(mode_id, tell=False)
-        self.session.tell_mode(reason)
+        self.session.set_mode(mode_id, notify=False)
+        self.session.send_mode(reason)
 
-    async def option(self, config_id: str, value: Any) -> None:
+    async def set_option(self, config_id: str, value: Any) -> None:
         """Change a config option of the session, and tell the client."""
         self.session.set_option(config_id, value)
 
-    async def commands(self, *commands: AvailableCommand) -> None:
+    async def set_commands(self, *commands: AvailableCommand) -> None:
         """Change which slash commands there are in the session, and tell the client."""
         self.session.commands = list(commands)
-        self.session.tell_commands()
+        self.session.send_commands()
 
-    async def notice(self, title: str, description: str = "", *, severity: str = NoticeSeverity.INFO) -> None:
+    async def send_notice(self, title: str, description: str = "", *, severity: str = NoticeSeverity.INFO) -> None:
         """Tell the user something beside the conversation; only clients that asked for notices hear it."""
-        await self.update(Notice(severity=severity, title=title, description=description or UNSET))
+        await self.send_update(Notice(severity=severity, title=title, description=description or UNSET))
 
-    def compaction(self) -> Compaction:
+    def compaction(self) -> TurnCompaction:
         """Shorten the history: `async with turn.compaction() as work: await work.summary("...")`."""
-        from dragoman.roles.agent.turn_parts import Compaction
+        from dragoman.roles.agent.turn_parts import TurnCompaction
 
-        self._compactions += 1
-        return Compaction(self, f"compaction_{self.session.turns}_{self._compactions}")
+        self._compaction_count += 1
+        return TurnCompaction(self, f"compaction_{self.session.turn_count}_{self._compaction_count}")
 
-    async def update(self, update: SessionUpdate) -> None:
+    async def send_update(self, update: SessionUpdate) -> None:
         """Send any session update."""
-        if self._aside is not None and type(update) in _DIVIDING:
-            self._divide(getattr(update, "message_id", None))
-        self.session.push(update)
+        if self._implicit_message is not None and type(update) in _MESSAGE_BOUNDARIES:
+            self._end_implicit_message(getattr(update, "message_id", None))
+        self.session.send_update(update)
         if self.session.should_wait:
-            await self.session.flow_control()
+            await self.session.drain()
 
-    def _divide(self, by: Any = None) -> None:
+    def _end_implicit_message(self, message_id: Any = None) -> None:
         """What is said beside the messages with an id is whole, unless this is more of it."""
-        aside = self._aside
-        if aside is not None and by != aside.id:
-            self._aside = None
+        aside = self._implicit_message
+        if aside is not None and message_id != aside.id:
+            self._implicit_message = None
             aside.finish()
 
     def finish(self) -> None:
         """Nothing is left open: messages are told whole, and what a cancelled turn was at is cancelled too."""
         self.session.finish_message()
-        for saying in self._sayings:
+        for saying in self._messages:
             saying.finish()
         if self.cancelled:
             for tool in list(self.open_tools.values()):
-                tool.close_cancelled()
+                tool.mark_cancelled()
 
     def result(self) -> PromptResult:
         """What the prompt is answered with."""
         reason = StopReason.CANCELLED if self.cancelled else self.stop_reason
-        return PromptResult(stop_reason=reason, usage=self.spent or UNSET)
+        return PromptResult(stop_reason=reason, usage=self.token_usage or UNSET)
 
 
-def _readable(block: ContentBlock) -> str:
+def _block_text(block: ContentBlock) -> str:
     match block:
         case TextContent():
             return block.text

@@ -40,13 +40,13 @@ class TurnPlan:
     def __init__(self, turn: Turn, entries: Iterable[str | PlanEntry], name: str | None = None) -> None:
         self.turn = turn
         self.name = name
-        self.entries = [_entry(entry) for entry in entries]
+        self.entries = [_plan_entry(entry) for entry in entries]
 
     async def start(self, step: int) -> None:
         """This step is being worked on."""
         await self.change(step, status=PlanEntryStatus.IN_PROGRESS)
 
-    async def done(self, step: int) -> None:
+    async def finish(self, step: int) -> None:
         """This step is done."""
         await self.change(step, status=PlanEntryStatus.COMPLETED)
 
@@ -57,31 +57,31 @@ class TurnPlan:
         given = {"content": content, "status": status, "priority": priority}
         members = {name: value for name, value in given.items() if value is not None}
         self.entries[step] = msgspec.structs.replace(self.entries[step], **members)
-        await self.show()
+        await self.send()
 
     async def add(self, *entries: str | PlanEntry) -> None:
         """Add steps at the end."""
-        self.entries += [_entry(entry) for entry in entries]
-        await self.show()
+        self.entries += [_plan_entry(entry) for entry in entries]
+        await self.send()
 
-    async def show(self) -> None:
+    async def send(self) -> None:
         """Tell the whole plan as it stands now."""
         entries = list(self.entries)
         if self.name is None:
-            await self.turn.update(Plan(entries=entries))
+            await self.turn.send_update(Plan(entries=entries))
         else:
-            await self.turn.update(PlanUpdate(plan=PlanItems(plan_id=self.name, entries=entries)))
+            await self.turn.send_update(PlanUpdate(plan=PlanItems(plan_id=self.name, entries=entries)))
 
     async def remove(self) -> None:
         """Take the plan away."""
         self.entries.clear()
         if self.name is None:
-            await self.show()
+            await self.send()
         else:
-            await self.turn.update(PlanRemoved(plan_id=self.name))
+            await self.turn.send_update(PlanRemoved(plan_id=self.name))
 
 
-def _entry(entry: str | PlanEntry) -> PlanEntry:
+def _plan_entry(entry: str | PlanEntry) -> PlanEntry:
     if isinstance(entry, PlanEntry):
         return entry
     if not isinstance(entry, str):
@@ -89,36 +89,36 @@ def _entry(entry: str | PlanEntry) -> PlanEntry:
     return PlanEntry(content=entry, priority=PlanEntryPriority.MEDIUM, status=PlanEntryStatus.PENDING)
 
 
-class Saying:
+class MessageStream:
     """One message of an agent: `async with turn.message() as message: await message.say("...")`."""
 
     def __init__(self, turn: Turn, id: str, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> None:
         self.turn = turn
         self.id = id
         self.kind = kind
-        self._unsaid: list[str] = []
+        self._buffered: list[str] = []
 
     async def say(self, text: str | ContentBlock) -> None:
         """Say a piece of the message: text (Markdown) or any content block."""
         if isinstance(text, str):
-            if not self.turn.session.streams:
-                self._unsaid.append(text)
+            if not self.turn.session.is_streaming:
+                self._buffered.append(text)
                 return
             text = TextContent(text=text)
         self.finish()
-        await self.turn.update(self._chunk(text))
+        await self.turn.send_update(self._chunk(text))
 
     def finish(self) -> None:
         """The message is whole: what was held back is told; nothing happens where messages are streamed."""
-        if self._unsaid:
-            text = "".join(self._unsaid)
-            self._unsaid.clear()
-            self.turn.session.push(self._chunk(TextContent(text=text)))
+        if self._buffered:
+            text = "".join(self._buffered)
+            self._buffered.clear()
+            self.turn.session.send_update(self._chunk(TextContent(text=text)))
 
     def _chunk(self, block: Any) -> Any:
         return self.kind(content=block, message_id=self.id)
 
-    async def __aenter__(self) -> Saying:
+    async def __aenter__(self) -> MessageStream:
         return self
 
     async def __aexit__(
@@ -127,34 +127,34 @@ class Saying:
         self.finish()
 
 
-class Compaction:
+class TurnCompaction:
     """One compaction of a session's history."""
 
     def __init__(self, turn: Turn, id: str) -> None:
         self.turn = turn
         self.id = id
-        self._summary: list[str] = []
+        self._summary_parts: list[str] = []
 
-    async def __aenter__(self) -> Compaction:
-        await self.turn.update(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.IN_PROGRESS))
+    async def __aenter__(self) -> TurnCompaction:
+        await self.turn.send_update(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.IN_PROGRESS))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, asyncio.CancelledError):  # told at once: whoever is cancelled waits for nobody
-            self.turn.session.push(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.CANCELLED))
+            self.turn.session.send_update(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.CANCELLED))
         elif error is not None:
             why = str(error) or type(error).__name__
             failed = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.FAILED, error=why)
-            await self.turn.update(failed)
+            await self.turn.send_update(failed)
         else:
-            whole: Any = [TextContent(text="".join(self._summary))] if self._summary else UNSET
+            whole: Any = [TextContent(text="".join(self._summary_parts))] if self._summary_parts else UNSET
             done = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.COMPLETED, summary=whole)
-            await self.turn.update(done)
+            await self.turn.send_update(done)
 
-    async def summary(self, text: str) -> None:
+    async def add_summary(self, text: str) -> None:
         """Tell a piece of the summary that takes the place of the history."""
-        self._summary.append(text)
+        self._summary_parts.append(text)
         chunk = CompactionSummaryChunk(compaction_id=self.id, content=TextContent(text=text))
-        await self.turn.update(chunk)
+        await self.turn.send_update(chunk)

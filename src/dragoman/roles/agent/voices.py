@@ -22,43 +22,43 @@ ROUTE, PRIMARY, AUTO_RESUME = "route", "primary_agent", "auto_resume"
 # The route that lets everybody answer.
 DUET = "duet"
 
-Voice = Callable[["Turn"], Awaitable[str | None]]
+Responder = Callable[["Turn"], Awaitable[str | None]]
 
 
-def with_voices(options: Sequence[SessionConfigOption], voices: Sequence[str]) -> list[SessionConfigOption]:
+def with_route_options(options: Sequence[SessionConfigOption], names: Sequence[str]) -> list[SessionConfigOption]:
     """The options of an agent with these voices; a single one leaves nothing to choose."""
     others = [option for option in options if option.id not in (ROUTE, PRIMARY)]
-    if len(voices) < 2:
+    if len(names) < 2:
         return others
     return [
         *others,
-        Option.select(ROUTE, [*voices, DUET], description="Who answers: one of them, or all in turn"),
-        Option.select(PRIMARY, list(voices), description="Who answers first when all do"),
+        Option.select(ROUTE, [*names, DUET], description="Who answers: one of them, or all in turn"),
+        Option.select(PRIMARY, list(names), description="Who answers first when all do"),
     ]
 
 
-def chosen(session: Session, voices: Iterable[str]) -> list[str]:
+def selected_responders(session: Session, names: Iterable[str]) -> list[str]:
     """Who answers the next prompt of a session, in order."""
-    known = list(voices)
-    route = session.option(ROUTE)
+    known = list(names)
+    route = session.get_option(ROUTE)
     if route in known:
         return [route]
     if route != DUET:
         return known[:1]
-    first = session.option(PRIMARY)
+    first = session.get_option(PRIMARY)
     return [first, *(name for name in known if name != first)] if first in known else known
 
 
-async def answer(voices: Mapping[str, Voice], turn: Turn) -> str | None:
+async def run_responders(responders: Mapping[str, Responder], turn: Turn) -> str | None:
     """Let those answer who are chosen; a turn that one of them ends early (a refusal say) is over."""
-    for name in chosen(turn.session, voices):
-        reason = await voices[name](turn)
+    for name in selected_responders(turn.session, responders):
+        reason = await responders[name](turn)
         if reason is not None and reason != StopReason.END_TURN:
             return reason
     return None
 
 
-def goes_on(session: Session) -> bool:
+def is_auto_resumed(session: Session) -> bool:
     """Whether the next session in this folder is to go on where this one ended."""
-    value: Any = session.option(AUTO_RESUME)
+    value: Any = session.get_option(AUTO_RESUME)
     return value in ("on", "true", "yes") if isinstance(value, str) else value is True

@@ -16,14 +16,14 @@ from dragoman.schema.auth import AuthStatusParams, AuthStatusResult, LogoutParam
 from dragoman.schema.providers import DisableProviderParams, ListProvidersParams, ProviderInfo, SetProviderParams
 
 
-def _nobody(secrets: Iterable[str]) -> None:
+def _ignore_secrets(secrets: Iterable[str]) -> None:
     """Nobody has to keep secrets."""
 
 
-class Account(ABC):
+class AccountCalls(ABC):
     """The calls about logins and providers; whoever is to keep their secrets hears them at `on_secrets`."""
 
-    on_secrets: Callable[[Iterable[str]], None] = staticmethod(_nobody)
+    on_secrets: Callable[[Iterable[str]], None] = staticmethod(_ignore_secrets)
 
     @abstractmethod
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
@@ -37,7 +37,7 @@ class Account(ABC):
         """Who is logged in; news of it come to `connect(on={"auth/status_update": ...})`."""
         return await self.request("auth/status", AuthStatusParams())  # type: ignore[no-any-return]
 
-    async def providers(self) -> list[ProviderInfo]:
+    async def list_providers(self) -> list[ProviderInfo]:
         """The model providers that the agent can be pointed to, and where they point now."""
         return list((await self.request("providers/list", ListProvidersParams())).providers)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman.dialect.side_data import unsaid
+from dragoman.dialect.side_data import mark_inferred
 from dragoman.engine.connection import Connection
-from dragoman.roles.client.account import Account
-from dragoman.roles.client.dial import Dial, Dialled
-from dragoman.roles.client.session import Conversation, Terms
+from dragoman.roles.client.account import AccountCalls
+from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.client.session import ClientSession, SessionSettings
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.session import (
     CloseSessionParams,
@@ -31,12 +31,12 @@ from dragoman.schema.session import (
 )
 
 
-class Archive(Account):
+class StoredSessionCalls(AccountCalls):
     """The calls about sessions that were opened before."""
 
-    _dial: Dial
-    _terms: Terms
-    _conversations: dict[str, Conversation]
+    _dialer: Dialer
+    _settings: SessionSettings
+    _sessions: dict[str, ClientSession]
 
     @property
     @abstractmethod
@@ -44,11 +44,11 @@ class Archive(Account):
         """The connection to the agent, for what has no call of its own."""
 
     @abstractmethod
-    def _bind(self, dialled: Dialled) -> None:
+    def _use_agent(self, connected: ConnectedAgent) -> None:
         """Talk over the connection that was dialled."""
 
     @abstractmethod
-    def _enter(
+    def _create_session(
         self,
         session_id: str,
         cwd: str,
@@ -56,83 +56,87 @@ class Archive(Account):
         result: Any,
         connection: Connection,
         mcp_servers: Sequence[McpServer] = (),
-    ) -> Conversation:
+    ) -> ClientSession:
         """Make the conversation of a session, and hear what was said in it meanwhile."""
 
     @abstractmethod
-    async def _over(self, session_id: str) -> None:
+    async def _release_session(self, session_id: str) -> None:
         """A session has ended: free what was lent to it."""
 
-    async def load(
+    async def load_session(
         self,
         session_id: str,
         cwd: str = ".",
         *,
         mcp_servers: Sequence[McpServer] = (),
         directories: Sequence[str] = (),
-    ) -> Conversation:
+    ) -> ClientSession:
         """Open a stored session; its history is in `between` (and told to `on_update`) when this returns."""
-        params = without_empty(_setting(LoadSessionParams, session_id, cwd, mcp_servers, directories))
-        return await self._reopen("session/load", params, directories, mcp_servers)
+        params = omit_empty_servers(_build_params(LoadSessionParams, session_id, cwd, mcp_servers, directories))
+        return await self._reopen_session("session/load", params, directories, mcp_servers)
 
-    async def resume(
+    async def resume_session(
         self,
         session_id: str,
         cwd: str = ".",
         *,
         mcp_servers: Sequence[McpServer] = (),
         directories: Sequence[str] = (),
-    ) -> Conversation:
+    ) -> ClientSession:
         """Open a stored session without its history being sent again."""
-        params = _setting(ResumeSessionParams, session_id, cwd, mcp_servers, directories)
-        return await self._reopen("session/resume", params, directories, mcp_servers)
+        params = _build_params(ResumeSessionParams, session_id, cwd, mcp_servers, directories)
+        return await self._reopen_session("session/resume", params, directories, mcp_servers)
 
-    async def _reopen(
+    async def _reopen_session(
         self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
-    ) -> Conversation:
+    ) -> ClientSession:
         """Enter first, for history comes before the answer (peers.md 36); a refusal leaves what was there (22)."""
-        self._bind(await self._dial.at(params.cwd))
-        before = self._conversations.get(params.session_id)
-        conversation = self._enter(params.session_id, params.cwd, directories, None, self.connection, mcp_servers)
+        self._use_agent(await self._dialer.agent_for_cwd(params.cwd))
+        before = self._sessions.get(params.session_id)
+        conversation = self._create_session(
+            params.session_id, params.cwd, directories, None, self.connection, mcp_servers
+        )
         try:
-            conversation.set_up(await self.request(method, params))
+            conversation.apply_open_result(await self.request(method, params))
         except BaseException:
             if before is not None:
-                self._conversations[params.session_id] = before
+                self._sessions[params.session_id] = before
             else:
-                del self._conversations[params.session_id]
+                del self._sessions[params.session_id]
             raise
         return conversation
 
-    async def fork(
+    async def fork_session(
         self,
         session_id: str,
         cwd: str = ".",
         *,
         mcp_servers: Sequence[McpServer] = (),
         directories: Sequence[str] = (),
-    ) -> Conversation:
+    ) -> ClientSession:
         """Open a new session that starts with the history of another."""
-        params = _setting(ForkSessionParams, session_id, cwd, mcp_servers, directories)
-        entered: list[Conversation] = []
+        params = _build_params(ForkSessionParams, session_id, cwd, mcp_servers, directories)
+        entered: list[ClientSession] = []
         connection = self.connection
 
         def enter(result: Any) -> None:
-            entered.append(self._enter(result.session_id, params.cwd, directories, result, connection, mcp_servers))
+            entered.append(
+                self._create_session(result.session_id, params.cwd, directories, result, connection, mcp_servers)
+            )
 
-        await connection.request("session/fork", params, timeout=self._terms.timeout, first=enter)
+        await connection.request("session/fork", params, timeout=self._settings.timeout, on_result=enter)
         return entered[0]
 
-    async def sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
         """One page of the agent's sessions."""
         params = ListSessionsParams(cwd=cwd or UNSET, cursor=cursor or UNSET)
         return await self.request("session/list", params)  # type: ignore[no-any-return]
 
-    async def each_session(self, cwd: str | None = None) -> AsyncIterator[SessionInfo]:
+    async def iter_sessions(self, cwd: str | None = None) -> AsyncIterator[SessionInfo]:
         """All of the agent's sessions, page by page: `async for info in agent.each_session(): ...`."""
         cursor: str | None = None
         while True:
-            page = await self.sessions(cwd, cursor)
+            page = await self.list_sessions(cwd, cursor)
             for info in page.sessions:
                 yield info
             if not page.next_cursor or page.next_cursor == cursor:
@@ -141,33 +145,33 @@ class Archive(Account):
 
     async def close_session(self, session_id: str) -> None:
         """End a session's work and free what it holds."""
-        await self._dismiss("session/close", CloseSessionParams(session_id=session_id))
+        await self._end_session("session/close", CloseSessionParams(session_id=session_id))
 
-    async def delete(self, session_id: str) -> None:
+    async def delete_session(self, session_id: str) -> None:
         """Delete a stored session."""
-        await self._dismiss("session/delete", DeleteSessionParams(session_id=session_id))
+        await self._end_session("session/delete", DeleteSessionParams(session_id=session_id))
 
-    async def _dismiss(self, method: str, params: Any) -> None:
-        session = self._conversations.get(params.session_id)
+    async def _end_session(self, method: str, params: Any) -> None:
+        session = self._sessions.get(params.session_id)
         connection = self.connection if session is None else session.connection
-        await connection.request(method, params, timeout=self._terms.timeout)
+        await connection.request(method, params, timeout=self._settings.timeout)
         if session is not None:
-            self._conversations.pop(session.id, None)
+            self._sessions.pop(session.id, None)
             session.end()
-        await self._over(params.session_id)
+        await self._release_session(params.session_id)
 
 
-def without_empty(params: Any) -> Any:
+def omit_empty_servers(params: Any) -> Any:
     """Official v1 wants an empty list of MCP servers said; dialects that can do without leave it out."""
-    return params if params.mcp_servers else unsaid(params, "mcpServers")
+    return params if params.mcp_servers else mark_inferred(params, "mcpServers")
 
 
-def listed(directories: Sequence[str]) -> Any:
+def absolute_directories(directories: Sequence[str]) -> Any:
     """The folders as the protocol names them; left out where there are none."""
     return [os.path.abspath(path) for path in directories] or UNSET
 
 
-def _setting(
+def _build_params(
     kind: Callable[..., Any], session_id: str, cwd: str, mcp_servers: Sequence[McpServer], directories: Sequence[str]
 ) -> Any:
     """Params that name a session and where it shall go on, of this kind."""
@@ -175,5 +179,5 @@ def _setting(
         session_id=session_id,
         cwd=os.path.abspath(cwd),
         mcp_servers=list(mcp_servers),
-        additional_directories=listed(directories),
+        additional_directories=absolute_directories(directories),
     )

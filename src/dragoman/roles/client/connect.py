@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.dialect.reshape import SIDE
-from dragoman.roles.client.callbacks import Answers, AskFacts, AskUser
-from dragoman.roles.client.dial import Dial
+from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.roles.client.callbacks import AskElicitation, AskPermission, UserCallbacks
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.roles.client.session import Terms
-from dragoman.roles.client.terminal_login import Runner
-from dragoman.roles.client.workspace import Lending
+from dragoman.roles.client.session import SessionSettings
+from dragoman.roles.client.terminal_login import LoginRunner
+from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.base import Marker, to_json
 from dragoman.schema.initialize import (
     ClientAuthCapabilities,
@@ -32,7 +32,7 @@ from dragoman.schema.initialize import (
     InitializeParams,
 )
 from dragoman.schema.mcp import McpServer
-from dragoman.schema.methods import find
+from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
@@ -40,13 +40,13 @@ from dragoman.transport.socket import is_remote
 
 if TYPE_CHECKING:
     from dragoman.store.contract import Entry, Store
-    from dragoman.transport.remote.address import TLS, Remote
+    from dragoman.transport.remote.address import TLS, RemoteOptions
 
 # How long a cut connection to a remote agent is tried again: a closed laptop, a restarted host. Seconds.
-RECONNECT = 600.0
+RECONNECT_TIMEOUT = 600.0
 
 # What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
-SHOWN = ClientSessionCapabilities(
+SESSION_CAPABILITIES = ClientSessionCapabilities(
     config_options=ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
 )
 
@@ -60,16 +60,16 @@ def connect(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     inherit_env: bool | Sequence[str] = True,
-    permission: AskUser | str = "deny",
-    elicit: AskFacts | Mapping[str, AskFacts] | None = None,
-    sign_in: Runner | None = None,
-    lend: Lending | None = None,
+    permission: AskPermission | str = "deny",
+    elicit: AskElicitation | Mapping[str, AskElicitation] | None = None,
+    terminal_login: LoginRunner | None = None,
+    workspace: WorkspaceAccess | None = None,
     on: Mapping[str, Callable[[Any], Any]] | None = None,
     capabilities: ClientCapabilities | None = None,
     mcp_servers: Sequence[McpServer] = (),
     report: Callable[[str], None] | None = None,
     stderr: Callable[[bytes], None] | None = None,
-    patience: float = 60.0,
+    initialize_timeout: float = 60.0,
     timeout: float | None = None,
     idle_timeout: float | None = None,
     sandbox: Sandbox | None = None,
@@ -80,9 +80,9 @@ def connect(
     headers: Mapping[str, str] | None = None,
     tls: TLS = None,
     upgrade: bool = False,
-    reconnect: float = RECONNECT,
-    announce: Mapping[str, Any] | None = None,
-) -> Connecting:
+    reconnect_timeout: float = RECONNECT_TIMEOUT,
+    extra_capabilities: Mapping[str, Any] | None = None,
+) -> PendingConnection:
     """Connect to an agent: a command, its words, an address, or a transport. Use it with `async with`.
 
     Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` is WebSocket, `https://` Streamable HTTP, or
@@ -100,8 +100,8 @@ def connect(
     With a `store` every session is logged there, and nothing is told before it is kept; `on_entry` hears of each entry.
     In a `sandbox` the agent and the commands it has run may write in `cwd` and the sessions' folders, and little more.
     """
-    remote = _remote(target, token, headers, tls, upgrade, reconnect)
-    dial = Dial(
+    remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
+    dial = Dialer(
         target,
         dialect=dialect,
         cwd=cwd or os.getcwd(),
@@ -110,106 +110,119 @@ def connect(
         mcp_servers=mcp_servers,
         report=report,
         stderr=stderr,
-        patience=patience,
-        shows=SHOWN if capabilities is None else None,
+        initialize_timeout=initialize_timeout,
+        session_capabilities=SESSION_CAPABILITIES if capabilities is None else None,
         sandbox=sandbox,
         trace=trace,
         remote=remote,
     )
-    answers = Answers(permission, elicit)
+    answers = UserCallbacks(permission, elicit)
     if capabilities is None:
-        capabilities = _offered(lend, on or {}, answers, signs_in=sign_in is not None and dial.can_restart)
+        capabilities = _client_capabilities(
+            workspace, on or {}, answers, has_terminal_login=terminal_login is not None and dial.can_restart
+        )
     if remote is not None:  # perhaps a host, where others prompt as well: it says whose turn runs
-        announce = {**(announce or {}), "host": {"turns": True, **(announce or {}).get("host", {})}}
-    if announce is not None:
+        extra_capabilities = {
+            **(extra_capabilities or {}),
+            "host": {"turns": True, **(extra_capabilities or {}).get("host", {})},
+        }
+    if extra_capabilities is not None:
         meta = capabilities.meta or {}
-        capabilities = msgspec.structs.replace(capabilities, meta={**meta, SIDE: {**meta.get(SIDE, {}), **announce}})
+        capabilities = msgspec.structs.replace(
+            capabilities, meta={**meta, SIDE_DATA_KEY: {**meta.get(SIDE_DATA_KEY, {}), **extra_capabilities}}
+        )
     info = Implementation(name=name, version=version)
-    return Connecting(
+    return PendingConnection(
         dial,
         InitializeParams(protocol_version=1, client_capabilities=capabilities, client_info=info),
-        answers=answers,
-        lend=lend,
+        callbacks=answers,
+        workspace=workspace,
         on=dict(on or {}),
-        sign_in=sign_in,
-        terms=Terms(timeout=timeout, idle_timeout=idle_timeout),
+        terminal_login=terminal_login,
+        settings=SessionSettings(timeout=timeout, idle_timeout=idle_timeout),
         logging=None if store is None else (store, on_entry),
     )
 
 
-def _remote(
-    target: object, token: str, headers: Mapping[str, str] | None, tls: TLS, upgrade: bool, reconnect: float
-) -> Remote | None:
+def _remote_options(
+    target: object, token: str, headers: Mapping[str, str] | None, tls: TLS, upgrade: bool, reconnect_timeout: float
+) -> RemoteOptions | None:
     """How to come to a remote agent; None for the others, which must not pay for it."""
     if not (isinstance(target, str) and is_remote(target)):
         if token or headers or tls is not None or upgrade:
             raise ValueError("token, headers, tls and upgrade are for agents at an URL; this one is reached otherwise")
         return None
-    from dragoman.transport.remote.address import Remote
-    from dragoman.transport.remote.retry import Patience
+    from dragoman.transport.remote.address import RemoteOptions
+    from dragoman.transport.remote.retry import Backoff
 
-    return Remote(
-        token=token, headers=dict(headers or {}), tls=tls, upgrade=upgrade, patience=Patience(whole=reconnect)
+    return RemoteOptions(
+        token=token,
+        headers=dict(headers or {}),
+        tls=tls,
+        upgrade=upgrade,
+        backoff=Backoff(give_up_after=reconnect_timeout),
     )
 
 
 # To serve these alone opens nothing: what they are about is made by another method.
-_MERE_PARTS = frozenset(
+_NO_CAPABILITY_OF_THEIR_OWN = frozenset(
     {"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "fs/unwatch"}
     | {"elicitation/complete"}
 )
 
 
-def _offered(lend: Lending | None, on: Mapping[str, Any], answers: Answers, signs_in: bool) -> ClientCapabilities:
+def _client_capabilities(
+    workspace: WorkspaceAccess | None, on: Mapping[str, Any], callbacks: UserCallbacks, has_terminal_login: bool
+) -> ClientCapabilities:
     """What a client offers follows from what it lends, which methods it answers, and who answers for it."""
-    if lend is not None:
-        offered = lend.capabilities()
+    if workspace is not None:
+        offered = workspace.capabilities()
     else:
         offered = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
         )
     told = to_json(offered)
     for method in on:
-        row = find(Side.CLIENT, method)
-        if row is not None and row.gate.startswith("client.") and method not in _MERE_PARTS:
-            _open(told, row.gate.split(".")[1:])
+        row = find_method(Side.CLIENT, method)
+        if row is not None and row.gate.startswith("client.") and method not in _NO_CAPABILITY_OF_THEIR_OWN:
+            _set_capability(told, row.gate.split(".")[1:])
     offered = msgspec.convert(told, ClientCapabilities)
-    offered.elicitation = offered.elicitation or answers.capabilities()
-    if signs_in:
+    offered.elicitation = offered.elicitation or callbacks.capabilities()
+    if has_terminal_login:
         offered.auth = ClientAuthCapabilities(terminal=True)
     return offered
 
 
-def _open(told: dict[str, Any], path: list[str]) -> None:
+def _set_capability(capabilities: dict[str, Any], path: list[str]) -> None:
     """Say that what is at this path is there; a question beyond permission is one of both kinds."""
     *groups, name = path
     for group in groups:
-        told = told.setdefault(group, {})
-    told[name] = {"form": {}, "url": {}} if name == "elicitation" else True
+        capabilities = capabilities.setdefault(group, {})
+    capabilities[name] = {"form": {}, "url": {}} if name == "elicitation" else True
 
 
-class Connecting:
+class PendingConnection:
     """The promise of a connection; entering it starts the agent and initializes it."""
 
     def __init__(
         self,
-        dial: Dial,
-        introduction: InitializeParams,
+        dialer: Dialer,
+        params: InitializeParams,
         *,
-        answers: Answers,
-        lend: Lending | None,
+        callbacks: UserCallbacks,
+        workspace: WorkspaceAccess | None,
         on: dict[str, Callable[[Any], Any]],
-        sign_in: Runner | None,
-        terms: Terms,
+        terminal_login: LoginRunner | None,
+        settings: SessionSettings,
         logging: tuple[Store, Callable[[str, Entry], None] | None] | None = None,
     ) -> None:
-        self._dial = dial
-        self._introduction = introduction
-        self._answers = answers
-        self._lend = lend
+        self._dialer = dialer
+        self._initialize_params = params
+        self._callbacks = callbacks
+        self._workspace = workspace
         self._on = on
-        self._sign_in = sign_in
-        self._terms = terms
+        self._terminal_login = terminal_login
+        self._settings = settings
         self._logging = logging
         self._agent: RemoteAgent | None = None
 
@@ -219,9 +232,16 @@ class Connecting:
             from dragoman.roles.client.logged_sessions import LoggedAgent
 
             kind = partial(LoggedAgent, *self._logging)
-        agent = kind(self._dial, self._answers, lend=self._lend, on=self._on, sign_in=self._sign_in, terms=self._terms)
-        agent.sort_turns()
-        await agent.start(self._introduction)
+        agent = kind(
+            self._dialer,
+            self._callbacks,
+            lend=self._workspace,
+            on=self._on,
+            sign_in=self._terminal_login,
+            terms=self._settings,
+        )
+        agent.handle_host_turns()
+        await agent.start(self._initialize_params)
         self._agent = agent
         return agent
 

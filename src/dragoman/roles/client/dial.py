@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.config.paths import closed
+from dragoman.config.paths import protect_user_files
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import NAMES
-from dragoman.dialect.dialects import dialect as find_dialect
-from dragoman.dialect.reshape import ABSENT, side_of
-from dragoman.dialect.side_data import noted
+from dragoman.dialect.dialects import DIALECT_NAMES
+from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.reshape import ABSENT, json_side_data
+from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import carried, read, values
+from dragoman.engine.decode import decode_as, json_values, with_unknown_members
 from dragoman.engine.handler import Handler
-from dragoman.engine.peer_info import missing
+from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError, StartFailed
-from dragoman.roles.agent.agent import settings
-from dragoman.roles.client.terminal_login import SignIn, prepared
+from dragoman.roles.agent.agent import emulator_settings
+from dragoman.roles.client.terminal_login import TerminalLogin, build_login
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.initialize import ClientSessionCapabilities, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
@@ -38,26 +38,26 @@ from dragoman.transport.sandbox.spec import Sandbox
 from dragoman.transport.socket import dial, is_address, is_remote
 
 if TYPE_CHECKING:
-    from dragoman.transport.remote.address import Remote
+    from dragoman.transport.remote.address import RemoteOptions
 
 # After official v1: the order in which the other spellings are tried.
-LADDER = ("draft", "crow", "2025.1")
+DIALECT_ORDER = ("draft", "crow", "2025.1")
 
 # Answers that mean "I do not understand this initialize", not "something is wrong with me".
 NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIMEOUT})
 
 # Dialects without words for file calls beyond text: offering these would only be noise.
-_NO_FILE_CALLS = frozenset({"2025.1", "crow"})
+_WITHOUT_FILE_EXTENSIONS = frozenset({"2025.1", "crow"})
 
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 
-class Dialled(msgspec.Struct, eq=False):
+class ConnectedAgent(msgspec.Struct, eq=False):
     """An agent that was reached: its connection, what it said of itself, and the folder it was started in."""
 
     connection: Connection
-    introduction: InitializeResult
-    introduction_values: Any  # the same as plain values, with what no type knows
+    initialize_result: InitializeResult
+    initialize_values: Any  # the same as plain values, with what no type knows
     cwd: str
     has_session: bool = False
 
@@ -66,7 +66,7 @@ class Dialled(msgspec.Struct, eq=False):
         await self.connection.close()
 
 
-class Dial:
+class Dialer:
     """How to reach one agent, as often as its dialect needs it started."""
 
     def __init__(
@@ -80,208 +80,214 @@ class Dial:
         mcp_servers: Sequence[McpServer] = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
-        patience: float = 60.0,
-        probe: str = "ladder",
+        initialize_timeout: float = 60.0,
+        detection: str = "ladder",
         permission: str = "ask",
-        shows: ClientSessionCapabilities | None = None,
+        session_capabilities: ClientSessionCapabilities | None = None,
         sandbox: Sandbox | None = None,
         trace: Callable[[Transport], Transport] | None = None,
-        remote: Remote | None = None,
-        resolve: Callable[[str], str] = os.path.realpath,
+        remote: RemoteOptions | None = None,
+        resolve_folder: Callable[[str], str] = os.path.realpath,
     ) -> None:
         """`resolve` gives the folder in which a process is started, links resolved, or refuses."""
-        if dialect != "auto" and dialect not in NAMES:
-            raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(NAMES)}")
+        if dialect != "auto" and dialect not in DIALECT_NAMES:
+            raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(DIALECT_NAMES)}")
         runs = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
         if sandbox is not None and runs:
             raise ValueError("an agent that runs already cannot be sandboxed; give its command, or Lending a sandbox")
         self.dialect = dialect
         self.cwd = cwd
-        self._here = cwd  # where the command was written down; the folder to begin in may yet be another one
-        self.sandbox = closed(sandbox)
+        self._command_cwd = cwd  # where the command was written down; the folder to begin in may yet be another one
+        self.sandbox = protect_user_files(sandbox)
         self.report = report
         self._target = target
         self._env = env
-        self._inherit = inherit_env
-        self._servers = list(mcp_servers)
+        self._inherit_env = inherit_env
+        self._mcp_servers = list(mcp_servers)
         self._stderr = stderr
-        self._patience = patience
-        self._probe = probe
+        self._initialize_timeout = initialize_timeout
+        self._detection = detection
         self._permission = permission
-        self._shows = shows  # what official agents may send us beyond what every client takes
+        self._session_capabilities = (
+            session_capabilities  # what official agents may send us beyond what every client takes
+        )
         self._trace = trace
         self._remote = remote
-        self._resolve = resolve
-        self._first: Dialled | None = None
-        self._others: dict[str, Dialled] = {}
-        self._moving = asyncio.Lock()
+        self._resolve_folder = resolve_folder
+        self._main: ConnectedAgent | None = None
+        self._by_cwd: dict[str, ConnectedAgent] = {}
+        self._cwd_lock = asyncio.Lock()
 
-    async def open(
+    async def start(
         self,
-        introduction: InitializeParams,
+        params: InitializeParams,
         handlers: dict[str, Handler],
         fallback: Handler,
-        source: Any = None,
-    ) -> Dialled:
+        raw_params: Any = None,
+    ) -> ConnectedAgent:
         """Start the agent and introduce ourselves."""
-        self._introduction = introduction
-        self._source = source  # the introduction as its client said it, with what no type knows
+        self._initialize_params = params
+        self._raw_params = raw_params  # the introduction as its client said it, with what no type knows
         self._handlers = handlers
         self._fallback = fallback
-        self._first = await self._reach(self.cwd)
-        return self._first
+        self._main = await self._connect(self.cwd)
+        return self._main
 
-    async def at(self, cwd: str) -> Dialled:
+    async def agent_for_cwd(self, cwd: str) -> ConnectedAgent:
         """The agent to open a session in this folder with: mostly the one there is."""
         if self.dialect != "2025.1":
-            return self.first
-        async with self._moving:  # two sessions opened at once must not each start a process for the same folder
-            dialled = await self._at_home(cwd)
+            return self.main
+        async with self._cwd_lock:  # two sessions opened at once must not each start a process for the same folder
+            dialled = await self._process_for_cwd(cwd)
             dialled.has_session = True
             return dialled
 
-    async def _at_home(self, cwd: str) -> Dialled:
-        first = self.first
+    async def _process_for_cwd(self, cwd: str) -> ConnectedAgent:
+        first = self.main
         if cwd == first.cwd or not self.can_restart:  # who cannot move refuses the folder by itself
             return first
         if not first.has_session:
-            self._first = await self._reach(cwd)  # before the other one ends: this may fail, or be taken back
+            self._main = await self._connect(cwd)  # before the other one ends: this may fail, or be taken back
             first.connection.on_close = None  # it moved; nobody needs to mourn it
             await asyncio.shield(first.close())
-            return self._first
-        if cwd not in self._others:
-            self._others[cwd] = await self._reach(cwd)
-        return self._others[cwd]
+            return self._main
+        if cwd not in self._by_cwd:
+            self._by_cwd[cwd] = await self._connect(cwd)
+        return self._by_cwd[cwd]
 
-    async def reopen(self) -> Dialled:
+    async def restart(self) -> ConnectedAgent:
         """End the agent, start it again and introduce ourselves again; its sessions are gone with it."""
-        for dialled in (self._first, *self._others.values()):
+        for dialled in (self._main, *self._by_cwd.values()):
             if dialled is not None:
                 await dialled.close()
-        self._others.clear()
-        self._first = await self._reach(self.cwd)
-        return self._first
+        self._by_cwd.clear()
+        self._main = await self._connect(self.cwd)
+        return self._main
 
-    def signing_in(self, method: AuthMethod) -> SignIn:
+    def terminal_login(self, method: AuthMethod) -> TerminalLogin:
         """The command with which a person signs in at this agent."""
         if not isinstance(self._target, str | Sequence):
             raise ProtocolError(
-                Kind.CAPABILITY_UNSUPPORTED, f"{self._name} was not started by a command; sign in where it runs"
+                Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} was not started by a command; sign in where it runs"
             )
-        from dragoman.transport.process.launch import inherited
+        from dragoman.transport.process.launch import inherited_environment
 
-        return prepared(method, words(self._target), self.cwd, inherited(self._env, self._inherit))
+        return build_login(
+            method, parse_command(self._target), self.cwd, inherited_environment(self._env, self._inherit_env)
+        )
 
     @property
-    def first(self) -> Dialled:
+    def main(self) -> ConnectedAgent:
         """The process that serves what belongs to no folder."""
-        assert self._first is not None
-        return self._first
+        assert self._main is not None
+        return self._main
 
     async def close(self) -> None:
         """End every process that was started."""
-        for dialled in (self._first, *self._others.values()):
+        for dialled in (self._main, *self._by_cwd.values()):
             if dialled is not None:
                 await dialled.close()
 
     # --- finding the dialect ----------------------------------------------------------------------------------
 
-    async def _reach(self, cwd: str) -> Dialled:
+    async def _connect(self, cwd: str) -> ConnectedAgent:
         if self.dialect != "auto":
-            connection = await self._start(self.dialect, cwd)
-            return await self._introduce(connection, cwd)
-        if self._probe == "polyglot":
-            return await self._speak_polyglot(cwd)
-        return await self._try_in_turn(cwd)
+            connection = await self._open_connection(self.dialect, cwd)
+            return await self._initialize(connection, cwd)
+        if self._detection == "polyglot":
+            return await self._initialize_polyglot(cwd)
+        return await self._try_dialects(cwd)
 
-    async def _try_in_turn(self, cwd: str) -> Dialled:
+    async def _try_dialects(self, cwd: str) -> ConnectedAgent:
         refusals: list[str] = []
-        for name in ("v1", *LADDER):
-            connection = await self._start(name, cwd)
+        for name in ("v1", *DIALECT_ORDER):
+            connection = await self._open_connection(name, cwd)
             try:
-                answered = await self._ask(connection, self._introduction)
+                answered = await self._request_initialize(connection, self._initialize_params)
             except ProtocolError as error:
                 await connection.close()
                 if error.kind not in NOT_UNDERSTOOD or not self.can_restart:
                     raise
                 refusals.append(f"{name}: {error.message}")
                 if error.kind == Kind.TIMEOUT and self.report is not None:  # it takes long, with nothing to be seen
-                    self.report(f"{self._name} in {name}: {error.message}; trying the next dialect")
+                    self.report(f"{self._display_name} in {name}: {error.message}; trying the next dialect")
                 continue
             except BaseException:
                 await connection.close()
                 raise
-            found = detect.of_agent(answered) or name
+            found = detect.dialect_of_agent(answered) or name
             if name == "v1" and found != "v1" and self.can_restart:
                 await connection.close()
                 self.dialect = found
-                return await self._introduce(await self._start(found, cwd), cwd)
+                return await self._initialize(await self._open_connection(found, cwd), cwd)
             self.dialect = name
-            return await self._settle(connection, answered, cwd)
+            return await self._accept_or_close(connection, answered, cwd)
         raise StartFailed(
-            f"{self._name} understands no dialect of initialize ({'; '.join(refusals)}); "
+            f"{self._display_name} understands no dialect of initialize ({'; '.join(refusals)}); "
             "if you know which one it speaks, name it"
         )
 
-    async def _introduce(self, connection: Connection, cwd: str) -> Dialled:
+    async def _initialize(self, connection: Connection, cwd: str) -> ConnectedAgent:
         try:
-            answered = await self._ask(connection, self._introduction)
+            answered = await self._request_initialize(connection, self._initialize_params)
         except BaseException:
             await connection.close()
             raise
-        return await self._settle(connection, answered, cwd)
+        return await self._accept_or_close(connection, answered, cwd)
 
-    async def _settle(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
+    async def _accept_or_close(self, connection: Connection, answer: Any, cwd: str) -> ConnectedAgent:
         """Stay with an agent that answered; one that we cannot talk to is let go."""
         try:
-            return self._met(connection, answered, cwd)
+            return self._check_answer(connection, answer, cwd)
         except BaseException:
             await connection.close()
             raise
 
-    async def _speak_polyglot(self, cwd: str) -> Dialled:
+    async def _initialize_polyglot(self, cwd: str) -> ConnectedAgent:
         """One initialize that every known reader understands; the answer tells who it was."""
-        connection = await self._start("v1", cwd)
+        connection = await self._open_connection("v1", cwd)
         try:
-            answered = await self._ask(connection, polyglot(self._introduction, cwd))
+            answered = await self._request_initialize(connection, polyglot_params(self._initialize_params, cwd))
         except BaseException:
             await connection.close()
             raise
-        self.dialect = detect.of_agent(answered) or "v1"
+        self.dialect = detect.dialect_of_agent(answered) or "v1"
         if self.dialect != "v1":
-            connection.speak(find_dialect(self.dialect))
+            connection.set_dialect(find_dialect(self.dialect))
             answered = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answered)
-            connection.met(self._introduction)
-            connection.introduced(answered)
-        return await self._settle(connection, answered, cwd)
+            connection.note_initialize(self._initialize_params)
+            connection.note_initialize_result(answered)
+        return await self._accept_or_close(connection, answered, cwd)
 
-    async def _ask(self, connection: Connection, introduction: Any) -> Any:
+    async def _request_initialize(self, connection: Connection, params: Any) -> Any:
         """Initialize, and give the answer as plain values in the vocabulary; 2025.1 hears of MCP servers here."""
-        if self._servers and connection.speech is not None and connection.speech.dialect.name == "2025.1":
-            introduction = noted(introduction, mcpServers=[values(server) for server in self._servers])
-        if self._shows is not None and connection.speech is not None and connection.speech.plain:
-            offered = msgspec.structs.replace(introduction.client_capabilities, session=self._shows)
-            introduction = msgspec.structs.replace(introduction, client_capabilities=offered)
-        spoken = connection.speech.dialect.name if connection.speech is not None else ""
-        if spoken in _NO_FILE_CALLS and introduction.client_capabilities:
-            offered = noted(introduction.client_capabilities, fs=ABSENT, terminal=ABSENT)
-            introduction = msgspec.structs.replace(introduction, client_capabilities=offered)
-        introduction = carried(introduction, self._source)
-        return await connection.request_raw("initialize", introduction, timeout=self._patience)
+        if self._mcp_servers and connection.codec is not None and connection.codec.dialect.name == "2025.1":
+            params = with_side_data(params, mcpServers=[json_values(server) for server in self._mcp_servers])
+        if self._session_capabilities is not None and connection.codec is not None and connection.codec.is_native:
+            offered = msgspec.structs.replace(params.client_capabilities, session=self._session_capabilities)
+            params = msgspec.structs.replace(params, client_capabilities=offered)
+        spoken = connection.codec.dialect.name if connection.codec is not None else ""
+        if spoken in _WITHOUT_FILE_EXTENSIONS and params.client_capabilities:
+            offered = with_side_data(params.client_capabilities, fs=ABSENT, terminal=ABSENT)
+            params = msgspec.structs.replace(params, client_capabilities=offered)
+        params = with_unknown_members(params, self._raw_params)
+        return await connection.request_raw("initialize", params, timeout=self._initialize_timeout)
 
-    def _met(self, connection: Connection, answered: Any, cwd: str) -> Dialled:
-        required = side_of(answered).get("requiredClientCapabilities")
-        lacking = missing(required, self._introduction.client_capabilities or {})
+    def _check_answer(self, connection: Connection, answer: Any, cwd: str) -> ConnectedAgent:
+        required = json_side_data(answer).get("requiredClientCapabilities")
+        lacking = missing_capabilities(required, self._initialize_params.client_capabilities or {})
         if lacking:  # the draft, section 10.3: better no session than one that fails in the middle
             what = ", ".join(lacking)
             raise ProtocolError(
-                Kind.CAPABILITY_UNSUPPORTED, f"{self._name} needs {what}, which this client does not offer"
+                Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} needs {what}, which this client does not offer"
             )
-        introduction = read(_INITIALIZE.result, answered)
+        introduction = decode_as(_INITIALIZE.result, answer)
         version = introduction.protocol_version
-        if version > 1 and connection.speech is not None and connection.speech.dialect.name == "v1":
-            raise StartFailed(f"{self._name} answered with version {version} of the protocol; this client speaks 1")
-        return Dialled(connection, introduction, answered, cwd)
+        if version > 1 and connection.codec is not None and connection.codec.dialect.name == "v1":
+            raise StartFailed(
+                f"{self._display_name} answered with version {version} of the protocol; this client speaks 1"
+            )
+        return ConnectedAgent(connection, introduction, answer, cwd)
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -291,20 +297,20 @@ class Dial:
         return isinstance(self._target, str | Sequence)
 
     @property
-    def _name(self) -> str:
-        return " ".join(words(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
+    def _display_name(self) -> str:
+        return " ".join(parse_command(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
 
-    async def _start(self, name: str, cwd: str) -> Connection:
+    async def _open_connection(self, name: str, cwd: str) -> Connection:
         if isinstance(self._target, str) and is_address(self._target):
-            transport: Transport = await self._dial(self._target)
+            transport: Transport = await self._connect_address(self._target)
         elif isinstance(self._target, str | Sequence):
             from dragoman.transport.process.transport import spawn
 
             transport = await spawn(
-                elsewhere(words(self._target), self._here, cwd),
-                cwd=self._resolve(cwd),
+                rebase_command(parse_command(self._target), self._command_cwd, cwd),
+                cwd=self._resolve_folder(cwd),
                 env=self._env,
-                inherit_env=self._inherit,
+                inherit_env=self._inherit_env,
                 stderr=self._stderr,
                 sandbox=self.sandbox,
             )
@@ -315,27 +321,27 @@ class Dial:
             Side.CLIENT,
             self._handlers,
             fallback=self._fallback,
-            settings=settings(cwd, self._permission),
-            speaks=find_dialect(name),
+            settings=emulator_settings(cwd, self._permission),
+            peer_dialect=find_dialect(name),
             report=self.report,
         )
         connection.start()
         return connection
 
-    async def _dial(self, address: str) -> Transport:
+    async def _connect_address(self, address: str) -> Transport:
         """An agent that runs already; one that is remote may go away and come back."""
         if not is_remote(address):
             return await dial(address)
-        from dragoman.roles.client.reconnect.transport import rejoining
+        from dragoman.roles.client.reconnect.transport import dial_reconnecting
 
         async def again() -> Transport:
             return await dial(address, remote=self._remote, report=self.report)
 
-        patience = self._remote.patience if self._remote is not None else None
-        return await rejoining(again, patience=patience, report=self.report)
+        patience = self._remote.backoff if self._remote is not None else None
+        return await dial_reconnecting(again, backoff=patience, report=self.report)
 
 
-def words(target: str | Sequence[str]) -> list[str]:
+def parse_command(target: str | Sequence[str]) -> list[str]:
     """The words of a command."""
     if isinstance(target, str):
         target = shlex.split(target)
@@ -344,20 +350,20 @@ def words(target: str | Sequence[str]) -> list[str]:
     return list(target)
 
 
-def elsewhere(command: list[str], here: str, there: str) -> list[str]:
+def rebase_command(command: list[str], old_cwd: str, new_cwd: str) -> list[str]:
     """A command that was written in one folder, to be started in another: the files it names are still meant."""
-    if here == there:
+    if old_cwd == new_cwd:
         return command
 
     def is_left_behind(word: str) -> bool:
-        return os.path.isfile(os.path.join(here, word)) and not os.path.isfile(os.path.join(there, word))
+        return os.path.isfile(os.path.join(old_cwd, word)) and not os.path.isfile(os.path.join(new_cwd, word))
 
-    return [os.path.join(here, word) if is_left_behind(word) else word for word in command]
+    return [os.path.join(old_cwd, word) if is_left_behind(word) else word for word in command]
 
 
-def polyglot(introduction: InitializeParams, cwd: str) -> dict[str, Any]:
+def polyglot_params(initialize_params: InitializeParams, cwd: str) -> dict[str, Any]:
     """An initialize in all spellings at once; only `protocol_version` cannot please everybody (reference 5.15)."""
-    official = values(introduction)
+    official = json_values(initialize_params)
     spoken: dict[str, Any] = {}
     for name in ("crow", "2025.1", "draft", "v1"):
         params = find_dialect(name).lower_call(Side.AGENT, "initialize", official)[1]

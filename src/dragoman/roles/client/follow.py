@@ -10,43 +10,43 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from dragoman.session.location import Place
+from dragoman.session.location import Location
 
 # Places that a reader may leave unread; the oldest fall away.
-UNREAD = 1000
+MAX_UNREAD_LOCATIONS = 1000
 
 
-class Follow:
+class LocationStream:
     """One reader's places: `async for place in session.follow(): ...`."""
 
-    def __init__(self, leave: Callable[[Follow], None]) -> None:
-        self._leave = leave
-        self._unread: deque[Place] = deque(maxlen=UNREAD)
-        self._wake: asyncio.Event = asyncio.Event()
+    def __init__(self, on_close: Callable[[LocationStream], None]) -> None:
+        self._on_close = on_close
+        self._unread: deque[Location] = deque(maxlen=MAX_UNREAD_LOCATIONS)
+        self._changed: asyncio.Event = asyncio.Event()
         self._ended = False
 
-    def __aiter__(self) -> Follow:
+    def __aiter__(self) -> LocationStream:
         return self
 
-    async def __anext__(self) -> Place:
+    async def __anext__(self) -> Location:
         while not self._unread:
             if self._ended:
                 raise StopAsyncIteration
-            self._wake.clear()
-            await self._wake.wait()
+            self._changed.clear()
+            await self._changed.wait()
         return self._unread.popleft()
 
-    def tell(self, place: Place) -> None:
+    def add(self, location: Location) -> None:
         """The agent is here now."""
-        self._unread.append(place)
-        self._wake.set()
+        self._unread.append(location)
+        self._changed.set()
 
     def end(self) -> None:
         """No more places come; those that were told can still be read."""
         self._ended = True
-        self._wake.set()
+        self._changed.set()
 
     def close(self) -> None:
         """Follow no longer."""
-        self._leave(self)
+        self._on_close(self)
         self.end()

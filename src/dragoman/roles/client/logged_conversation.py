@@ -15,81 +15,81 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.engine.errors import as_error
+from dragoman.engine.errors import to_protocol_error
 from dragoman.engine.handler import Handler
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
 from dragoman.roles.agent.session import new_id
-from dragoman.roles.client.session import Conversation
+from dragoman.roles.client.session import ClientSession
 from dragoman.roles.client.turn import ClientTurn
 from dragoman.schema.base import to_json
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
 from dragoman.store.contract import Entry, EntryKind, Store
-from dragoman.store.session_log import QUESTIONS, Chronicle, without_secrets
+from dragoman.store.session_log import QUESTION_BODIES, SessionLog, strip_secrets
 
 # What an agent does with what it is lent, by how its methods begin.
-USES = {"fs": EntryKind.FILE, "terminal": EntryKind.TERMINAL}
+ENTRY_KINDS = {"fs": EntryKind.FILE, "terminal": EntryKind.TERMINAL}
 
 # What it only looks at again and again.
-_LOOKS = frozenset({"terminal/output", "fs/watch", "fs/unwatch"})
+_NOT_LOGGED = frozenset({"terminal/output", "fs/watch", "fs/unwatch"})
 
 # Of a use, this is told; never what is in a file, an environment or an output.
-_TOLD = ("path", "line", "limit", "command", "args", "cwd", "terminal_id", "exit_code", "signal")
+_LOGGED_FIELDS = ("path", "line", "limit", "command", "args", "cwd", "terminal_id", "exit_code", "signal")
 
 
 # How long an agent may take to end a turn that was cancelled because it could not be kept, before the next prompt is
 # sent all the same. Seconds.
-STOPPING = 10.0
+STOP_TIMEOUT = 10.0
 
 
-class Logging(msgspec.Struct, frozen=True):
+class LogSettings(msgspec.Struct, frozen=True):
     """Where conversations are logged, and who else hears of each entry."""
 
     store: Store
     on_entry: Callable[[str, Entry], None] | None = None
 
 
-class LoggedConversation(Conversation):
+class LoggedClientSession(ClientSession):
     """One session of a remote agent, with a log."""
 
-    _chronicle: Chronicle
-    _how: str
-    _agent: dict[str, Any]
-    _history: list[Any] | None = None  # what the agent tells again while it opens a stored session
-    _is_known = False  # whether its log goes on with what was there before
+    _log: SessionLog
+    _open_method: str
+    _agent_info: dict[str, Any]
+    _replayed: list[Any] | None = None  # what the agent tells again while it opens a stored session
+    _continues_log = False  # whether its log goes on with what was there before
     _preamble: list[Any] | None = None  # goes before the first prompt
-    _retold = 0  # how many blocks of the next prompt are that
-    _open_prompt: asyncio.Event | None = None  # set when the agent answered the last prompt
+    _preamble_length = 0  # how many blocks of the next prompt are that
+    _prompt_answered: asyncio.Event | None = None  # set when the agent answered the last prompt
     _prompter = "user"  # whose prompt is sent next, and what else the log is to know of it
-    _beside: Mapping[str, Any] = MappingProxyType({})
+    _log_extra: Mapping[str, Any] = MappingProxyType({})
     is_closing = False  # the end of the agent is no news then
 
     def log_to(
         self,
-        logging: Logging,
-        how: str,
+        settings: LogSettings,
+        method: str,
         agent: dict[str, Any],
-        log: str | None,
+        log_id: str | None,
         origin: str | None = None,
-        chronicle: Chronicle | None = None,
+        session_log: SessionLog | None = None,
     ) -> None:
         """Begin to log; `how` is the method that opens it, `log` the log to go on with, `origin` the one to fork.
 
         Who shares the log with others brings its `chronicle`.
         """
-        self._how, self._agent, self._is_known = how, agent, log is not None
-        if how in ("session/load", "session/resume"):  # some tell it all again on resume too (peers.md 36)
-            self._history = []
-        if chronicle is None:
-            key = log or (lambda: self._free(logging.store, origin))
-            chronicle = Chronicle(logging.store, key, on_entry=logging.on_entry)
-        chronicle.failed = self._fail
-        self._chronicle = chronicle
+        self._open_method, self._agent_info, self._continues_log = method, agent, log_id is not None
+        if method in ("session/load", "session/resume"):  # some tell it all again on resume too (peers.md 36)
+            self._replayed = []
+        if session_log is None:
+            key = log_id or (lambda: self._create_log_id(settings.store, origin))
+            session_log = SessionLog(settings.store, key, on_entry=settings.on_entry)
+        session_log.on_failure = self._on_log_failed
+        self._log = session_log
 
-    async def _free(self, store: Store, origin: str | None) -> str:
+    async def _create_log_id(self, store: Store, origin: str | None) -> str:
         """Where it is logged: under its own id, unless another session has that, of an agent that counts say."""
         known = {summary.session_id for summary in await store.sessions()}
         key = self.id if self.id not in known else f"{self.id}-{new_id()[:8]}"
@@ -98,7 +98,7 @@ class LoggedConversation(Conversation):
         return key
 
     @property
-    def resolved(self) -> dict[str, str]:
+    def linked_folders(self) -> dict[str, str]:
         """Where its folders really are, of those that lie behind links: who goes on with it can see if that changed."""
         places = ((path, self.real_folder(path)) for path in self.roots)
         return {path: real for path, real in places if real != path}
@@ -107,49 +107,49 @@ class LoggedConversation(Conversation):
         """Where a folder of the session leads, links resolved."""
         return os.path.realpath(path)
 
-    def introduce(self, preamble: list[Any]) -> None:
+    def set_preamble(self, preamble: list[Any]) -> None:
         """Let this go before the first prompt: what was said before, to an agent that does not know."""
         self._preamble = preamble
 
     @property
-    def log(self) -> str | None:
+    def log_id(self) -> str | None:
         """The id of its log in the store; None until something is kept."""
-        return self._chronicle.key or None
+        return self._log.session_id or None
 
-    async def kept(self) -> None:
+    async def wait_stored(self) -> None:
         """Wait until all that happened so far is in the log."""
-        await self._chronicle.kept()
+        await self._log.wait_stored()
 
-    async def flush(self) -> None:
+    async def flush_log(self) -> None:
         """The same, whether that works or not."""
-        await self._chronicle.flush()
+        await self._log.flush()
 
     # --- what happens -----------------------------------------------------------------------------------------
 
-    def set_up(self, result: Any) -> None:
+    def apply_open_result(self, result: Any) -> None:
         """The session is open: that is the first thing in its log."""
-        super().set_up(result)
-        bare, secrets = without_secrets(self.mcp_servers)
+        super().apply_open_result(result)
+        bare, secrets = strip_secrets(self.mcp_servers)
         body = {
             "sessionId": self.id,
-            "by": self._how,
+            "by": self._open_method,
             "cwd": self.cwd,
-            "agent": self._agent,
+            "agent": self._agent_info,
             "additionalDirectories": self.directories,
-            "resolved": self.resolved,
+            "resolved": self.linked_folders,
             "mcpServers": [to_json(server) for server in bare],
             "modes": to_json(result.modes) if result.modes else None,
             "configOptions": [to_json(option) for option in result.config_options or ()],
         }
-        chronicle = self._chronicle
-        keep = (lambda: chronicle.store.keep_credentials(chronicle.key, {"mcp": secrets})) if secrets else None
-        chronicle.note(
+        chronicle = self._log
+        keep = (lambda: chronicle.store.keep_credentials(chronicle.session_id, {"mcp": secrets})) if secrets else None
+        chronicle.append(
             EntryKind.OPENED, {name: value for name, value in body.items() if value}, actor=self._prompter, then=keep
         )
-        history, self._history = self._history, None
-        if not self._is_known:
+        history, self._replayed = self._replayed, None
+        if not self._continues_log:
             for update in history or ():
-                chronicle.note(EntryKind.UPDATE, update)
+                chronicle.append(EntryKind.UPDATE, update)
 
     def prompt(
         self,
@@ -158,65 +158,65 @@ class LoggedConversation(Conversation):
         timeout: float | None = None,
         idle_timeout: float | None = None,
         by: str = "user",
-        beside: Mapping[str, Any] = MappingProxyType({}),
+        log_extra: Mapping[str, Any] = MappingProxyType({}),
     ) -> ClientTurn:
         """Begin a turn; see Conversation. `by` is who says it, and `beside` what else the log tells of the prompt."""
-        self._prompter, self._beside = by, beside
+        self._prompter, self._log_extra = by, log_extra
         if self._preamble:
             blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
-            self._retold = len(self._preamble)
+            self._preamble_length = len(self._preamble)
             content, self._preamble = [*self._preamble, *blocks], None
         return super().prompt(content, timeout=timeout, idle_timeout=idle_timeout)
 
-    def begin(self, prompt: list[Any]) -> Awaitable[None]:
+    def begin_turn(self, prompt: list[Any]) -> Awaitable[None]:
         """A turn begins; the agent gets the prompt when it is in the log."""
-        return self._begin(prompt)
+        return self._begin_turn(prompt)
 
-    async def _begin(self, prompt: list[Any]) -> None:
-        chronicle = self._chronicle
-        await self._let_go()
-        chronicle.try_again()
+    async def _begin_turn(self, prompt: list[Any]) -> None:
+        chronicle = self._log
+        await self._wait_unlogged_turn()
+        chronicle.clear_fault()
         chronicle.turn = new_id()
-        chronicle.note(EntryKind.TURN_STARTED, {}, actor=self._prompter)
+        chronicle.append(EntryKind.TURN_STARTED, {}, actor=self._prompter)
         # What the log has already is not logged again: each time it is retold, it would double.
-        said, is_retold, self._retold = prompt[self._retold :], self._retold > 0, 0
-        body = {"prompt": said, **self._beside} | ({"retold": True} if is_retold else {})
-        await chronicle.record(EntryKind.PROMPT, body, actor=self._prompter)
-        super().begin(said)
+        said, is_retold, self._preamble_length = prompt[self._preamble_length :], self._preamble_length > 0, 0
+        body = {"prompt": said, **self._log_extra} | ({"retold": True} if is_retold else {})
+        await chronicle.append_and_wait(EntryKind.PROMPT, body, actor=self._prompter)
+        super().begin_turn(said)
 
-    async def _let_go(self) -> None:
+    async def _wait_unlogged_turn(self) -> None:
         """A turn that could not be kept must be over before another: what it still says is no part of that one."""
-        if self._chronicle.fault is None or self._open_prompt is None:
+        if self._log.fault is None or self._prompt_answered is None:
             return
         try:
-            async with asyncio.timeout(STOPPING):
-                await self._open_prompt.wait()
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self._prompt_answered.wait()
         except TimeoutError:
             pass
 
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update, in order: kept first, then told."""
-        if self._history is not None:  # it was told before, and is not news
-            self._history.append(update)
+        if self._replayed is not None:  # it was told before, and is not news
+            self._replayed.append(update)
             return super().receive(update)
-        chronicle = self._chronicle
+        chronicle = self._log
         deliver = super().receive
-        chronicle.note(EntryKind.UPDATE, update, then=lambda: deliver(update))
-        return chronicle.room() if chronicle.is_full else None
+        chronicle.append(EntryKind.UPDATE, update, then=lambda: deliver(update))
+        return chronicle.wait_for_space() if chronicle.is_full else None
 
-    def turn_told(self, state: str, turn: str) -> None:
+    def note_host_turn(self, state: str, turn_id: str) -> None:
         """Whose turn runs in a host: it is so when everything before it was told."""
-        note = super().turn_told
-        self._chronicle.after(lambda: note(state, turn))
+        note = super().note_host_turn
+        self._log.call_after(lambda: note(state, turn_id))
 
     def receive_run(self, updates: list[Any]) -> bool:
         """Each update has an entry of its own."""
         return False
 
-    def settled(self, done: Done) -> Done:
+    def wrap_done(self, done: DoneCallback) -> DoneCallback:
         """The answer to a prompt is heard when everything before it was."""
 
-        answered = self._open_prompt = asyncio.Event()
+        answered = self._prompt_answered = asyncio.Event()
 
         def told(result: Any, error: ProtocolError | None) -> None:
             answered.set()
@@ -226,87 +226,87 @@ class LoggedConversation(Conversation):
                 body = {"stopReason": result.stop_reason} | ({"usage": to_json(result.usage)} if result.usage else {})
 
             def deliver() -> None:
-                self._chronicle.turn = None
+                self._log.turn = None
                 done(result, error)
 
-            self._chronicle.note(EntryKind.TURN_ENDED, body, then=deliver, otherwise=lambda fault: done(None, fault))
+            self._log.append(EntryKind.TURN_ENDED, body, then=deliver, on_failure=lambda fault: done(None, fault))
 
         return told
 
-    def asked(self, params: RequestPermissionParams) -> Awaitable[None]:
+    def note_permission_request(self, params: RequestPermissionParams) -> Awaitable[None]:
         """A question: the user sees it when it is in the log."""
-        return self._asked(params)
+        return self._log_permission_request(params)
 
-    async def _asked(self, params: RequestPermissionParams) -> None:
-        await self._chronicle.record(EntryKind.ASKED, to_json(params))
-        super().asked(params)
+    async def _log_permission_request(self, params: RequestPermissionParams) -> None:
+        await self._log.append_and_wait(EntryKind.ASKED, to_json(params))
+        super().note_permission_request(params)
 
-    async def decided(self, params: Any, outcome: Any) -> None:
+    async def note_permission_outcome(self, params: Any, outcome: Any) -> None:
         """The user's answer: the agent hears it when it is in the log."""
         body = {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(outcome)}
-        await self._chronicle.record(EntryKind.DECIDED, body, actor=self.decider(params))
+        await self._log.append_and_wait(EntryKind.DECIDED, body, actor=self.decider(params))
 
     def decider(self, params: Any) -> str:
         """Who answered this question."""
         return "user"
 
-    async def elicited(self, params: Any) -> None:
+    async def note_elicitation(self, params: Any) -> None:
         """A form or a link: the user sees it when it is in the log."""
-        await self._chronicle.record(EntryKind.ASKED, QUESTIONS["elicitation/create"].asked(params))
+        await self._log.append_and_wait(EntryKind.ASKED, QUESTION_BODIES["elicitation/create"].asked_body(params))
 
-    async def replied(self, params: Any, result: Any) -> None:
+    async def note_elicitation_result(self, params: Any, result: Any) -> None:
         """The user's reply: the agent hears it when it is in the log."""
-        body = QUESTIONS["elicitation/create"].decided(params, result)
-        await self._chronicle.record(EntryKind.DECIDED, body, actor=self.decider(params))
+        body = QUESTION_BODIES["elicitation/create"].decided_body(params, result)
+        await self._log.append_and_wait(EntryKind.DECIDED, body, actor=self.decider(params))
 
-    def translated(self, text: str) -> None:
+    def note_translation_loss(self, text: str) -> None:
         """Something was lost, or made up, between the agent's dialect and ours."""
-        self._chronicle.note(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
+        self._log.append(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
 
     async def set_mode(self, mode_id: str, *, by: str = "user") -> None:
         """Put the session into another mode."""
         await super().set_mode(mode_id)
-        await self._set(CurrentModeUpdate(current_mode_id=mode_id), by)
+        await self._log_setting(CurrentModeUpdate(current_mode_id=mode_id), by)
 
     async def set_option(self, config_id: str, value: Any, *, by: str = "user") -> None:
         """Set a config option."""
         await super().set_option(config_id, value)
-        await self._set(ConfigOptionUpdate(config_options=self.options), by)
+        await self._log_setting(ConfigOptionUpdate(config_options=self.options), by)
 
-    async def _set(self, update: Any, by: str) -> None:
+    async def _log_setting(self, update: Any, by: str) -> None:
         if self.turn is None or self.turn.is_over:
-            self._chronicle.try_again()
-        await self._chronicle.record(EntryKind.UPDATE, update, actor=by)
+            self._log.clear_fault()
+        await self._log.append_and_wait(EntryKind.UPDATE, update, actor=by)
 
-    def lost(self, error: ConnectionFailed) -> None:
+    def on_agent_lost(self, error: ConnectionFailed) -> None:
         """The agent is gone; what it said before is told first."""
         body: dict[str, Any] = {"message": str(error)}
         if isinstance(error, AgentExited):
             body |= {"status": error.status, "stderr": error.stderr[-2000:]}
-        tell = super().lost
+        tell = super().on_agent_lost
         if self.is_closing:
             tell(error)
             return
-        self._chronicle.note(EntryKind.AGENT_EXITED, body, then=lambda: tell(error), otherwise=lambda _: tell(error))
+        self._log.append(EntryKind.AGENT_EXITED, body, then=lambda: tell(error), on_failure=lambda _: tell(error))
 
-    def used(self, method: str, params: Any, result: Any, error: ProtocolError | None, done: Done) -> None:
+    def log_use(self, method: str, params: Any, result: Any, error: ProtocolError | None, done: DoneCallback) -> None:
         """Something lent was used: the agent hears of it when it is in the log."""
         body: dict[str, Any] = {"method": method}
         for source in (params, result):
-            for name in _TOLD:
+            for name in _LOGGED_FIELDS:
                 value = getattr(source, name, None)
                 if value is not None and value is not UNSET:
                     body[name] = value
         if error is not None:
             body["error"] = {"kind": error.kind, "message": error.message}
-        self._chronicle.note(
-            USES[method.partition("/")[0]],
+        self._log.append(
+            ENTRY_KINDS[method.partition("/")[0]],
             body,
             then=lambda: done(result, error),
-            otherwise=lambda fault: done(None, fault),
+            on_failure=lambda fault: done(None, fault),
         )
 
-    def _fail(self, error: ProtocolError) -> None:
+    def _on_log_failed(self, error: ProtocolError) -> None:
         """The log cannot be written: nothing more is told, and the agent shall stop."""
         turn = self.turn
         if turn is not None and not turn.is_over:
@@ -315,37 +315,39 @@ class LoggedConversation(Conversation):
                 self.cancel("the session cannot be logged")
 
 
-def logged_uses(handlers: dict[str, Handler], find: Callable[[str], Conversation | None]) -> dict[str, Handler]:
+def with_use_logging(
+    handlers: dict[str, Handler], find_session: Callable[[str], ClientSession | None]
+) -> dict[str, Handler]:
     """Handlers of what is lent, each of which is logged."""
 
     def logged(method: str, handler: Handler) -> Handler:
-        def handle(incoming: Incoming, done: Done) -> Awaitable[None] | None:
-            session = find(getattr(incoming.params, "session_id", None) or "")
-            if not isinstance(session, LoggedConversation):
+        def handle(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+            session = find_session(getattr(incoming.params, "session_id", None) or "")
+            if not isinstance(session, LoggedClientSession):
                 return handler(incoming, done)
             params = incoming.params
 
             def told(result: Any, error: ProtocolError | None) -> None:
-                session.used(method, params, result, error, done)
+                session.log_use(method, params, result, error, done)
 
             try:
                 work = handler(incoming, told)
             except Exception as error:
-                told(None, as_error(error))
+                told(None, to_protocol_error(error))
                 return None
-            return None if work is None else _told_faults(work, told)
+            return None if work is None else _forward_errors(work, told)
 
         return handle
 
     return {
         method: logged(method, handler)
         for method, handler in handlers.items()
-        if method.partition("/")[0] in USES and method not in _LOOKS
+        if method.partition("/")[0] in ENTRY_KINDS and method not in _NOT_LOGGED
     }
 
 
-async def _told_faults(work: Awaitable[None], told: Done) -> None:
+async def _forward_errors(work: Awaitable[None], done: DoneCallback) -> None:
     try:
         await work
     except Exception as error:
-        told(None, as_error(error))
+        done(None, to_protocol_error(error))

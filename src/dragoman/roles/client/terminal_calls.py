@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.dialect.reshape import SIDE
-from dragoman.dialect.side_data import noted_for, number, side
+from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.dialect.side_data import int_or_none, side_data_meta, side_data_of
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.terminal import (
     CreateTerminalResult,
@@ -26,7 +26,7 @@ from dragoman.schema.terminal import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.roles.client.workspace import Loan
+    from dragoman.roles.client.workspace import AgentWorkspace
     from dragoman.workspace.terminal import Terminal
     from dragoman.workspace.terminals import Terminals
 
@@ -37,13 +37,13 @@ MAX_TERMINALS = 32
 class TerminalCalls:
     """Terminals of the sessions of one agent."""
 
-    def __init__(self, loan: Loan) -> None:
-        self._loan = loan
+    def __init__(self, workspace: AgentWorkspace) -> None:
+        self._workspace = workspace
         self._terminals: dict[str, Terminals] = {}
-        told = loan.lending.max_terminals
-        self._most = MAX_TERMINALS if told is None else told
+        told = workspace.access.max_terminals
+        self._max_terminals = MAX_TERMINALS if told is None else told
 
-    def served(self) -> dict[str, Callable[[Any], Any]]:
+    def methods(self) -> dict[str, Callable[[Any], Any]]:
         """What is answered."""
         return {
             "terminal/create": self._create,
@@ -53,7 +53,7 @@ class TerminalCalls:
             "terminal/release": self._release,
         }
 
-    async def end(self, session_id: str) -> None:
+    async def end_session(self, session_id: str) -> None:
         """End every terminal of a session."""
         terminals = self._terminals.pop(session_id, None)
         if terminals is not None:
@@ -63,26 +63,26 @@ class TerminalCalls:
         """End every terminal."""
         await asyncio.gather(*(terminals.close() for terminals in self._terminals.values()))
 
-    def _open(self, session_id: str) -> Terminals:
+    def _terminals_of(self, session_id: str) -> Terminals:
         if session_id not in self._terminals:
-            from dragoman.config.paths import closed
+            from dragoman.config.paths import protect_user_files
             from dragoman.workspace.terminals import Terminals
 
-            roots = self._loan.roots(session_id)
-            sandbox = closed(self._loan.sandbox)
+            roots = self._workspace.roots(session_id)
+            sandbox = protect_user_files(self._workspace.sandbox)
             self._terminals[session_id] = Terminals(
-                roots, max_open=self._most, sandbox=sandbox, resolve=self._loan.resolve
+                roots, max_open=self._max_terminals, sandbox=sandbox, resolve=self._workspace.resolve_folder
             )
         return self._terminals[session_id]
 
     async def _create(self, params: Any) -> CreateTerminalResult:
         line = shlex.join([params.command, *(params.args or ())]) if params.args else params.command
-        terminals = self._open(params.session_id)
+        terminals = self._terminals_of(params.session_id)
         env = {pair.name: pair.value for pair in params.env or ()}
-        wanted = side(params)
-        screen = self._screen(wanted)
+        wanted = side_data_of(params)
+        screen = self._pty_options(wanted)
         folder = terminals.folder(params.cwd or None)
-        await self._loan.ask(
+        await self._workspace.require_approval(
             "execute",
             line,
             params.session_id,
@@ -91,64 +91,64 @@ class TerminalCalls:
             interactive=bool(screen),
             call="terminal/create",
         )
-        self._check_room()
+        self._check_limit()
         timeout = wanted.get("timeout")
         terminal = await terminals.create(
             params.command,
             params.args or (),
             folder,
             env,
-            number(params.output_byte_limit),
+            int_or_none(params.output_byte_limit),
             timeout / 1000 if isinstance(timeout, int | float) else None,
-            apart=wanted.get("streams") is True,
+            separate_streams=wanted.get("streams") is True,
             is_resolved=True,
             **screen,
         )
-        self._loan.lending.show(terminal)
-        return CreateTerminalResult(terminal_id=terminal.id, meta=noted_for(params, {"pid": terminal.pid}))
+        self._workspace.access.remember_terminal(terminal)
+        return CreateTerminalResult(terminal_id=terminal.id, meta=side_data_meta(params, {"pid": terminal.pid}))
 
-    def _screen(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _pty_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """A real terminal, where the agent wants one."""
-        if wanted.get("interactive") is not True:
+        if options.get("interactive") is not True:
             return {}
-        if not self._loan.lending.interactive:
+        if not self._workspace.access.interactive:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
                 "this client has no interactive terminals; ask for a plain one",
                 {"capability": "terminal.interactive"},
             )
-        sizes = {name: number(wanted.get(name)) for name in ("rows", "columns")}
+        sizes = {name: int_or_none(options.get(name)) for name in ("rows", "columns")}
         return {"pty": True, **{name: value for name, value in sizes.items() if value is not None}}
 
-    def _check_room(self) -> None:
-        if sum(map(len, self._terminals.values())) >= self._most:
-            message = f"{self._most} terminals are open; release one first"
-            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._most})
+    def _check_limit(self) -> None:
+        if sum(map(len, self._terminals.values())) >= self._max_terminals:
+            message = f"{self._max_terminals} terminals are open; release one first"
+            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_terminals})
 
-    def _terminal(self, params: Any) -> Terminal:
-        return self._open(params.session_id).get(params.terminal_id)
+    def _find_terminal(self, params: Any) -> Terminal:
+        return self._terminals_of(params.session_id).get(params.terminal_id)
 
     def _output(self, params: Any) -> TerminalOutputResult:
-        terminal = self._terminal(params)
+        terminal = self._find_terminal(params)
         text, truncated, ended = terminal.output()
         status: Any = UNSET
         if ended is not None:
             status = TerminalExitStatus(exit_code=ended.code, signal=ended.signal)
         streams = terminal.streams()
-        apart = {SIDE: {"streams": streams}} if streams else UNSET
+        apart = {SIDE_DATA_KEY: {"streams": streams}} if streams else UNSET
         return TerminalOutputResult(output=text, truncated=truncated, exit_status=status, meta=apart)
 
     async def _wait(self, params: Any) -> WaitForExitResult:
-        terminal = self._terminal(params)
+        terminal = self._find_terminal(params)
         ended = await terminal.wait()
-        late = noted_for(params, {"timedOut": True}) if terminal.timed_out else UNSET
+        late = side_data_meta(params, {"timedOut": True}) if terminal.timed_out else UNSET
         return WaitForExitResult(exit_code=ended.code, signal=ended.signal, meta=late)
 
     def _kill(self, params: Any) -> KillTerminalResult:
-        wanted = side(params)
-        killed = self._terminal(params).kill(wanted.get("signal", "SIGTERM"), bool(wanted.get("force", False)))
-        return KillTerminalResult(meta=UNSET if killed else noted_for(params, {"killed": False}))
+        wanted = side_data_of(params)
+        killed = self._find_terminal(params).kill(wanted.get("signal", "SIGTERM"), bool(wanted.get("force", False)))
+        return KillTerminalResult(meta=UNSET if killed else side_data_meta(params, {"killed": False}))
 
     async def _release(self, params: Any) -> ReleaseTerminalResult:
-        await self._terminal(params).release()
+        await self._find_terminal(params).release()
         return ReleaseTerminalResult()

@@ -17,55 +17,55 @@ from dragoman.schema.prompt import PromptParams, PromptResult, StopReason, Usage
 from dragoman.schema.update import SessionUpdate
 
 if TYPE_CHECKING:
-    from dragoman.roles.client.session import Conversation
+    from dragoman.roles.client.session import ClientSession
 
 
 # An idle agent is looked after this often within its limit: it ends a quarter late at most.
-LOOKS = 4
+CHECKS_PER_IDLE_TIMEOUT = 4
 
 
 # How long an agent may take to end a turn that was given up, before it is left alone. Seconds.
-GRACE = 5.0
+CANCEL_GRACE = 5.0
 
 
-class Watch:
+class TurnTimeouts:
     """The patience of one turn."""
 
-    def __init__(self, idle: float | None, whole: float | None, now: float) -> None:
-        self._idle = idle
-        self._whole = whole
-        self._begun = now
-        self._heard = -1
-        self._since = now  # when something was last heard, as far as we looked
+    def __init__(self, idle_timeout: float | None, timeout: float | None, now: float) -> None:
+        self._idle_timeout = idle_timeout
+        self._timeout = timeout
+        self._started = now
+        self._update_count = -1
+        self._last_activity = now  # when something was last heard, as far as we looked
 
     @property
     def grace(self) -> float:
         """How long to wait for the end after giving up."""
-        return min(limit for limit in (self._idle, self._whole, GRACE) if limit is not None)
+        return min(limit for limit in (self._idle_timeout, self._timeout, CANCEL_GRACE) if limit is not None)
 
-    def pause(self, now: float) -> float:
+    def next_check(self, now: float) -> float:
         """When to look again."""
         pauses = []
-        if self._idle is not None:
-            pauses.append(self._idle / LOOKS)
-        if self._whole is not None:
-            pauses.append(self._begun + self._whole - now)
+        if self._idle_timeout is not None:
+            pauses.append(self._idle_timeout / CHECKS_PER_IDLE_TIMEOUT)
+        if self._timeout is not None:
+            pauses.append(self._started + self._timeout - now)
         return max(min(pauses), 0.001)
 
-    def look(self, now: float, heard: int, is_waiting: bool) -> str | None:
+    def check(self, now: float, update_count: int, agent_is_waiting: bool) -> str | None:
         """What took too long, if anything; `heard` counts updates, `is_waiting` says that the agent waits for us."""
-        if heard != self._heard or is_waiting:
-            self._heard = heard
-            self._since = now
-        if self._whole is not None and now - self._begun >= self._whole:
-            return f"the turn took longer than {self._whole:g} s"
-        if self._idle is not None and now - self._since >= self._idle:
-            return f"nothing was heard of the agent for {self._idle:g} s"
+        if update_count != self._update_count or agent_is_waiting:
+            self._update_count = update_count
+            self._last_activity = now
+        if self._timeout is not None and now - self._started >= self._timeout:
+            return f"the turn took longer than {self._timeout:g} s"
+        if self._idle_timeout is not None and now - self._last_activity >= self._idle_timeout:
+            return f"nothing was heard of the agent for {self._idle_timeout:g} s"
         return None
 
 
 # Updates that a reader may leave unread before the agent is made to wait for it.
-UNREAD = 20_000
+MAX_UNREAD_UPDATES = 20_000
 
 
 class ClientTurn:
@@ -73,7 +73,7 @@ class ClientTurn:
 
     def __init__(
         self,
-        session: Conversation,
+        session: ClientSession,
         prompt: list[Any],
         *,
         timeout: float | None = None,
@@ -86,16 +86,16 @@ class ClientTurn:
         self._prompt = prompt
         self._unread: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._room: asyncio.Event | None = None
+        self._has_room: asyncio.Event | None = None
         self._iterating = False
-        self._heard = 0  # updates so far
-        self._elsewhere = 0  # those of others, whose turns come first
+        self._received_count = 0  # updates so far
+        self._foreign_count = 0  # those of others, whose turns come first
         self._error: BaseException | None = None
         self._timeout = timeout
         self._idle_timeout = idle_timeout
-        self._watch: Watch | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._gave_up: ProtocolError | None = None
+        self._turn_timeouts: TurnTimeouts | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timeout_error: ProtocolError | None = None
 
     @property
     def stop_reason(self) -> str | None:
@@ -112,18 +112,18 @@ class ClientTurn:
         if session.turn is not None and not session.turn.is_over:
             raise RuntimeError("a turn is running in this session; wait for its end or cancel it")
         session.turn = self
-        begun = session.begin(self._prompt)
+        begun = session.begin_turn(self._prompt)
         if begun is not None:
-            await self._begin(begun)
+            await self._await_begin(begun)
         if self._timeout is not None or self._idle_timeout is not None:
             loop = asyncio.get_running_loop()
-            self._watch = Watch(self._idle_timeout, self._timeout, loop.time())
-            self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
+            self._turn_timeouts = TurnTimeouts(self._idle_timeout, self._timeout, loop.time())
+            self._timer = loop.call_later(self._turn_timeouts.next_check(loop.time()), self._check_timeouts)
         params = PromptParams(session_id=session.id, prompt=self._prompt)
-        session.connection.call("session/prompt", params, session.settled(self._done))
+        session.connection.call("session/prompt", params, session.wrap_done(self._on_answer))
         return self
 
-    async def _begin(self, begun: Awaitable[None]) -> None:
+    async def _await_begin(self, begun: Awaitable[None]) -> None:
         """What must be done before the prompt is sent; if that fails, it is not."""
         try:
             await begun
@@ -139,32 +139,32 @@ class ClientTurn:
                 self.cancel()
             if kind is not None and issubclass(kind, asyncio.CancelledError):
                 return  # whoever is cancelled, by a timeout say, cannot wait for an agent that may be deaf
-            await self._finish()
+            await self._wait_end()
         if error is None and self._error is not None:
             raise self._error
 
-    async def _finish(self) -> None:
+    async def _wait_end(self) -> None:
         """Wait for the end; whoever leaves early is not made to read the rest."""
         self._iterating = False
-        if self._room is not None:
-            self._room.set()
+        if self._has_room is not None:
+            self._has_room.set()
         while not self.is_over:
-            await self._wait()
+            await self._wait_update()
 
-    async def caught_up(self) -> None:
+    async def wait_consumed(self) -> None:
         """Wait until whoever iterates has dealt with all that arrived: then a question stands where it belongs."""
-        last = self._heard
+        last = self._received_count
         # The reader runs meanwhile; an event would cost it something for each update.
-        while self._iterating and self._taken <= last and not self._is_read:  # noqa: ASYNC110
+        while self._iterating and self._consumed_count <= last and not self._is_consumed:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     @property
-    def _taken(self) -> int:
+    def _consumed_count(self) -> int:
         """How many updates whoever iterates has got."""
-        return self._heard - len(self._unread)
+        return self._received_count - len(self._unread)
 
     @property
-    def _is_read(self) -> bool:
+    def _is_consumed(self) -> bool:
         return not self._unread and (self.is_over or self._waiter is not None)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -174,7 +174,7 @@ class ClientTurn:
 
     async def wait(self) -> PromptResult:
         """Wait for the end without reading the updates."""
-        await self._finish()
+        await self._wait_end()
         if self._error is not None:
             raise self._error
         assert self.result is not None
@@ -189,15 +189,15 @@ class ClientTurn:
         while True:
             while unread:
                 yield unread.popleft()
-                if self._room is not None and len(unread) < UNREAD // 2:
-                    self._room.set()
+                if self._has_room is not None and len(unread) < MAX_UNREAD_UPDATES // 2:
+                    self._has_room.set()
             if self.is_over:
                 if self._error is not None:
                     raise self._error
                 return
-            await self._wait()
+            await self._wait_update()
 
-    async def _wait(self) -> None:
+    async def _wait_update(self) -> None:
         self._waiter = waiter = asyncio.get_running_loop().create_future()
         try:
             await waiter
@@ -212,74 +212,74 @@ class ClientTurn:
     def receive(self, update: Any) -> Awaitable[None] | None:
         """One update of this turn."""
         self._unread.append(update)
-        self._heard += 1
+        self._received_count += 1
         if self._waiter is not None:
             self._wake()
-        if len(self._unread) > UNREAD and self._iterating:
-            self._room = self._room or asyncio.Event()
-            self._room.clear()
-            return self._make_room()
+        if len(self._unread) > MAX_UNREAD_UPDATES and self._iterating:
+            self._has_room = self._has_room or asyncio.Event()
+            self._has_room.clear()
+            return self._wait_for_reader()
         return None
 
-    def stir(self) -> None:
+    def note_foreign_update(self) -> None:
         """Something was said in the turn of somebody else, before which ours does not begin: nobody is silent."""
-        self._elsewhere += 1
+        self._foreign_count += 1
 
     def receive_run(self, updates: list[Any]) -> bool:
         """Updates of this turn in a row; false, and nothing happens, when they are more than may be left unread."""
-        if len(self._unread) + len(updates) > UNREAD:
+        if len(self._unread) + len(updates) > MAX_UNREAD_UPDATES:
             return False
         self._unread.extend(updates)
-        self._heard += len(updates)
+        self._received_count += len(updates)
         if self._waiter is not None:
             self._wake()
         return True
 
-    async def _make_room(self) -> None:
+    async def _wait_for_reader(self) -> None:
         """Hold the connection until the reader caught up; requests it makes meanwhile must still be answered."""
-        assert self._room is not None
+        assert self._has_room is not None
         connection = self.session.connection
-        while len(self._unread) > UNREAD // 2 and not self.is_over and self._iterating:
-            if connection.has_open_requests(besides="session/prompt"):
+        while len(self._unread) > MAX_UNREAD_UPDATES // 2 and not self.is_over and self._iterating:
+            if connection.has_pending_requests(excluding="session/prompt"):
                 return
-            self._room.clear()
+            self._has_room.clear()
             try:
                 async with asyncio.timeout(0.05):
-                    await self._room.wait()
+                    await self._has_room.wait()
             except TimeoutError:
                 continue
 
     # --- patience ---------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _check_timeouts(self) -> None:
         """Look at the watch; nothing is done for each update, so a stream costs nothing."""
-        assert self._watch is not None
+        assert self._turn_timeouts is not None
         loop = asyncio.get_running_loop()
         is_waiting = self.session.keeps_agent_waiting or (self._iterating and bool(self._unread))
-        late = self._watch.look(loop.time(), self._heard + self._elsewhere, is_waiting)
+        late = self._turn_timeouts.check(loop.time(), self._received_count + self._foreign_count, is_waiting)
         if late is None:
-            self._alarm = loop.call_later(self._watch.pause(loop.time()), self._look)
+            self._timer = loop.call_later(self._turn_timeouts.next_check(loop.time()), self._check_timeouts)
             return
-        self._gave_up = ProtocolError(Kind.TIMEOUT, late, {"sessionId": self.session.id})
-        self._alarm = loop.call_later(self._watch.grace, self._leave)
+        self._timeout_error = ProtocolError(Kind.TIMEOUT, late, {"sessionId": self.session.id})
+        self._timer = loop.call_later(self._turn_timeouts.grace, self._end_timed_out)
         self.cancel("timeout")
 
-    def _leave(self) -> None:
+    def _end_timed_out(self) -> None:
         """The agent does not even end the turn that was given up."""
-        if self._gave_up is not None:
-            self._end(self._gave_up)
+        if self._timeout_error is not None:
+            self._end(self._timeout_error)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
-    def _done(self, result: Any, error: ProtocolError | None) -> None:
+    def _on_answer(self, result: Any, error: ProtocolError | None) -> None:
         if self.is_over:
             return
         self.result = result
         if error is not None and isinstance(error.__cause__, ConnectionFailed):
             self._end(error.__cause__)
-        elif self._gave_up is not None:
+        elif self._timeout_error is not None:
             self.result = None
-            self._end(self._gave_up)
+            self._end(self._timeout_error)
         elif error is not None and self.cancelled:
             # Some agents break when they are stopped (peers.md 15); who cancelled wants to hear that it is over.
             self.session.connection.report(f"the cancelled turn ended with an error: {error.message}")
@@ -296,6 +296,6 @@ class ClientTurn:
     def _end(self, error: BaseException | None) -> None:
         self.is_over = True
         self._error = error
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._wake()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.dialect.reshape import SIDE
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, answering
+from dragoman.engine.handler import Handler, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.fs_calls import FileCalls
 from dragoman.roles.client.terminal_calls import MAX_TERMINALS, TerminalCalls
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from dragoman.workspace.terminal import Terminal
 
 # Terminals that can still be shown: as many as may be open at once. The oldest fall away.
-SHOWN = 32
+MAX_SHOWN_TERMINALS = 32
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class WorkspaceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent wants leave for: an operation on a resource, in a session."""
 
     operation: str  # read | write | execute
@@ -38,22 +38,22 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     text: str | None = None  # what is to be written
     env: dict[str, str] = {}  # what is set for the command besides our own environment
-    named: str = ""  # the path as the agent gave it
+    requested_path: str = ""  # the path as the agent gave it
     data: bytes | None = None  # what is to be written, where that is no text
     cwd: str = ""  # the folder that the command starts in, resolved
     interactive: bool = False  # the command gets a real terminal, in which programs page and prompt
-    call: str = ""  # the method, for what the operation does not tell: fs/list_directory is a read
+    method: str = ""  # the method, for what the operation does not tell: fs/list_directory is a read
 
 
-Approve = Callable[[Question], Awaitable[bool] | bool]
+Approve = Callable[[WorkspaceUse], Awaitable[bool] | bool]
 
 
-def allow_all(_: Question) -> bool:
+def allow_all(_: WorkspaceUse) -> bool:
     """Approve everything inside the session's folders."""
     return True
 
 
-class Lending:
+class WorkspaceAccess:
     """Files and terminals that a client lends, and who approves their use.
 
     `files` are all file calls; the others single out the parts of them that official v1 does not know. `extra_roots`
@@ -69,9 +69,9 @@ class Lending:
         terminals: bool = True,
         binary: bool = True,
         listing: bool = True,
-        folders: bool = True,
+        create_directories: bool = True,
         watching: bool = True,
-        batches: bool = True,
+        atomic_writes: bool = True,
         interactive: bool = True,
         approve: Approve = allow_all,
         protected: Callable[[list[str]], list[str]] = lambda _: [],
@@ -79,14 +79,14 @@ class Lending:
         max_terminals: int | None = MAX_TERMINALS,
         sandbox: Sandbox | None = None,
     ) -> None:
-        self.lends_files = files
-        self.lends_terminals = terminals
-        self.beyond = {  # by the draft's names
+        self.offers_files = files
+        self.offers_terminals = terminals
+        self.fs_extensions = {  # by the draft's names
             "binary": files and binary,
             "list": files and listing,
-            "createDirectory": files and folders,
+            "createDirectory": files and create_directories,
             "watch": files and watching,
-            "atomic": files and batches,
+            "atomic": files and atomic_writes,
         }
         self.interactive = interactive
         self.approve = approve
@@ -94,7 +94,7 @@ class Lending:
         self._extra_roots = tuple(extra_roots)
         self.max_terminals = max_terminals
         self.sandbox = sandbox
-        self.shown: dict[str, Terminal] = {}
+        self._shown_terminals: dict[str, Terminal] = {}
 
     def extra_roots(self, session_id: str) -> tuple[str, ...]:
         """Folders whose files a session has besides those of its own."""
@@ -103,91 +103,91 @@ class Lending:
     def capabilities(self) -> ClientCapabilities:
         """What the agent is told."""
         side: dict[str, Any] = {}
-        if self.lends_files:
-            side["fs"] = {name: True for name, is_lent in self.beyond.items() if is_lent}
-        if self.lends_terminals:
+        if self.offers_files:
+            side["fs"] = {name: True for name, is_lent in self.fs_extensions.items() if is_lent}
+        if self.offers_terminals:
             side["terminal"] = {"interactive": True} if self.interactive else {}
             if self.max_terminals is not None:
                 side["terminal"]["maxConcurrent"] = self.max_terminals
         side = {name: told for name, told in side.items() if told}
         return ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=self.lends_files, write_text_file=self.lends_files),
-            terminal=self.lends_terminals,
-            meta={SIDE: side} if side else msgspec.UNSET,
+            fs=FileSystemCapabilities(read_text_file=self.offers_files, write_text_file=self.offers_files),
+            terminal=self.offers_terminals,
+            meta={SIDE_DATA_KEY: side} if side else msgspec.UNSET,
         )
 
-    def to(
+    def for_agent(
         self,
         connection: Callable[[], Connection],
         roots: Callable[[str], list[str]],
-        sessions: Callable[[], Sequence[str]] = lambda: (),
-    ) -> Loan:
+        session_ids: Callable[[], Sequence[str]] = lambda: (),
+    ) -> AgentWorkspace:
         """Lend to one agent; `roots` gives a session's folders, `sessions` the ids of those that are open."""
-        return Loan(self, connection, roots, sessions)
+        return AgentWorkspace(self, connection, roots, session_ids)
 
-    def terminal(self, id: str) -> Terminal | None:
+    def find_terminal(self, id: str) -> Terminal | None:
         """A terminal by its id, to show what it wrote; also for a while after the agent released it."""
-        return self.shown.get(id)
+        return self._shown_terminals.get(id)
 
-    def show(self, terminal: Terminal) -> None:
+    def remember_terminal(self, terminal: Terminal) -> None:
         """Remember a terminal, to be shown."""
-        self.shown[terminal.id] = terminal
-        if len(self.shown) > SHOWN:
-            del self.shown[next(iter(self.shown))]
+        self._shown_terminals[terminal.id] = terminal
+        if len(self._shown_terminals) > MAX_SHOWN_TERMINALS:
+            del self._shown_terminals[next(iter(self._shown_terminals))]
 
 
-class Loan:
+class AgentWorkspace:
     """What one agent has borrowed: the files, watches and terminals of its sessions."""
 
     def __init__(
         self,
-        lending: Lending,
+        access: WorkspaceAccess,
         connection: Callable[[], Connection],
         roots: Callable[[str], list[str]],
-        sessions: Callable[[], Sequence[str]],
+        session_ids: Callable[[], Sequence[str]],
     ) -> None:
-        self.lending = lending
-        self.sandbox = lending.sandbox
+        self.access = access
+        self.sandbox = access.sandbox
         self.connection = connection
         self.roots = roots
-        self.resolve: Callable[[str], str] = os.path.realpath  # gives where a folder that is lent really is
-        self._sessions = sessions
+        self.resolve_folder: Callable[[str], str] = os.path.realpath  # gives where a folder that is lent really is
+        self._session_ids = session_ids
         self.files = FileCalls(self)
         self.terminals = TerminalCalls(self)
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers of what is lent."""
         served: dict[str, Callable[[Any], Any]] = {}
-        if self.lending.lends_files:
-            served |= self.files.served(self.lending.beyond)
-        if self.lending.lends_terminals:
-            served |= self.terminals.served()
-        return {method: answering(function) for method, function in served.items()}
+        if self.access.offers_files:
+            served |= self.files.methods(self.access.fs_extensions)
+        if self.access.offers_terminals:
+            served |= self.terminals.methods()
+        return {method: make_handler(function) for method, function in served.items()}
 
     def session_of(self, params: Any) -> str:
         """The session that a call is for; it may go unsaid while only one is open."""
         if isinstance(params.session_id, str) and params.session_id:
             return params.session_id
-        known = self._sessions()
+        known = self._session_ids()
         if len(known) != 1:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"{len(known)} sessions are open: the call must name its sessionId"
             )
         return known[0]
 
-    async def ask(self, operation: str, resource: str, session_id: str, **more: Any) -> None:
+    async def require_approval(self, operation: str, resource: str, session_id: str, **more: Any) -> None:
         """Have a use approved, or raise permission_denied."""
-        question = Question(operation=operation, resource=resource, session_id=session_id, **more)
-        approved = self.lending.approve(question)
+        question = WorkspaceUse(operation=operation, resource=resource, session_id=session_id, **more)
+        approved = self.access.approve(question)
         if not (await approved if isinstance(approved, Awaitable) else approved):
             raise ProtocolError(Kind.PERMISSION_DENIED, f"the user did not allow to {operation} {resource}")
 
-    async def end(self, session_id: str) -> None:
+    async def end_session(self, session_id: str) -> None:
         """A session is over: its watches and terminals end."""
-        self.files.end(session_id)
-        await self.terminals.end(session_id)
+        self.files.end_session(session_id)
+        await self.terminals.end_session(session_id)
 
-    def lost(self) -> None:
+    def on_agent_lost(self) -> None:
         """The agent is gone: there is nobody to tell of changes."""
         self.files.close()
 

@@ -11,17 +11,17 @@ import asyncio
 from msgspec import UNSET, UnsetType
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.client.reconnect.frames import Overheard
-from dragoman.roles.proxy.attach_session import Heard, Landing
+from dragoman.roles.client.reconnect.frames import DialectFrames
+from dragoman.roles.proxy.attach_session import AttachSession, RoutedFrames
 from dragoman.transport.base import Transport
-from dragoman.wire.envelope import outline
+from dragoman.wire.envelope import parse_excerpt
 from dragoman.wire.frames import Frame, Oversize
 
 
-async def attached(editor: Transport, host: Transport, landing: Landing | None = None) -> ConnectionFailed:
+async def attach(editor: Transport, host: Transport, session: AttachSession | None = None) -> ConnectionFailed:
     """Move frames between the two until one side is gone; gives why, as that side tells it. Closes both."""
-    out = asyncio.ensure_future(_out(editor, host, landing))
-    back = asyncio.ensure_future(_back(host, editor, landing))
+    out = asyncio.ensure_future(_forward_to_host(editor, host, session))
+    back = asyncio.ensure_future(_forward_to_editor(host, editor, session))
     try:
         await asyncio.wait({out, back}, return_when=asyncio.FIRST_COMPLETED)
         first = out if out.done() else back
@@ -36,42 +36,42 @@ async def attached(editor: Transport, host: Transport, landing: Landing | None =
         await editor.close()
 
 
-async def _out(editor: Transport, host: Transport, landing: Landing | None) -> ConnectionFailed:
+async def _forward_to_host(editor: Transport, host: Transport, session: AttachSession | None) -> ConnectionFailed:
     while True:
         try:
             frames = await editor.receive()
         except ConnectionFailed as error:
             return error
         for frame in frames:
-            _say(frame if landing is None else landing.went(frame), host, editor)
+            _send_or_refuse(frame if session is None else session.route_editor_frame(frame), host, editor)
         if host.congested():
             await host.drain()
 
 
-async def _back(host: Transport, editor: Transport, landing: Landing | None) -> ConnectionFailed:
+async def _forward_to_editor(host: Transport, editor: Transport, session: AttachSession | None) -> ConnectionFailed:
     while True:
         try:
             frames = await host.receive()
         except ConnectionFailed as error:
             return error
         for frame in frames:
-            heard = Heard([frame]) if landing is None else landing.came(frame)
-            for each in heard.editor:
-                _say(each, editor, host)
-            for again in heard.host:
+            heard = RoutedFrames([frame]) if session is None else session.route_host_frame(frame)
+            for each in heard.to_editor:
+                _send_or_refuse(each, editor, host)
+            for again in heard.to_host:
                 host.send(again)
         if editor.congested():
             await editor.drain()
 
 
-def _say(frame: Frame, target: Transport, source: Transport) -> None:
+def _send_or_refuse(frame: Frame, target: Transport, source: Transport) -> None:
     """Pass a frame; where it is too large, whoever waits for an answer gets one."""
     if not isinstance(frame, Oversize):
         target.send(frame)
         return
-    known = outline(frame)
+    known = parse_excerpt(frame)
     if isinstance(known.id, UnsetType):
         return  # a notification: nobody waits
     error = ProtocolError(Kind.TOO_LARGE, f"a message of {frame.size} bytes is over the limit", {"size": frame.size})
     waits = target if known.method is UNSET else source
-    waits.send(Overheard().say_error(known.id, error))
+    waits.send(DialectFrames().encode_error(known.id, error))

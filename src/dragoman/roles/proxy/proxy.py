@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import carried, read
+from dragoman.engine.decode import decode_as, with_unknown_members
 from dragoman.engine.handler import Handler
 from dragoman.engine.incoming import Incoming
 from dragoman.engine.loop import run as run_loop
-from dragoman.engine.pending import Done
-from dragoman.roles.client.dial import Dial
-from dragoman.roles.client.terminal_login import is_behind, sign_in_behind
-from dragoman.roles.proxy.relay import Relay, pass_on
+from dragoman.engine.pending import DoneCallback
+from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.terminal_login import is_login_run, run_agent_login
+from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
@@ -62,8 +62,8 @@ class Proxy:
             await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
 
         try:
-            if is_behind(os.environ):
-                sys.exit(run_loop(sign_in_behind(command, os.environ)))
+            if is_login_run(os.environ):
+                sys.exit(run_loop(run_agent_login(command, os.environ)))
             run_loop(serve())
         except KeyboardInterrupt:
             sys.exit(130)
@@ -79,55 +79,55 @@ class Proxy:
         say = report or (lambda _: None)
         relay = Relay(
             transport,
-            Dial(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say, stderr=pass_on),
+            Dialer(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say, stderr=write_stderr),
             client_dialect=self._client_dialect,
             report=say,
         )
         for (receiver, method), function in self._claims.items():
-            relay.claim(receiver, method, _claimed(relay, receiver, function))
+            relay.claim(receiver, method, _claim_handler(relay, receiver, function))
         return await relay.run()
 
 
-def _claimed(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
-    def handler(incoming: Incoming, done: Done) -> Awaitable[None] | None:
+def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
+    def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         source = incoming.values
         heard: list[Any] = []  # what the target answered, with what no type knows
 
         async def ask(params: Any) -> Any:
             if receiver is Side.AGENT and incoming.method == "initialize":  # which is what starts the agent
-                heard[:] = [await relay.reach(read(InitializeParams, params), params)]
+                heard[:] = [await relay.start_agent(decode_as(InitializeParams, params), params)]
             else:
-                heard[:] = [await relay.target(receiver).request_raw(incoming.method, params)]
-            return read(incoming.row.result if incoming.row is not None else None, heard[0])
+                heard[:] = [await relay.connection_to(receiver).request_raw(incoming.method, params)]
+            return decode_as(incoming.row.result if incoming.row is not None else None, heard[0])
 
         def forward(params: Any) -> Awaitable[Any]:
-            params = carried(params, source)  # what no type knows goes along
+            params = with_unknown_members(params, source)  # what no type knows goes along
             if incoming.is_request:
                 return ask(params)
-            target = relay.target(receiver)
+            target = relay.connection_to(receiver)
             target.notify(incoming.method, params)
-            return _caught_up(target)
+            return _drain(target)
 
         answer = function(incoming.params, forward)
         if inspect.isawaitable(answer):
-            return _answer_later(answer, done, heard)
+            return _answer_when_done(answer, done, heard)
         done(answer, None)
         return None
 
     return handler
 
 
-def _caught_up(target: Connection) -> Awaitable[None]:
-    return target.outbox.give_way() if target.outbox.should_wait else _Nothing()
+def _drain(target: Connection) -> Awaitable[None]:
+    return target.outbox.throttle() if target.outbox.should_throttle else _NoWait()
 
 
-class _Nothing:
+class _NoWait:
     """Awaited, it does nothing; dropped, nobody complains."""
 
     def __await__(self) -> Any:
         return iter(())
 
 
-async def _answer_later(work: Awaitable[Any], done: Done, heard: list[Any]) -> None:
+async def _answer_when_done(work: Awaitable[Any], done: DoneCallback, raw_results: list[Any]) -> None:
     answer = await work
-    done(carried(answer, heard[0]) if heard else answer, None)
+    done(with_unknown_members(answer, raw_results[0]) if raw_results else answer, None)

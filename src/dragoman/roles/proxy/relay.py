@@ -16,37 +16,37 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.dialect.dialects import dialect as find_dialect
+from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.losses import losses
-from dragoman.engine.codec import may_name_side, untainted
+from dragoman.engine.codec import may_have_side_data, strip_side_data
 from dragoman.engine.connection import Connection, Tap
-from dragoman.engine.decode import values
+from dragoman.engine.decode import json_values
 from dragoman.engine.handler import Handler
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.agent import settings
-from dragoman.roles.client.dial import Dial, Dialled
-from dragoman.roles.client.terminal_login import marked
+from dragoman.roles.agent.agent import emulator_settings
+from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.client.terminal_login import mark_login_methods
 from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
-from dragoman.wire.envelope import Envelope, Id, say_call, say_error, say_result
+from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, encode_result
 
 # A client that has ended its input still gets the answers to what it asked, if they come so soon: some agents install
 # themselves before they say anything (peers.md 59). Seconds.
-ANSWER_PATIENCE = 120.0
+ANSWER_TIMEOUT = 120.0
 
 # How often it is looked meanwhile whether the client is still there to read them. Seconds.
-GLANCE = 0.2
+POLL_INTERVAL = 0.2
 
 # Shapes of messages whose losses were worked out; past this many nothing new is looked at.
-SHAPES = 500
+MAX_SHAPES = 500
 
 
 # Calls that name a request of the other side, whose ids are our own on each connection.
-_NAMING = frozenset({"elicitation/create"})
+_NAMES_REQUEST = frozenset({"elicitation/create"})
 
 
 class _Forwarded(NamedTuple):
@@ -54,15 +54,15 @@ class _Forwarded(NamedTuple):
 
     target: Connection
     id: Id
-    turn: str | None = None
+    turn_session: str | None = None
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """Its sender takes it back: a turn, where requests cannot be taken back, is cancelled as a turn."""
-        speech = self.target.speech
-        if self.turn is not None and speech is not None and not speech.dialect.cancels:
-            self.target.notify("session/cancel", {"sessionId": self.turn})
+        speech = self.target.codec
+        if self.turn_session is not None and speech is not None and not speech.dialect.cancels:
+            self.target.notify("session/cancel", {"sessionId": self.turn_session})
         else:
-            self.target.call_off(self.id, wait=True)
+            self.target.cancel_request(self.id, wait=True)
 
 
 class Relay:
@@ -71,214 +71,216 @@ class Relay:
     def __init__(
         self,
         transport: Transport,
-        dial: Dial,
+        dialer: Dialer,
         *,
         client_dialect: str = "auto",
         permission: str = "ask",
         report: Callable[[str], None],
     ) -> None:
         self.report = report
-        self._dial = dial
+        self._dialer = dialer
         self._claims: dict[tuple[Side, str], Handler] = {}
         self._forwarded: dict[tuple[Side, Id], _Forwarded] = {}
-        self._shapes: set[Any] = set()
-        self._homes: dict[str, Dialled] = {}  # where a session lives, when there is more than one process
-        self._first: Dialled | None = None
-        self.same = False
-        self.front = Connection(
+        self._seen_shapes: set[Any] = set()
+        self._agent_by_session: dict[
+            str, ConnectedAgent
+        ] = {}  # where a session lives, when there is more than one process
+        self._agent: ConnectedAgent | None = None
+        self.same_dialect = False
+        self.client = Connection(
             transport,
             Side.AGENT,
-            {"initialize": self._initialize, "$/cancel_request": self._cancelling(Side.AGENT)},
-            fallback=self._to_agent,
-            settings=settings(permission=permission),
-            speaks=None if client_dialect == "auto" else find_dialect(client_dialect),
+            {"initialize": self._initialize, "$/cancel_request": self._cancel_handler(Side.AGENT)},
+            fallback=self._forward_to_agent,
+            settings=emulator_settings(permission=permission),
+            peer_dialect=None if client_dialect == "auto" else find_dialect(client_dialect),
             report=report,
         )
-        self._answered = asyncio.Event()  # set when something that was passed on has its answer
-        self._is_heard: Callable[[], bool] | None = getattr(transport, "is_heard", None)
-        if self._is_heard is not None:
-            self.front.on_eof = self._answer_the_rest
+        self._answer_forwarded = asyncio.Event()  # set when something that was passed on has its answer
+        self._is_client_reading: Callable[[], bool] | None = getattr(transport, "has_reader", None)
+        if self._is_client_reading is not None:
+            self.client.on_eof = self._finish_answers
 
     def claim(self, receiver: Side, method: str, handler: Handler) -> None:
         """Let this handler have the calls of a method that `receiver` would get; before `run`."""
         self._claims[receiver, method] = handler
         if receiver is Side.AGENT and method != "initialize":
-            self.front.handlers[method] = handler
+            self.client.handlers[method] = handler
 
     async def run(self) -> BaseException:
         """Relay until one of the two leaves; gives the reason."""
-        self.front.start()
+        self.client.start()
         try:
-            await self.front.ended.wait()
+            await self.client.ended.wait()
         finally:
-            await self._dial.close()
-            await self.front.close()
-        assert self.front.failure is not None
-        return self.front.failure
+            await self._dialer.close()
+            await self.client.close()
+        assert self.client.failure is not None
+        return self.client.failure
 
-    async def _answer_the_rest(self) -> None:
+    async def _finish_answers(self) -> None:
         """The client asks nothing more, and can be asked nothing: it waits for its answers, or has left."""
-        self.front.deafen()
-        assert self._is_heard is not None
+        self.client.note_peer_eof()
+        assert self._is_client_reading is not None
         loop = asyncio.get_running_loop()
-        end = loop.time() + ANSWER_PATIENCE
-        while self._owes_answers and self._is_heard() and loop.time() < end:
-            if self.front.inbound.is_busy:
-                await self.front.inbound.finish(GLANCE)
+        end = loop.time() + ANSWER_TIMEOUT
+        while self._has_open_requests and self._is_client_reading() and loop.time() < end:
+            if self.client.running_requests.is_busy:
+                await self.client.running_requests.wait_finished(POLL_INTERVAL)
                 continue
-            self._answered.clear()
+            self._answer_forwarded.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(GLANCE):
-                    await self._answered.wait()
+                async with asyncio.timeout(POLL_INTERVAL):
+                    await self._answer_forwarded.wait()
 
     @property
-    def _owes_answers(self) -> bool:
-        return self.front.inbound.is_busy or any(receiver is Side.AGENT for receiver, _ in self._forwarded)
+    def _has_open_requests(self) -> bool:
+        return self.client.running_requests.is_busy or any(receiver is Side.AGENT for receiver, _ in self._forwarded)
 
     # --- the introduction -------------------------------------------------------------------------------------
 
-    def _initialize(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        if self._first is not None:
-            raise _initialized()
+    def _initialize(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        if self._agent is not None:
+            raise _already_initialized()
         claimed = self._claims.get((Side.AGENT, "initialize"))
 
         def introduced(result: Any, error: ProtocolError | None) -> None:
             done(result, error)
-            if self._first is not None and self._first.connection.failure is not None:
-                self._agent_left(self._first.connection.failure)
+            if self._agent is not None and self._agent.connection.failure is not None:
+                self._on_agent_lost(self._agent.connection.failure)
 
-        return claimed(incoming, introduced) if claimed else self._introduce(incoming, introduced)
+        return claimed(incoming, introduced) if claimed else self._start_and_answer(incoming, introduced)
 
-    async def _introduce(self, incoming: Incoming, done: Done) -> None:
-        done(await self.reach(incoming.params, incoming.values), None)
+    async def _start_and_answer(self, incoming: Incoming, done: DoneCallback) -> None:
+        done(await self.start_agent(incoming.params, incoming.values), None)
 
-    async def reach(self, introduction: Any, source: Any) -> Any:
+    async def start_agent(self, params: Any, raw_params: Any) -> Any:
         """Start the agent with what the client offers; gives what the agent offers, as plain values."""
-        if self._first is not None:
-            raise _initialized()
+        if self._agent is not None:
+            raise _already_initialized()
         back = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
-        handlers: dict[str, Handler] = {"$/cancel_request": self._cancelling(Side.CLIENT), **back}
-        side = values(introduction.meta or {}).get("dragoman", {})
+        handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_handler(Side.CLIENT), **back}
+        side = json_values(params.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
-            self._dial.cwd = side["workingDirectory"]
-        if "mcpServers" in side and self._dial.dialect != "2025.1":  # may hold secrets, and has no place elsewhere
-            meta = {**introduction.meta, "dragoman": {**side, "mcpServers": []}}
-            introduction = msgspec.structs.replace(introduction, meta=meta)
-        dialled = await self._dial.open(introduction, handlers, self._to_client, source)
-        self._first = dialled
-        assert self.front.speech is not None
-        self.same = self.front.speech.dialect.name == self._dial.dialect
-        if self.same:  # both ends say everything the same way: nothing is left to emulate
-            self.front.emulation = dialled.connection.emulation = None
-            self.front.tap = self._tap(self.front, Side.AGENT)
+            self._dialer.cwd = side["workingDirectory"]
+        if "mcpServers" in side and self._dialer.dialect != "2025.1":  # may hold secrets, and has no place elsewhere
+            meta = {**params.meta, "dragoman": {**side, "mcpServers": []}}
+            params = msgspec.structs.replace(params, meta=meta)
+        dialled = await self._dialer.start(params, handlers, self._forward_to_client, raw_params)
+        self._agent = dialled
+        assert self.client.codec is not None
+        self.same_dialect = self.client.codec.dialect.name == self._dialer.dialect
+        if self.same_dialect:  # both ends say everything the same way: nothing is left to emulate
+            self.client.emulation = dialled.connection.emulation = None
+            self.client.tap = self._frame_tap(self.client, Side.AGENT)
         self._listen_to(dialled.connection)
-        self.report(f"client speaks {self.front.speech.dialect.name}, agent speaks {self._dial.dialect}")
-        return marked(dialled.introduction_values)
+        self.report(f"client speaks {self.client.codec.dialect.name}, agent speaks {self._dialer.dialect}")
+        return mark_login_methods(dialled.initialize_values)
 
     def _listen_to(self, agent: Connection) -> None:
         """An agent's updates are a stream: they take the shortest way there is."""
-        agent.on_close = self._agent_left
-        if self.same:
-            agent.tap = self._tap(agent, Side.CLIENT)
+        agent.on_close = self._on_agent_lost
+        if self.same_dialect:
+            agent.tap = self._frame_tap(agent, Side.CLIENT)
         elif (Side.CLIENT, "session/update") not in self._claims:
-            agent.tap = short_way(agent, self.front)
+            agent.tap = text_chunk_tap(agent, self.client)
 
-    def _agent_left(self, error: BaseException) -> None:
+    def _on_agent_lost(self, error: BaseException) -> None:
         """The agent is gone: what the client waits for was answered with the reason; then we leave too."""
-        if not self.front.ended.is_set():  # else the client left first, and we ended the agent ourselves
+        if not self.client.ended.is_set():  # else the client left first, and we ended the agent ourselves
             self.report(str(error))
-            self.front.leave(error)
+            self.client.close_soon(error)
 
     # --- same dialect: frames as they came --------------------------------------------------------------------
 
-    def _tap(self, source: Connection, receiver: Side) -> Any:
+    def _frame_tap(self, source: Connection, receiver: Side) -> Any:
         claimed = frozenset(method for side, method in self._claims if side is receiver)
 
         def tap(envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
             method = envelope.method
-            if method in claimed or method in _NAMING or method == "initialize":
+            if method in claimed or method in _NAMES_REQUEST or method == "initialize":
                 return False, None
-            target = self.target(receiver)
-            if may_name_side(frame):
-                envelope, frame = _cleaned(envelope)
+            target = self.connection_to(receiver)
+            if may_have_side_data(frame):
+                envelope, frame = _strip_side_data(envelope)
             if envelope.id is UNSET:
                 if method == "$/cancel_request":
                     return False, None
                 target.outbox.write(frame)
             else:
-                self._pass_request(source, target, receiver, envelope)
+                self._forward_request(source, target, receiver, envelope)
             return True, target.transport.drain() if target.transport.congested() else None
 
         return tap
 
-    def _pass_request(self, source: Connection, target: Connection, receiver: Side, envelope: Envelope) -> None:
+    def _forward_request(self, source: Connection, target: Connection, receiver: Side, envelope: Envelope) -> None:
         origin, method = envelope.id, str(envelope.method)
         assert not isinstance(origin, UnsetType)
         row = METHODS.get((receiver, method))
         if row is not None and row.gate and not target.offers(row.gate):
-            source.answer(origin, error=_not_offered(method, row.gate))
+            source.send_error(origin, error=_not_offered(method, row.gate))
             return
 
         def done(answer: Any, error: ProtocolError | None) -> None:
-            self._forget(receiver, origin)
+            self._forget_request(receiver, origin)
             if error is not None:
-                source.answer(origin, error=error)
+                source.send_error(origin, error=error)
             elif answer.error is not UNSET and answer.result is UNSET:
-                source.outbox.write(say_error(origin, answer.error))
+                source.outbox.write(encode_error(origin, answer.error))
             else:
                 result = Raw(b"{}") if answer.result is UNSET else answer.result
-                source.outbox.write(say_result(origin, result))
+                source.outbox.write(encode_result(origin, result))
 
         id = target.forward(method, envelope.params, done)
         if id is not UNSET:
             self._forwarded[receiver, origin] = _Forwarded(target, id)
 
-    def _forget(self, receiver: Side, origin: Id) -> None:
+    def _forget_request(self, receiver: Side, origin: Id) -> None:
         self._forwarded.pop((receiver, origin), None)
-        self._answered.set()
+        self._answer_forwarded.set()
 
-    def target(self, receiver: Side) -> Connection:
+    def connection_to(self, receiver: Side) -> Connection:
         """The connection to whoever receives."""
         if receiver is Side.CLIENT:
-            return self.front
-        if self._first is None:
+            return self.client
+        if self._agent is None:
             raise ProtocolError(Kind.INVALID_STATE, "no agent has been reached yet; send initialize first")
-        return self._first.connection
+        return self._agent.connection
 
     # --- two dialects: through the vocabulary -----------------------------------------------------------------
 
-    def _to_agent(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        if self._first is None:
+    def _forward_to_agent(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        if self._agent is None:
             if incoming.is_request:
                 raise ProtocolError(
                     Kind.INVALID_STATE, f"{incoming.method} came before initialize; send initialize first"
                 )
             return None
-        if self._dial.dialect == "2025.1" and incoming.method == "session/new":
-            return self._open_at_home(incoming, done)
+        if self._dialer.dialect == "2025.1" and incoming.method == "session/new":
+            return self._open_in_own_process(incoming, done)
         session = getattr(incoming.params, "session_id", None) if incoming.row is not None else None
-        home = self._homes.get(session) if isinstance(session, str) else None
-        return self._pass(incoming, done, (home or self._first).connection, Side.AGENT)
+        home = self._agent_by_session.get(session) if isinstance(session, str) else None
+        return self._forward(incoming, done, (home or self._agent).connection, Side.AGENT)
 
-    async def _open_at_home(self, incoming: Incoming, done: Done) -> None:
+    async def _open_in_own_process(self, incoming: Incoming, done: DoneCallback) -> None:
         """A 2025.1 agent has one folder: a session in another one gets another process."""
-        dialled = await self._dial.at(incoming.params.cwd)
-        self._first = self._dial.first  # which may have moved
+        dialled = await self._dialer.agent_for_cwd(incoming.params.cwd)
+        self._agent = self._dialer.main  # which may have moved
         self._listen_to(dialled.connection)
 
         def opened(result: Any, error: ProtocolError | None) -> None:
             if error is None:
-                self._homes[values(result).get("sessionId", "")] = dialled
+                self._agent_by_session[json_values(result).get("sessionId", "")] = dialled
             done(result, error)
 
-        self._pass(incoming, opened, dialled.connection, Side.AGENT)
+        self._forward(incoming, opened, dialled.connection, Side.AGENT)
 
-    def _to_client(self, incoming: Incoming, done: Done) -> Awaitable[None] | None:
-        if incoming.method in _NAMING:
-            incoming.source = self._renamed(incoming.values)
-        return self._pass(incoming, done, self.front, Side.CLIENT)
+    def _forward_to_client(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        if incoming.method in _NAMES_REQUEST:
+            incoming.source = self._map_request_id(incoming.values)
+        return self._forward(incoming, done, self.client, Side.CLIENT)
 
-    def _renamed(self, params: Any) -> Any:
+    def _map_request_id(self, params: Any) -> Any:
         """A question about a request of the client's names it as the agent knows it; the client knows another id."""
         if isinstance(params, dict) and "requestId" in params:
             for (receiver, origin), passed in self._forwarded.items():
@@ -286,10 +288,12 @@ class Relay:
                     return {**params, "requestId": origin}
         return params
 
-    def _pass(self, incoming: Incoming, done: Done, target: Connection, receiver: Side) -> Awaitable[None] | None:
+    def _forward(
+        self, incoming: Incoming, done: DoneCallback, target: Connection, receiver: Side
+    ) -> Awaitable[None] | None:
         """Say the message again on the other connection; its answer comes back the same way."""
-        if not self.same:
-            self._note_losses(incoming, target, receiver)
+        if not self.same_dialect:
+            self._report_losses(incoming, target, receiver)
         if not incoming.is_request:
             target.notify(incoming.method, incoming.values, foreign=True)
             return target.transport.drain() if target.transport.congested() else None
@@ -299,8 +303,8 @@ class Relay:
             incoming.params  # noqa: B018  (invalid params are answered here, with every fault, not by the peer)
 
         def answered(result: Any, error: ProtocolError | None) -> None:
-            self._forget(receiver, origin)
-            done(values(result) if error is None else None, error)
+            self._forget_request(receiver, origin)
+            done(json_values(result) if error is None else None, error)
 
         id = target.call(incoming.method, incoming.values, answered, raw=True)
         if id is not UNSET:
@@ -308,25 +312,25 @@ class Relay:
             self._forwarded[receiver, origin] = _Forwarded(target, id, turn)
         return None
 
-    def _cancelling(self, receiver: Side) -> Handler:
+    def _cancel_handler(self, receiver: Side) -> Handler:
         """`$/cancel_request` towards `receiver`: ids are our own on each side, so name the request as it knows it.
 
         Whoever takes a request back still gets its answer. A request that was claimed is its handler's to give up.
         """
 
-        def cancel(incoming: Incoming, _: Done) -> None:
+        def cancel(incoming: Incoming, _: DoneCallback) -> None:
             named = incoming.params.request_id
             found = self._forwarded.get((receiver, named))
             if found is not None:
-                found.call_off()
-            elif receiver is Side.AGENT or self._first is not None:
-                self.target(receiver.other).inbound.cancel(named)
+                found.cancel()
+            elif receiver is Side.AGENT or self._agent is not None:
+                self.connection_to(receiver.other).running_requests.cancel(named)
 
         return cancel
 
-    def _note_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
+    def _report_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
         """Tell, once for each kind of message, what the other dialect has no words for."""
-        if target.speech is None or len(self._shapes) >= SHAPES:
+        if target.codec is None or len(self._seen_shapes) >= MAX_SHAPES:
             return
         source = incoming.values
         if not isinstance(source, dict):
@@ -334,34 +338,34 @@ class Relay:
         update = source.get("update")
         update = update if isinstance(update, dict) else {}
         shape = (receiver, incoming.method, update.get("sessionUpdate"), frozenset(source), frozenset(update))
-        if shape in self._shapes:
+        if shape in self._seen_shapes:
             return
-        self._shapes.add(shape)
+        self._seen_shapes.add(shape)
         kind = f" ({shape[2]})" if shape[2] else ""
-        spoken = target.speech.dialect
-        expected = _EXPECTED | _MADE_UP_FOR.get(incoming.method, frozenset())
+        spoken = target.codec.dialect
+        expected = _EXPECTED | _EMULATED.get(incoming.method, frozenset())
         for path in losses(spoken, receiver, incoming.method, source):
             if path not in expected and path != incoming.method:  # a whole message is told of when it is not passed
-                self.front.say_once(f"{incoming.method}{kind}: {spoken.name} has no word for {path}")
+                self.client.report_once(f"{incoming.method}{kind}: {spoken.name} has no word for {path}")
 
 
 # Members every dialect but v1 leaves to its ledger; nothing is lost with them.
 _EXPECTED = frozenset({"sessionId", "protocolVersion", "cwd", "mcpServers"})
 
 # Members that are said in another way (a command line, a text, yes or no) or done by the ledger instead.
-_MADE_UP_FOR: dict[str, frozenset[str]] = {
+_EMULATED: dict[str, frozenset[str]] = {
     "fs/read_text_file": frozenset({"line", "limit"}),
     "terminal/create": frozenset({"command", "args", "args[]", "env", "outputByteLimit"}),
     "session/request_permission": frozenset({"options[]", "options[].kind", "toolCall.rawInput", "toolCall.status"}),
 }
 
 
-def short_way(source: Connection, target: Connection) -> Tap:
+def text_chunk_tap(source: Connection, target: Connection) -> Tap:
     """Between two dialects: bare pieces of text are said again at once; all else takes the long way, in its turn."""
-    assert source.speech is not None
-    assert target.speech is not None
-    read, say = source.speech.dialect.chunk.read, target.speech.dialect.chunk.say
-    ledgers = [end.emulation.ledger for end in (source, target) if end.emulation is not None]
+    assert source.codec is not None
+    assert target.codec is not None
+    read, say = source.codec.dialect.chunk_form.parse_params, target.codec.dialect.chunk_form.render_params
+    ledgers = [end.emulation.emulator for end in (source, target) if end.emulation is not None]
     transport = target.transport
 
     def tap(envelope: Envelope, _: bytes) -> tuple[bool, Awaitable[None] | None]:
@@ -374,13 +378,13 @@ def short_way(source: Connection, target: Connection) -> Tap:
             chunk = ledger.pass_chunk(chunk)
         if chunk is None:
             return False, None
-        target.outbox.write(say_call(UNSET, "session/update", say(chunk)))
+        target.outbox.write(encode_call(UNSET, "session/update", say(chunk)))
         return True, transport.drain() if transport.congested() else None
 
     return tap
 
 
-def pass_on(data: bytes) -> None:
+def write_stderr(data: bytes) -> None:
     """An agent's own words on stderr, to whoever reads ours."""
     try:
         os.write(2, data)
@@ -388,7 +392,7 @@ def pass_on(data: bytes) -> None:
         pass
 
 
-def _initialized() -> ProtocolError:
+def _already_initialized() -> ProtocolError:
     return ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
 
 
@@ -401,10 +405,10 @@ def _not_offered(method: str, gate: str) -> ProtocolError:
     )
 
 
-def _cleaned(envelope: Envelope) -> tuple[Envelope, bytes]:
+def _strip_side_data(envelope: Envelope) -> tuple[Envelope, bytes]:
     """The same call without what the peer put under our own key."""
     params: Any = UNSET
     if envelope.params is not UNSET:
-        params = Raw(encode(untainted(values(envelope.params), str(envelope.method))))
+        params = Raw(encode(strip_side_data(json_values(envelope.params), str(envelope.method))))
     cleaned = Envelope(id=envelope.id, method=envelope.method, params=params)
-    return cleaned, say_call(envelope.id, str(envelope.method), None if params is UNSET else params)
+    return cleaned, encode_call(envelope.id, str(envelope.method), None if params is UNSET else params)

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.roles.client.dial import Dial
-from dragoman.roles.client.terminal_login import is_behind, sign_in_behind
-from dragoman.roles.proxy.relay import Relay, pass_on
+from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.terminal_login import is_login_run, run_agent_login
+from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
 
@@ -24,26 +24,26 @@ async def translate(
     client_dialect: str = "auto",
     agent_dialect: str = "auto",
     permission: str = "ask",
-    probe: str = "ladder",
+    detection: str = "ladder",
     report: Callable[[str], None] | None = None,
     transport: Transport | None = None,
     sandbox: Sandbox | None = None,
 ) -> int:
     """Interpret between the client on stdio and the agent that the command starts, until one leaves."""
-    if is_behind(os.environ):
-        return await sign_in_behind(command, os.environ)
+    if is_login_run(os.environ):
+        return await run_agent_login(command, os.environ)
     if transport is None:
         from dragoman.transport.stdio import stdio
 
         transport = stdio()
     say = report or _on_stderr
-    dial = Dial(
+    dial = Dialer(
         command,
         dialect=agent_dialect,
         cwd=os.getcwd(),
         report=say,
-        stderr=pass_on,
-        probe=probe,
+        stderr=write_stderr,
+        detection=detection,
         permission=permission,
         sandbox=sandbox,
     )

@@ -16,146 +16,148 @@ from zlib import crc32
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import EntryKind
 from dragoman.store.sqlite import reading
-from dragoman.store.sqlite.schema import SPAN
-from dragoman.store.summary import Head
+from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
+from dragoman.store.summary import LogSummary
 
 # How many rows a statement takes; each size is one prepared statement.
-_SIZES = (256, 64, 16, 4, 1)
+_STATEMENT_SIZES = (256, 64, 16, 4, 1)
 
 # Sessions that are remembered; with more at work at once all are looked up again now and then.
-_REMEMBERED = 4096
+_MAX_CACHED = 4096
 
-_ENTRY_SQL = {size: "INSERT OR ROLLBACK INTO entries VALUES " + ",".join(["(?,?,?)"] * size) for size in _SIZES}
-_PROGRESS_SQL = {size: "REPLACE INTO progress VALUES " + ",".join(["(?,?,?,?,?)"] * size) for size in _SIZES}
+_ENTRY_SQL = {
+    size: "INSERT OR ROLLBACK INTO entries VALUES " + ",".join(["(?,?,?)"] * size) for size in _STATEMENT_SIZES
+}
+_PROGRESS_SQL = {size: "REPLACE INTO progress VALUES " + ",".join(["(?,?,?,?,?)"] * size) for size in _STATEMENT_SIZES}
 
 
 # What is known of a session besides its progress; columns have the names of what is in a Head.
-_WRITTEN_DOWN = ("turns", "created_at", "title", "prompted", "agent", "agent_session", "cwd", "archived")
-_SESSION_SQL = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _WRITTEN_DOWN)} WHERE number = ?"
+_SESSION_COLUMNS = ("turns", "created_at", "title", "prompted", "agent", "agent_session", "cwd", "archived")
+_SESSION_SQL = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _SESSION_COLUMNS)} WHERE number = ?"
 
 
-class Append:
+class AppendRequest:
     """Drafts of one session that belong together."""
 
-    __slots__ = ("error", "first", "heads", "session_id", "texts")
+    __slots__ = ("error", "first", "kinds_and_times", "session_id", "texts")
 
-    def __init__(self, session_id: str, heads: list[tuple[str, str]], texts: list[bytes]) -> None:
+    def __init__(self, session_id: str, kinds_and_times: list[tuple[str, str]], texts: list[bytes]) -> None:
         self.session_id = session_id
-        self.heads = heads  # kind and time of each
+        self.kinds_and_times = kinds_and_times  # kind and time of each
         self.texts = texts  # each as a JSON object without its number
         self.first = 0
         self.error: Exception | None = None
 
 
-class Log:
+class LogWriter:
     """The logs of a file, as one connection writes them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._sessions: dict[str, tuple[int, Head]] = {}
+        self._sessions: dict[str, tuple[int, LogSummary]] = {}
         self._version = -1
-        self.ended: set[str] = set()  # sessions in which a turn ended, as of the last batches
+        self.ended_turns: set[str] = set()  # sessions in which a turn ended, as of the last batches
 
-    def append(self, batch: Sequence[Append]) -> None:
+    def append(self, batch: Sequence[AppendRequest]) -> None:
         """Keep a batch; an append that cannot be made has an error, anything else that fails keeps none of them."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            self._look_again()
+            self._refresh_cache()
             rows: list[Any] = []
-            touched: dict[str, tuple[int, Head]] = {}
+            touched: dict[str, tuple[int, LogSummary]] = {}
             for append in batch:
                 try:
-                    session = self._session(append.session_id)
+                    session = self._find_session(append.session_id)
                 except ProtocolError as error:
                     append.error = error
                     continue
                 touched[append.session_id] = session
-                _number(append, session, rows)
-                if append.heads[-1][0] == EntryKind.TURN_ENDED:
-                    self.ended.add(append.session_id)
-            _insert(connection, _ENTRY_SQL, rows, 3)
+                _number_entries(append, session, rows)
+                if append.kinds_and_times[-1][0] == EntryKind.TURN_ENDED:
+                    self.ended_turns.add(append.session_id)
+            _insert_rows(connection, _ENTRY_SQL, rows, 3)
             now = time.time_ns()
             progress: list[Any] = []
             for number, head in touched.values():
                 progress += (number, head.entries, head.size, head.updated_at, now)
                 now += 1
-                if head.is_news:
-                    _write_down(connection, number, head)
-            _insert(connection, _PROGRESS_SQL, progress, 5)
+                if head.is_changed:
+                    _update_session(connection, number, head)
+            _insert_rows(connection, _PROGRESS_SQL, progress, 5)
             connection.execute("COMMIT")
         except BaseException:
-            self.forget()
+            self.clear_cache()
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
 
     def taken_ended(self) -> set[str]:
         """The sessions in which a turn ended since this was asked."""
-        ended, self.ended = self.ended, set()
+        ended, self.ended_turns = self.ended_turns, set()
         return ended
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Know nothing of any session: somebody else changed them, or a change was not kept."""
         self._sessions.clear()
 
-    def _look_again(self) -> None:
+    def _refresh_cache(self) -> None:
         """Another connection may have written since: SQLite counts that."""
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        if version != self._version or len(self._sessions) > _REMEMBERED:
+        if version != self._version or len(self._sessions) > _MAX_CACHED:
             self._sessions.clear()
             self._version = version
 
-    def _session(self, session_id: str) -> tuple[int, Head]:
+    def _find_session(self, session_id: str) -> tuple[int, LogSummary]:
         session = self._sessions.get(session_id)
         if session is None:
             try:
-                kept = reading.find(self._connection, session_id)
-                session = kept.number, kept.head
+                kept = reading.find_session(self._connection, session_id)
+                session = kept.number, kept.log_summary
             except ProtocolError as error:
                 if error.kind != Kind.SESSION_NOT_FOUND:
                     raise
-                session = make(self._connection, session_id), Head(session_id=session_id)
+                session = create_session(self._connection, session_id), LogSummary(session_id=session_id)
             self._sessions[session_id] = session
         return session
 
 
-def make(connection: sqlite3.Connection, session_id: str) -> int:
+def create_session(connection: sqlite3.Connection, session_id: str) -> int:
     """A new session without entries; gives its number."""
     row = connection.execute("INSERT INTO sessions (id) VALUES (?) RETURNING number", (session_id,)).fetchone()
     return int(row[0])
 
 
-def save(connection: sqlite3.Connection, number: int, head: Head) -> None:
+def save_summary(connection: sqlite3.Connection, number: int, log_summary: LogSummary) -> None:
     """Write down all that is known of a session."""
-    _write_down(connection, number, head)
-    values = (number, head.entries, head.size, head.updated_at, time.time_ns())
+    _update_session(connection, number, log_summary)
+    values = (number, log_summary.entries, log_summary.size, log_summary.updated_at, time.time_ns())
     connection.execute(_PROGRESS_SQL[1], values)
 
 
-def _write_down(connection: sqlite3.Connection, number: int, head: Head) -> None:
-    connection.execute(_SESSION_SQL, (*(getattr(head, name) for name in _WRITTEN_DOWN), number))
-    head.is_news = False
+def _update_session(connection: sqlite3.Connection, number: int, log_summary: LogSummary) -> None:
+    connection.execute(_SESSION_SQL, (*(getattr(log_summary, name) for name in _SESSION_COLUMNS), number))
+    log_summary.is_changed = False
 
 
-def row_of(number: int, seq: int, line: bytes) -> tuple[int, str, int]:
+def entry_row(number: int, seq: int, line: bytes) -> tuple[int, str, int]:
     """The row of an entry."""
-    return number * SPAN + seq, line.decode(), crc32(line)
+    return number * ENTRIES_PER_SESSION + seq, line.decode(), crc32(line)
 
 
-def _number(append: Append, session: tuple[int, Head], rows: list[Any]) -> None:
+def _number_entries(append: AppendRequest, session: tuple[int, LogSummary], rows: list[Any]) -> None:
     number, head = session
     seq = head.entries
     append.first = seq + 1
-    base = number * SPAN
-    for (kind, at), text in zip(append.heads, append.texts, strict=True):
+    base = number * ENTRIES_PER_SESSION
+    for (kind, at), text in zip(append.kinds_and_times, append.texts, strict=True):
         seq += 1
         line = b'{"seq":%d,%s' % (seq, text[1:])
-        head.note(kind, at, line)
+        head.add_entry(kind, at, line)
         rows += (base + seq, line.decode(), crc32(line))
 
 
-def _insert(connection: sqlite3.Connection, statements: dict[int, str], values: list[Any], width: int) -> None:
+def _insert_rows(connection: sqlite3.Connection, statements: dict[int, str], values: list[Any], width: int) -> None:
     place = 0
     for size, sql in statements.items():
         step = size * width

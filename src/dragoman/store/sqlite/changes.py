@@ -11,75 +11,79 @@ from datetime import UTC, datetime
 import msgspec
 
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, EntryKind, Report, Retention, Summary
+from dragoman.store.contract import Draft, EntryKind, LogReport, Retention, Summary
 from dragoman.store.sqlite import reading, search_index
-from dragoman.store.sqlite.append import make, row_of, save
+from dragoman.store.sqlite.append import create_session, entry_row, save_summary
 from dragoman.store.sqlite.errors import Damage
-from dragoman.store.sqlite.reading import Kept
-from dragoman.store.sqlite.schema import SPAN
-from dragoman.store.summary import Head, expired, outlived, taken
+from dragoman.store.sqlite.reading import StoredSession
+from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
+from dragoman.store.summary import LogSummary, expired_error, expired_ids, taken_error
 
 # Ids of sessions that expired are remembered so long, to be told apart from those that never were.
-_TOMBSTONES = 10_000
+_MAX_TOMBSTONES = 10_000
 
 
-class _Told(msgspec.Struct):
+class _EntryHeader(msgspec.Struct):
     kind: str
     time: str
 
 
-_told = msgspec.json.Decoder(_Told)
+_header_decoder = msgspec.json.Decoder(_EntryHeader)
 
 
 def rename(connection: sqlite3.Connection, session_id: str, name: str | None) -> Summary:
     """Give a session a name, or take it away."""
-    kept = reading.find(connection, session_id)
+    kept = reading.find_session(connection, session_id)
     if name is not None:
         query = "SELECT id FROM sessions WHERE (name = ?1 OR id = ?1) AND id <> ?2"
         row = connection.execute(query, (name, session_id)).fetchone()
         if row is not None:
-            raise taken(name, row[0].decode("utf-8", "replace"))
+            raise taken_error(name, row[0].decode("utf-8", "replace"))
     connection.execute("UPDATE sessions SET name = ? WHERE number = ?", (name, kept.number))
-    return reading.find(connection, session_id).head.summary
+    return reading.find_session(connection, session_id).log_summary.summary
 
 
 def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int | None) -> Summary:
     """Make a log that begins like another."""
-    origin = reading.find(connection, session_id)
+    origin = reading.find_session(connection, session_id)
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (new_id,)).fetchone() is not None:
-        raise taken(new_id, new_id)
-    lines = reading.lines(connection, origin, 0, upto)
-    number = make(connection, new_id)
-    head = folded(new_id, lines)
+        raise taken_error(new_id, new_id)
+    lines = reading.read_lines(connection, origin, 0, upto)
+    number = create_session(connection, new_id)
+    head = fold_summary(new_id, lines)
     connection.execute(
         "INSERT INTO entries SELECT place + ?, entry, sum FROM entries WHERE place BETWEEN ? AND ?",
-        ((number - origin.number) * SPAN, origin.number * SPAN + 1, origin.number * SPAN + len(lines)),
+        (
+            (number - origin.number) * ENTRIES_PER_SESSION,
+            origin.number * ENTRIES_PER_SESSION + 1,
+            origin.number * ENTRIES_PER_SESSION + len(lines),
+        ),
     )
-    save(connection, number, head)
+    save_summary(connection, number, head)
     connection.execute(
         "UPDATE sessions SET forked_from = ?, imported = ? WHERE number = ?",
-        (session_id, min(origin.head.imported, len(lines)), number),
+        (session_id, min(origin.log_summary.imported, len(lines)), number),
     )
-    return reading.find(connection, new_id).head.summary
+    return reading.find_session(connection, new_id).log_summary.summary
 
 
 def begin_import(connection: sqlite3.Connection, session_id: str, entries: int) -> Summary:
     """Make an empty log whose first entries will come from a file."""
     row = connection.execute("SELECT expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is not None:
-        raise taken(session_id, session_id) if row[0] is None else expired(session_id)
-    number = make(connection, session_id)
-    save(connection, number, Head(session_id=session_id))
+        raise taken_error(session_id, session_id) if row[0] is None else expired_error(session_id)
+    number = create_session(connection, session_id)
+    save_summary(connection, number, LogSummary(session_id=session_id))
     connection.execute("UPDATE sessions SET imported = ? WHERE number = ?", (entries, number))
-    return reading.find(connection, session_id).head.summary
+    return reading.find_session(connection, session_id).log_summary.summary
 
 
-def folded(session_id: str, lines: list[bytes]) -> Head:
+def fold_summary(session_id: str, lines: list[bytes]) -> LogSummary:
     """The summary of a log."""
-    head = Head(session_id=session_id)
+    head = LogSummary(session_id=session_id)
     for line in lines:
-        told = _told.decode(line)
-        head.note(told.kind, told.time, line)
+        told = _header_decoder.decode(line)
+        head.add_entry(told.kind, told.time, line)
     return head
 
 
@@ -88,7 +92,7 @@ def delete(connection: sqlite3.Connection, session_id: str) -> bool:
     row = connection.execute("SELECT number, expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         return False
-    _clear(connection, row[0])
+    _delete_entries(connection, row[0])
     connection.execute("DELETE FROM sessions WHERE number = ?", (row[0],))
     return row[1] is None
 
@@ -101,10 +105,10 @@ def touch(connection: sqlite3.Connection) -> None:
 
 def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
     """Take away what need not be kept; what stays is the id."""
-    kept = {one.head.session_id: one for one in reading.known(connection) if not one.is_expired}
-    gone = outlived(retention, [one.head.summary for one in kept.values()], now)
+    kept = {one.log_summary.session_id: one for one in reading.list_sessions(connection) if not one.is_expired}
+    gone = expired_ids(retention, [one.log_summary.summary for one in kept.values()], now)
     for session_id in gone:
-        _clear(connection, kept[session_id].number)
+        _delete_entries(connection, kept[session_id].number)
         connection.execute(
             "UPDATE sessions SET expired_at = ?, name = NULL, title = NULL, prompted = NULL, agent = NULL, "
             "agent_session = NULL, cwd = NULL, archived = 0, imported = 0, scanned = 0, indexed = 0 WHERE number = ?",
@@ -113,24 +117,31 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
     connection.execute(
         "DELETE FROM sessions WHERE number IN (SELECT number FROM sessions WHERE expired_at IS NOT NULL "
         "ORDER BY expired_at DESC LIMIT -1 OFFSET ?)",
-        (_TOMBSTONES,),
+        (_MAX_TOMBSTONES,),
     )
     return gone
 
 
-def _clear(connection: sqlite3.Connection, number: int) -> None:
-    connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (number * SPAN, (number + 1) * SPAN - 1))
+def _delete_entries(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute(
+        "DELETE FROM entries WHERE place BETWEEN ? AND ?",
+        (number * ENTRIES_PER_SESSION, (number + 1) * ENTRIES_PER_SESSION - 1),
+    )
     connection.execute("DELETE FROM progress WHERE number = ?", (number,))
-    search_index.forget(connection, number)
+    search_index.remove_session(connection, number)
 
 
 # --- damage ---------------------------------------------------------------------------------------------------
 
 
-def examine(connection: sqlite3.Connection, session_id: str) -> Report:
+def verify_log(connection: sqlite3.Connection, session_id: str) -> LogReport:
     """What is intact of a log and what is not."""
-    kept = reading.find(connection, session_id)
-    return report(session_id, _end(connection, kept), reading.stretch(connection, kept, 1, _end(connection, kept)).lost)
+    kept = reading.find_session(connection, session_id)
+    return build_report(
+        session_id,
+        _last_seq(connection, kept),
+        reading.read_range(connection, kept, 1, _last_seq(connection, kept)).lost,
+    )
 
 
 def check_file(connection: sqlite3.Connection) -> None:
@@ -140,7 +151,7 @@ def check_file(connection: sqlite3.Connection) -> None:
         raise Damage("the file is not as SQLite left it")
 
 
-def report(session_id: str, last: int, lost: list[tuple[int, int]]) -> Report:
+def build_report(session_id: str, last: int, lost: list[tuple[int, int]]) -> LogReport:
     """What is kept is what is not lost."""
     whole: list[tuple[int, int]] = []
     first = 1
@@ -148,42 +159,42 @@ def report(session_id: str, last: int, lost: list[tuple[int, int]]) -> Report:
         if low > first:
             whole.append((first, low - 1))
         first = high + 1
-    return Report(session_id=session_id, kept=whole, lost=lost)
+    return LogReport(session_id=session_id, kept=whole, lost=lost)
 
 
-def _end(connection: sqlite3.Connection, kept: Kept) -> int:
+def _last_seq(connection: sqlite3.Connection, session: StoredSession) -> int:
     """The last number of a log: as it is listed, or higher if there are more entries than that."""
-    base = kept.number * SPAN
+    base = session.number * ENTRIES_PER_SESSION
     row = connection.execute(
-        "SELECT max(place) FROM entries WHERE place BETWEEN ? AND ?", (base, base + SPAN - 1)
+        "SELECT max(place) FROM entries WHERE place BETWEEN ? AND ?", (base, base + ENTRIES_PER_SESSION - 1)
     ).fetchone()
-    return max(kept.head.entries, (row[0] or base) - base)
+    return max(session.log_summary.entries, (row[0] or base) - base)
 
 
-def repair(connection: sqlite3.Connection, session_id: str) -> Report:
+def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
     """Replace what cannot be read, and count anew."""
-    kept = reading.find(connection, session_id)
-    last = _end(connection, kept)
-    found = reading.stretch(connection, kept, 1, last)
-    lines = filled(found.lines, found.lost)
-    base = kept.number * SPAN
+    kept = reading.find_session(connection, session_id)
+    last = _last_seq(connection, kept)
+    found = reading.read_range(connection, kept, 1, last)
+    lines = fill_gaps(found.lines, found.lost)
+    base = kept.number * ENTRIES_PER_SESSION
     for low, high in found.lost:
         connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (base + low, base + high))
-        rows = [row_of(kept.number, seq, lines[seq - 1]) for seq in range(low, high + 1)]
+        rows = [entry_row(kept.number, seq, lines[seq - 1]) for seq in range(low, high + 1)]
         try:
             connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
         except sqlite3.IntegrityError as error:
             raise Damage("an entry is there and cannot be found") from error
-    if found.lost and reading.stretch(connection, kept, 1, last).lost:
+    if found.lost and reading.read_range(connection, kept, 1, last).lost:
         raise Damage("what is written cannot be read")  # the order of the file itself is damaged
-    if found.lost or last != kept.head.entries:
-        save(connection, kept.number, folded(session_id, lines))
-        search_index.forget(connection, kept.number)
+    if found.lost or last != kept.log_summary.entries:
+        save_summary(connection, kept.number, fold_summary(session_id, lines))
+        search_index.remove_session(connection, kept.number)
         connection.execute("UPDATE sessions SET scanned = 0, indexed = 0 WHERE number = ?", (kept.number,))
-    return report(session_id, last, found.lost)
+    return build_report(session_id, last, found.lost)
 
 
-def filled(lines: list[bytes], lost: list[tuple[int, int]]) -> list[bytes]:
+def fill_gaps(lines: list[bytes], lost: list[tuple[int, int]]) -> list[bytes]:
     """All lines of a log, with one that says so where an entry is lost."""
     whole = list(lines)
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -21,7 +21,7 @@ _READONLY_ERRNO = {errno.EROFS, errno.EACCES, errno.EPERM}
 # What a call of sqlite3 raises: also that Python cannot read what SQLite says, or gives, of a damaged file.
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
-REPAIR = "run `dragoman sessions repair`"
+REPAIR_HINT = "run `dragoman sessions repair`"
 
 
 class Damage(sqlite3.DatabaseError):
@@ -30,30 +30,30 @@ class Damage(sqlite3.DatabaseError):
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
-def code_of(error: BaseException) -> int:
+def sqlite_code(error: BaseException) -> int:
     """The primary code of an SQLite error; 0 when it has none."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def is_busy(error: BaseException) -> bool:
     """Whether an error says that somebody else is writing."""
-    return code_of(error) in _BUSY
+    return sqlite_code(error) in _BUSY
 
 
 def is_damage(error: BaseException) -> bool:
     """Whether an error says that the file is not as it was written."""
     if isinstance(error, UnicodeDecodeError):
         return True
-    if code_of(error):
-        return code_of(error) in _DAMAGED
+    if sqlite_code(error):
+        return sqlite_code(error) in _DAMAGED
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.ProgrammingError)
 
 
-def fault(error: BaseException, path: str) -> StoreFault:
+def to_store_fault(error: BaseException, path: str) -> StoreFault:
     """What an error means to whoever uses the store."""
     if isinstance(error, StoreFault):
         return error
-    code = code_of(error)
+    code = sqlite_code(error)
     number = error.errno if isinstance(error, OSError) else None
     if code == sqlite3.SQLITE_FULL or number in _FULL_ERRNO:
         return StoreFault("full", f"there is no room for more in {path}; free some space, then try again")
@@ -62,18 +62,18 @@ def fault(error: BaseException, path: str) -> StoreFault:
     if code in _BUSY:
         return StoreFault("locked", f"{path} is locked by another program; try again when that has finished")
     if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
-        return damaged(path)
+        return damaged_fault(path)
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreFault("unusable", f"{path} cannot be opened; is its folder there, and yours?")
     return StoreFault("io", f"{path} cannot be used: {error}; nothing that was kept is lost")
 
 
-def damaged(path: str) -> StoreFault:
+def damaged_fault(path: str) -> StoreFault:
     """The error for a file that SQLite cannot make sense of."""
-    return StoreFault("damaged", f"{path} is damaged; {REPAIR} to save what is intact")
+    return StoreFault("damaged", f"{path} is damaged; {REPAIR_HINT} to save what is intact")
 
 
-def corrupted(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
+def corrupted_error(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
     """The error for a log that is not as it was written."""
     which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in lost[:5])
     more = f" and {len(lost) - 5} more places" if len(lost) > 5 else ""

@@ -18,9 +18,9 @@ from queue import SimpleQueue
 
 from dragoman.errors import ProtocolError
 from dragoman.store.sqlite import search_index
-from dragoman.store.sqlite.errors import fault
+from dragoman.store.sqlite.errors import to_store_fault
 from dragoman.store.sqlite.search_index import Stretch
-from dragoman.store.sqlite.writer import Work, closed
+from dragoman.store.sqlite.writer import Work, closed_error
 
 # How a transaction is handed to the writer.
 Hand = Callable[[Work], "Future[list[str]]"]
@@ -52,7 +52,7 @@ class Indexer:
     async def catch_up(self) -> None:
         """Return when all that was logged before this call is indexed; raises StoreFault."""
         if self._closed:
-            raise closed()
+            raise closed_error()
         done: Future[None] = Future()
         self._inbox.put(done)
         await asyncio.wrap_future(done)
@@ -82,7 +82,7 @@ class Indexer:
         try:
             self._catch_up(None)
             if self._closed:
-                raise closed()
+                raise closed_error()
         except ProtocolError as error:
             done.set_exception(error)
         else:
@@ -94,7 +94,7 @@ class Indexer:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            waiting = deque(search_index.behind(self._connection) if session_ids is None else session_ids)
+            waiting = deque(search_index.index_next_session(self._connection) if session_ids is None else session_ids)
             while waiting and not self._closed:
                 found = self._read(self._connection, waiting)
                 if found and not self._closed:
@@ -106,7 +106,7 @@ class Indexer:
             raise
         except Exception as error:
             self._let_go()
-            raise fault(error, self._path) from error
+            raise to_store_fault(error, self._path) from error
         if session_ids is None:
             self._is_behind = False
 

@@ -12,24 +12,24 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from dragoman.store.sqlite.errors import FAILURES, corrupted, is_damage
-from dragoman.store.sqlite.schema import SPAN
-from dragoman.store.summary import Head, expired, missing
+from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage
+from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
+from dragoman.store.summary import LogSummary, expired_error, missing_error
 
 # Entries that one step gives.
-AT_ONCE = 512
+BATCH_SIZE = 512
 
 # Sessions larger than this are read one entry a step, for a step's text has a limit in SQLite. Bytes.
-_LARGE = 256 * 1024 * 1024
+_LARGE_SESSION = 256 * 1024 * 1024
 
 # The columns of a Kept.
-HEAD = (
+SELECT_SESSIONS = (
     "SELECT sessions.number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, "
     "agent, agent_session, cwd, forked_from, archived, imported, scanned, indexed FROM sessions "
     "LEFT JOIN progress ON progress.number = sessions.number"
 )
 
-_STEP = (
+_SELECT_RANGE = (
     "SELECT group_concat(entry, char(10)), group_concat(sum, ' '), count(*) FROM "
     "(SELECT entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place)"
 )
@@ -40,49 +40,49 @@ _NUMBERED = b'{"seq":'
 _EACH = "SELECT place, entry, sum FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
 
 
-class Kept(NamedTuple):
+class StoredSession(NamedTuple):
     """A session as the file has it."""
 
     number: int
-    head: Head
+    log_summary: LogSummary
     is_expired: bool
     scanned: int
     indexed: int
 
 
-class Stretch(NamedTuple):
+class LogRange(NamedTuple):
     """What could be read of a stretch of a log, and which numbers could not."""
 
     lines: list[bytes]
     lost: list[tuple[int, int]]
 
 
-def find(connection: sqlite3.Connection, session_id: str) -> Kept:
+def find_session(connection: sqlite3.Connection, session_id: str) -> StoredSession:
     """A session by its id; session_not_found, session_expired."""
-    row = connection.execute(f"{HEAD} WHERE id = ?", (session_id,)).fetchone()
+    row = connection.execute(f"{SELECT_SESSIONS} WHERE id = ?", (session_id,)).fetchone()
     if row is None:
-        raise missing(session_id)
-    kept = kept_of(row)
+        raise missing_error(session_id)
+    kept = parse_session_row(row)
     if kept.is_expired:
-        raise expired(session_id)
+        raise expired_error(session_id)
     return kept
 
 
-def known(connection: sqlite3.Connection) -> list[Kept]:
+def list_sessions(connection: sqlite3.Connection) -> list[StoredSession]:
     """All sessions, expired ones too; the one that changed last first."""
-    rows = connection.execute(f"{HEAD} ORDER BY touched DESC, sessions.number DESC").fetchall()
-    return [kept_of(row) for row in rows]
+    rows = connection.execute(f"{SELECT_SESSIONS} ORDER BY touched DESC, sessions.number DESC").fetchall()
+    return [parse_session_row(row) for row in rows]
 
 
-def kept_of(row: tuple[object, ...]) -> Kept:
+def parse_session_row(row: tuple[object, ...]) -> StoredSession:
     """A row of the list of sessions."""
     number, expired_at, id, entries, size, turns, *texts, archived, imported, scanned, indexed = row
-    created, updated, name, title, prompted, agent, peer, cwd, origin = map(_text, texts)
-    head = Head(
-        session_id=_text(id) or "",
-        entries=_number(entries),
-        size=_number(size),
-        turns=_number(turns),
+    created, updated, name, title, prompted, agent, peer, cwd, origin = map(_decode_text, texts)
+    head = LogSummary(
+        session_id=_decode_text(id) or "",
+        entries=_as_int(entries),
+        size=_as_int(size),
+        turns=_as_int(turns),
         created_at=created or "",
         updated_at=updated or "",
         name=name,
@@ -93,45 +93,50 @@ def kept_of(row: tuple[object, ...]) -> Kept:
         cwd=cwd,
         forked_from=origin,
         archived=bool(archived),
-        imported=_number(imported),
+        imported=_as_int(imported),
     )
-    return Kept(_number(number), head, expired_at is not None, _number(scanned), _number(indexed))
+    return StoredSession(_as_int(number), head, expired_at is not None, _as_int(scanned), _as_int(indexed))
 
 
-def lines(
-    connection: sqlite3.Connection, kept: Kept, after: int = 0, limit: int | None = None, *, intact: bool = False
+def read_lines(
+    connection: sqlite3.Connection,
+    session: StoredSession,
+    after: int = 0,
+    limit: int | None = None,
+    *,
+    intact: bool = False,
 ) -> list[bytes]:
     """The entries above `after`; what is damaged is left out (`intact`) or session_corrupted."""
     first = max(after, 0) + 1
-    last = kept.head.entries if limit is None else min(kept.head.entries, first - 1 + max(limit, 0))
-    found = stretch(connection, kept, first, last)
+    last = session.log_summary.entries if limit is None else min(session.log_summary.entries, first - 1 + max(limit, 0))
+    found = read_range(connection, session, first, last)
     lost = list(found.lost)
-    if last == kept.head.entries and _goes_on(connection, kept):
+    if last == session.log_summary.entries and _has_more_entries(connection, session):
         lost.append((last + 1, last + 1))
     if lost and not intact:
-        raise corrupted(kept.head.session_id, lost)
+        raise corrupted_error(session.log_summary.session_id, lost)
     return found.lines
 
 
-def stretch(connection: sqlite3.Connection, kept: Kept, first: int, last: int) -> Stretch:
+def read_range(connection: sqlite3.Connection, session: StoredSession, first: int, last: int) -> LogRange:
     """Everything from one number to another."""
-    at_once = AT_ONCE if kept.head.size < _LARGE else 1
+    at_once = BATCH_SIZE if session.log_summary.size < _LARGE_SESSION else 1
     found: list[bytes] = []
     lost: list[tuple[int, int]] = []
     for low in range(first, last + 1, at_once):
-        for piece in _salvaged(connection, kept.number, low, min(last, low + at_once - 1)):
+        for piece in _read_intact(connection, session.number, low, min(last, low + at_once - 1)):
             if isinstance(piece, tuple):
                 if lost and lost[-1][1] + 1 == piece[0]:
                     piece = (lost.pop()[0], piece[1])
                 lost.append(piece)
             else:
                 found += piece
-    return Stretch(found, lost)
+    return LogRange(found, lost)
 
 
-def each(connection: sqlite3.Connection, kept: Kept, first: int) -> Iterator[tuple[int, bytes]]:
+def each(connection: sqlite3.Connection, kept: StoredSession, first: int) -> Iterator[tuple[int, bytes]]:
     """The intact entries from a number on, with their numbers, one a step: whoever reads can stop at any of them."""
-    base, last = kept.number * SPAN, kept.head.entries
+    base, last = kept.number * ENTRIES_PER_SESSION, kept.log_summary.entries
     seq = first - 1
     try:
         for place, entry, sum in connection.execute(_EACH, (base + first, base + last)):
@@ -146,30 +151,30 @@ def each(connection: sqlite3.Connection, kept: Kept, first: int) -> Iterator[tup
         if not _is_loss(error):
             raise
     for number in range(seq + 1, last + 1):
-        for line in _step(connection, kept.number, number, number) or ():
+        for line in _read_batch(connection, kept.number, number, number) or ():
             yield number, line
 
 
-def _salvaged(
+def _read_intact(
     connection: sqlite3.Connection, number: int, low: int, high: int
 ) -> Iterator[list[bytes] | tuple[int, int]]:
     """Lines, or a range that is lost, in order."""
-    whole = _step(connection, number, low, high)
+    whole = _read_batch(connection, number, low, high)
     if whole is not None:
         yield whole
     elif low == high:
         yield (low, high)
     else:
         middle = (low + high) // 2
-        yield from _salvaged(connection, number, low, middle)
-        yield from _salvaged(connection, number, middle + 1, high)
+        yield from _read_intact(connection, number, low, middle)
+        yield from _read_intact(connection, number, middle + 1, high)
 
 
-def _step(connection: sqlite3.Connection, number: int, low: int, high: int) -> list[bytes] | None:
+def _read_batch(connection: sqlite3.Connection, number: int, low: int, high: int) -> list[bytes] | None:
     """The lines of a range, if all of it is as it was written."""
-    base = number * SPAN
+    base = number * ENTRIES_PER_SESSION
     try:
-        joined, sums, count = connection.execute(_STEP, (base + low, base + high)).fetchone()
+        joined, sums, count = connection.execute(_SELECT_RANGE, (base + low, base + high)).fetchone()
     except FAILURES as error:
         if not _is_loss(error):
             raise
@@ -196,12 +201,13 @@ def _is_loss(error: BaseException) -> bool:
     return is_damage(error) or isinstance(error, sqlite3.DataError)
 
 
-def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:
+def _has_more_entries(connection: sqlite3.Connection, session: StoredSession) -> bool:
     """Whether there is an entry after the last one: then the list of sessions is what is damaged."""
-    base = kept.number * SPAN
+    base = session.number * ENTRIES_PER_SESSION
     try:
         row = connection.execute(
-            "SELECT 1 FROM entries WHERE place > ? AND place < ? LIMIT 1", (base + kept.head.entries, base + SPAN)
+            "SELECT 1 FROM entries WHERE place > ? AND place < ? LIMIT 1",
+            (base + session.log_summary.entries, base + ENTRIES_PER_SESSION),
         ).fetchone()
     except FAILURES as error:
         if not is_damage(error):
@@ -210,9 +216,9 @@ def _goes_on(connection: sqlite3.Connection, kept: Kept) -> bool:
     return row is not None
 
 
-def _text(value: object) -> str | None:
+def _decode_text(value: object) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
 
 
-def _number(value: object) -> int:
+def _as_int(value: object) -> int:
     return value if isinstance(value, int) else 0

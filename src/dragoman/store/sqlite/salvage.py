@@ -13,81 +13,81 @@ from contextlib import closing
 from typing import NamedTuple
 
 from dragoman.errors import StoreFault
-from dragoman.store.contract import Report
+from dragoman.store.contract import LogReport
 from dragoman.store.sqlite import reading
-from dragoman.store.sqlite.append import make, row_of, save
-from dragoman.store.sqlite.changes import filled, folded, report
-from dragoman.store.sqlite.errors import FAILURES, fault
-from dragoman.store.sqlite.reading import Kept
-from dragoman.store.sqlite.schema import PAGE, SPAN, connect, hold, prepare
-from dragoman.store.summary import Head
+from dragoman.store.sqlite.append import create_session, entry_row, save_summary
+from dragoman.store.sqlite.changes import build_report, fill_gaps, fold_summary
+from dragoman.store.sqlite.errors import FAILURES, to_store_fault
+from dragoman.store.sqlite.reading import StoredSession
+from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION, PAGE_SIZE, connect, lock_file, prepare_file
+from dragoman.store.summary import LogSummary
 
 # Where the first page says how many there are (the SQLite file format, 1.3).
-_COUNT_AT = 28
+_PAGE_COUNT_OFFSET = 28
 
-_BESIDE = ("-wal", "-shm")
+_WAL_SUFFIXES = ("-wal", "-shm")
 
 # Columns that the first version of the file did not have.
-_LATER = {"archived", "imported", "scanned", "indexed"}
+_ADDED_COLUMNS = {"archived", "imported", "scanned", "indexed"}
 
 
-class Rebuilt(NamedTuple):
+class RebuildResult(NamedTuple):
     """What came of it."""
 
-    reports: list[Report]
-    old: str  # where the damaged file is now
+    reports: list[LogReport]
+    damaged_path: str  # where the damaged file is now
 
 
-def rebuild(path: str) -> Rebuilt:
+def rebuild(path: str) -> RebuildResult:
     """Save what is intact of a file; StoreFault when other processes use it, or nothing can be read at all."""
     path = os.path.abspath(path)
     if not os.path.exists(path):
         raise StoreFault("unusable", f"{path} is not there; nothing can be repaired")
     fresh, copy = f"{path}.new", f"{path}.copy"
     try:
-        held = hold(path, alone=True)
+        held = lock_file(path, exclusive=True)
     except OSError as error:
-        raise fault(error, path) from error
+        raise to_store_fault(error, path) from error
     try:
         _remove(fresh)
         _remove(copy)
-        prepare(fresh)
-        with closing(_opened(path, copy, fresh)) as old, closing(connect(fresh)) as new:
-            reports = _save(old, new)
-        aside = _free(f"{path}.damaged")
-        for end in _BESIDE:
+        prepare_file(fresh)
+        with closing(_open_damaged(path, copy, fresh)) as old, closing(connect(fresh)) as new:
+            reports = _copy_sessions(old, new)
+        aside = _unused_path(f"{path}.damaged")
+        for end in _WAL_SUFFIXES:
             if os.path.exists(path + end):
                 os.replace(path + end, aside + end)
         os.replace(path, aside)
         os.replace(fresh, path)
-        return Rebuilt(reports, aside)
+        return RebuildResult(reports, aside)
     except (*FAILURES, OSError) as error:
-        raise fault(error, path) from error
+        raise to_store_fault(error, path) from error
     finally:
         _remove(fresh)
         _remove(copy)
         os.close(held)
 
 
-def _opened(path: str, copy: str, fresh: str) -> sqlite3.Connection:
+def _open_damaged(path: str, copy: str, fresh: str) -> sqlite3.Connection:
     """A copy of the damaged file that can be read from: SQLite would change the file itself."""
-    _copied(path, copy)
-    connection = _lenient(copy)
+    _copy_file(path, copy)
+    connection = _connect_lenient(copy)
     try:
         connection.execute("SELECT 1 FROM sessions, progress, entries LIMIT 1").fetchone()
         return connection
     except FAILURES:
         connection.close()
     # The first page says where everything is, and that is the same in every file that was made by the same steps.
-    _copied(path, copy)
+    _copy_file(path, copy)
     with open(fresh, "rb") as good, open(copy, "r+b") as bad:
-        bad.write(good.read(PAGE))
-        bad.seek(_COUNT_AT)
-        bad.write((os.path.getsize(path) // PAGE).to_bytes(4, "big"))
-    return _lenient(copy)
+        bad.write(good.read(PAGE_SIZE))
+        bad.seek(_PAGE_COUNT_OFFSET)
+        bad.write((os.path.getsize(path) // PAGE_SIZE).to_bytes(4, "big"))
+    return _connect_lenient(copy)
 
 
-def _copied(path: str, copy: str) -> None:
+def _copy_file(path: str, copy: str) -> None:
     _remove(copy)
     for end in ("", "-wal"):
         if os.path.exists(path + end):
@@ -96,78 +96,78 @@ def _copied(path: str, copy: str) -> None:
                 shutil.copyfileobj(source, target)
 
 
-def _lenient(path: str) -> sqlite3.Connection:
+def _connect_lenient(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.text_factory = bytes
     connection.execute("PRAGMA writable_schema = ON")  # else a file that is too short is not read at all
     return connection
 
 
-def _save(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Report]:
+def _copy_sessions(old: sqlite3.Connection, new: sqlite3.Connection) -> list[LogReport]:
     reports = []
     new.execute("BEGIN IMMEDIATE")
-    for kept in _sessions(old):
-        id = kept.head.session_id
-        found = reading.stretch(old, kept, 1, kept.head.entries)
-        lines = filled(found.lines, found.lost)
-        number = make(new, id)
+    for kept in _list_sessions(old):
+        id = kept.log_summary.session_id
+        found = reading.read_range(old, kept, 1, kept.log_summary.entries)
+        lines = fill_gaps(found.lines, found.lost)
+        number = create_session(new, id)
         new.executemany(
-            "INSERT INTO entries VALUES (?, ?, ?)", [row_of(number, seq, line) for seq, line in enumerate(lines, 1)]
+            "INSERT INTO entries VALUES (?, ?, ?)", [entry_row(number, seq, line) for seq, line in enumerate(lines, 1)]
         )
-        save(new, number, folded(id, lines))
+        save_summary(new, number, fold_summary(id, lines))
         new.execute(
             "UPDATE sessions SET name = ?, forked_from = ?, imported = ?, expired_at = ? WHERE number = ?",
             (
-                kept.head.name,
-                kept.head.forked_from,
-                min(kept.head.imported, len(lines)),
+                kept.log_summary.name,
+                kept.log_summary.forked_from,
+                min(kept.log_summary.imported, len(lines)),
                 "" if kept.is_expired else None,
                 number,
             ),
         )
         if not kept.is_expired:
-            reports.append(report(id, kept.head.entries, found.lost))
+            reports.append(build_report(id, kept.log_summary.entries, found.lost))
     new.execute("COMMIT")
     return reports
 
 
-def _sessions(old: sqlite3.Connection) -> list[Kept]:
+def _list_sessions(old: sqlite3.Connection) -> list[StoredSession]:
     """The sessions that can be listed; then those whose entries are there, and which are not."""
-    listed: dict[int, Kept] = {}
-    asked = _head(old)
+    listed: dict[int, StoredSession] = {}
+    asked = _session_query(old)
     for order in ("number", "number DESC"):
         try:
             cursor = old.execute(f"{asked} ORDER BY sessions.{order}")
             while (row := cursor.fetchone()) is not None:
-                kept = reading.kept_of(row)
+                kept = reading.parse_session_row(row)
                 listed.setdefault(kept.number, kept)
         except FAILURES:
             continue  # from the other end as far as that goes
-    ends = _ends(old)
+    ends = _last_seqs(old)
     for number, last in ends.items():
         if number not in listed:
             # Whether it was imported is lost with its row: it counts as imported.
-            head = Head(session_id=f"recovered-{number}", entries=last, imported=last)
-            listed[number] = Kept(number, head, False, 0, 0)
-        elif last > listed[number].head.entries:
-            listed[number].head.entries = last
-    return _distinct(listed)
+            head = LogSummary(session_id=f"recovered-{number}", entries=last, imported=last)
+            listed[number] = StoredSession(number, head, False, 0, 0)
+        elif last > listed[number].log_summary.entries:
+            listed[number].log_summary.entries = last
+    return _make_distinct(listed)
 
 
-def _head(old: sqlite3.Connection) -> str:
+def _session_query(old: sqlite3.Connection) -> str:
     """How the list of sessions is asked for in a file that may be of an older version."""
     there = {row[1].decode() for row in old.execute("PRAGMA table_info(sessions)")}
-    head = reading.HEAD
-    for column in _LATER - there:
+    head = reading.SELECT_SESSIONS
+    for column in _ADDED_COLUMNS - there:
         head = head.replace(column, "0")
     return head
 
 
-def _distinct(listed: dict[int, Kept]) -> list[Kept]:
+def _make_distinct(listed: dict[int, StoredSession]) -> list[StoredSession]:
     ids: set[str] = set()
     names: set[str] = set()
     for number in sorted(listed):
-        head = listed[number].head
+        head = listed[number].log_summary
         if not head.session_id or head.session_id in ids:
             head.session_id = f"recovered-{number}"
         if head.name in names:
@@ -177,7 +177,7 @@ def _distinct(listed: dict[int, Kept]) -> list[Kept]:
     return [listed[number] for number in sorted(listed)]
 
 
-def _ends(old: sqlite3.Connection) -> dict[int, int]:
+def _last_seqs(old: sqlite3.Connection) -> dict[int, int]:
     """The last number of each session that has entries, as far as the places of entries can be read."""
     ends: dict[int, int] = {}
     for sign, order in ((">", "ASC"), ("<", "DESC")):
@@ -189,26 +189,28 @@ def _ends(old: sqlite3.Connection) -> dict[int, int]:
                 ).fetchone()
                 if row is None:
                     break
-                number, seq = divmod(row[0], SPAN)
+                number, seq = divmod(row[0], ENTRIES_PER_SESSION)
                 if sign == ">":
-                    last = old.execute("SELECT max(place) FROM entries WHERE place < ?", ((number + 1) * SPAN,))
-                    seq = last.fetchone()[0] % SPAN
+                    last = old.execute(
+                        "SELECT max(place) FROM entries WHERE place < ?", ((number + 1) * ENTRIES_PER_SESSION,)
+                    )
+                    seq = last.fetchone()[0] % ENTRIES_PER_SESSION
                 ends[number] = max(seq, ends.get(number, 0))
-                place = (number + 1) * SPAN - 1 if sign == ">" else number * SPAN
+                place = (number + 1) * ENTRIES_PER_SESSION - 1 if sign == ">" else number * ENTRIES_PER_SESSION
             except FAILURES:
                 break
     return ends
 
 
 def _remove(path: str) -> None:
-    for end in ("", *_BESIDE):
+    for end in ("", *_WAL_SUFFIXES):
         try:
             os.unlink(path + end)
         except FileNotFoundError:
             pass
 
 
-def _free(path: str) -> str:
+def _unused_path(path: str) -> str:
     number = 1
     while os.path.exists(f"{path}-{number}"):
         number += 1

@@ -15,13 +15,13 @@ from contextlib import closing
 from urllib.parse import quote
 
 from dragoman.errors import StoreFault
-from dragoman.store.sqlite.errors import FAILURES, fault, is_busy
+from dragoman.store.sqlite.errors import FAILURES, is_busy, to_store_fault
 
 # Says that a file is one of ours ("Drag").
-APPLICATION = 0x44726167
+APPLICATION_ID = 0x44726167
 
 # The index, which can be made anew at any time.
-SEARCH = """
+SEARCH_TABLES = """
     CREATE TABLE passages (
       id      INTEGER PRIMARY KEY,
       session INTEGER NOT NULL,
@@ -41,7 +41,7 @@ SEARCH = """
     """
 
 # A step for each version: STEPS[0] makes version 1 out of an empty file.
-STEPS: tuple[str, ...] = (
+MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions (
       number      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -74,7 +74,7 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN scanned INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
     """
-    + SEARCH,
+    + SEARCH_TABLES,
     # Sessions that were put away before this was in the list are found in their logs, once.
     """
     ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
@@ -88,31 +88,31 @@ STEPS: tuple[str, ...] = (
     "ALTER TABLE sessions ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;",
 )
 
-VERSION = len(STEPS)
+VERSION = len(MIGRATIONS)
 
 # Bytes in a page of the file.
-PAGE = 4096
+PAGE_SIZE = 4096
 
 # Where the entries of a session are: its number, shifted; no log grows longer than this.
-SPAN = 1 << 40
+ENTRIES_PER_SESSION = 1 << 40
 
 # How long a process waits for another one that is writing. A commit takes milliseconds, also on slow disks; who takes
 # longer is stopped or stuck, and people want to hear of it. Seconds.
-BUSY_PATIENCE = 10.0
+BUSY_TIMEOUT = 10.0
 
 # A write-ahead file that grew larger, under a long read say, is cut to this when it can be. Bytes.
 _WAL_LIMIT = 64 * 1024 * 1024
 
 # Between two tries to make a file that another process is making. Seconds.
-_RETRY = 0.01
+_RETRY_INTERVAL = 0.01
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
-def connect(path: str, durability: str = "full", *, patience: float = BUSY_PATIENCE) -> sqlite3.Connection:
+def connect(path: str, durability: str = "full", *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
     """A connection to a file whose version is right; StoreFault when it cannot be had."""
     try:
-        connection = _plain(path, patience)
+        connection = _connect(path, timeout)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
@@ -123,39 +123,39 @@ def connect(path: str, durability: str = "full", *, patience: float = BUSY_PATIE
             raise
         return connection
     except (*FAILURES, OSError) as error:
-        raise fault(error, path) from error
+        raise to_store_fault(error, path) from error
 
 
-def connect_to_read(path: str, durability: str = "full", *, patience: float = BUSY_PATIENCE) -> sqlite3.Connection:
+def connect_to_read(path: str, durability: str = "full", *, patience: float = BUSY_TIMEOUT) -> sqlite3.Connection:
     """The same, and nothing can be written with it."""
-    connection = connect(path, durability, patience=patience)
+    connection = connect(path, durability, timeout=patience)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def prepare(path: str, *, patience: float = BUSY_PATIENCE) -> None:
+def prepare_file(path: str, *, timeout: float = BUSY_TIMEOUT) -> None:
     """Make the file, or bring it up to date; StoreFault when it is newer, not ours, damaged or cannot be written."""
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         _make_private(path)
-        deadline = time.monotonic() + patience
-        while not _is_prepared(path, patience):
+        deadline = time.monotonic() + timeout
+        while not _try_prepare(path, timeout):
             # Another process makes the file, and SQLite does not wait for the change to write-ahead logging.
             if time.monotonic() > deadline:
                 raise StoreFault("locked", f"{path} is being made by another program that does not get on; end that")
-            time.sleep(_RETRY)
+            time.sleep(_RETRY_INTERVAL)
     except (*FAILURES, OSError) as error:
-        raise fault(error, path) from error
+        raise to_store_fault(error, path) from error
 
 
-def _is_prepared(path: str, patience: float) -> bool:
-    with closing(_plain(path, patience)) as connection:
+def _try_prepare(path: str, timeout: float) -> bool:
+    with closing(_connect(path, timeout)) as connection:
         try:
             connection.execute("BEGIN")  # for one moment's view of it
-            version = _version(connection, path)
+            version = _check_version(connection, path)
             connection.execute("COMMIT")
             if version < VERSION:
-                _migrate(connection, path, patience)
+                _migrate(connection, path, timeout)
         except sqlite3.OperationalError as error:
             if is_busy(error):
                 return False
@@ -163,14 +163,14 @@ def _is_prepared(path: str, patience: float) -> bool:
     return True
 
 
-def hold(path: str, *, alone: bool = False) -> int:
+def lock_file(path: str, *, exclusive: bool = False) -> int:
     """Say that this process uses the file; `alone` when nobody else may. Gives a descriptor to close."""
     fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        whom = "other programs use it; end them" if alone else "it is being repaired; wait for that"
+        whom = "other programs use it; end them" if exclusive else "it is being repaired; wait for that"
         raise StoreFault("locked", f"{path} cannot be used now: {whom}, then try again") from None
     except BaseException:
         os.close(fd)
@@ -178,9 +178,9 @@ def hold(path: str, *, alone: bool = False) -> int:
     return fd
 
 
-def _plain(path: str, patience: float) -> sqlite3.Connection:
+def _connect(path: str, timeout: float) -> sqlite3.Connection:
     uri = f"file:{quote(os.path.abspath(path))}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
     connection.text_factory = bytes
     return connection
 
@@ -194,11 +194,11 @@ def _make_private(path: str) -> None:
         os.close(fd)
 
 
-def _version(connection: sqlite3.Connection, path: str) -> int:
+def _check_version(connection: sqlite3.Connection, path: str) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
-    if not is_empty and application != APPLICATION:
+    if not is_empty and application != APPLICATION_ID:
         raise StoreFault("unusable", f"{path} is a database of another program; choose another file")
     if version > VERSION:
         raise StoreFault(
@@ -207,20 +207,20 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
     return version
 
 
-def _migrate(connection: sqlite3.Connection, path: str, patience: float) -> None:
-    connection.execute(f"PRAGMA page_size = {PAGE}")  # only a new file takes it
+def _migrate(connection: sqlite3.Connection, path: str, timeout: float) -> None:
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")  # only a new file takes it
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection, path)  # another process may have been faster
+        version = _check_version(connection, path)  # another process may have been faster
         if version < VERSION:
             if version > 0:
-                _back_up(path, f"{path}.format-{version}", patience)
-            for step in STEPS[version:]:
-                for statement in statements(step):
+                _back_up(path, f"{path}.format-{version}", timeout)
+            for step in MIGRATIONS[version:]:
+                for statement in split_statements(step):
                     connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
@@ -229,15 +229,15 @@ def _migrate(connection: sqlite3.Connection, path: str, patience: float) -> None
         raise
 
 
-def _back_up(path: str, to: str, patience: float) -> None:
+def _back_up(path: str, to: str, timeout: float) -> None:
     """A copy of what is committed; whoever is migrating holds the lock, so nothing changes meanwhile."""
     fd = os.open(to, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     os.close(fd)
-    with closing(_plain(path, patience)) as source, closing(sqlite3.connect(to)) as copy:
+    with closing(_connect(path, timeout)) as source, closing(sqlite3.connect(to)) as copy:
         source.backup(copy)
 
 
-def statements(script: str) -> list[str]:
+def split_statements(script: str) -> list[str]:
     """The statements of a script; a trigger has semicolons inside."""
     found: list[str] = []
     part = ""

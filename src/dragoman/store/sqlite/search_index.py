@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from dragoman.errors import ProtocolError
 from dragoman.store.contract import Hit
-from dragoman.store.search_query import snippet, terms
+from dragoman.store.search_query import parse_query, snippet
 from dragoman.store.search_text import Joiner, Passage
 from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.errors import Damage
-from dragoman.store.sqlite.reading import Kept
-from dragoman.store.sqlite.schema import SEARCH, statements
+from dragoman.store.sqlite.reading import StoredSession
+from dragoman.store.sqlite.schema import SEARCH_TABLES, split_statements
 
 # Text that is indexed in one transaction, which a commit of entries may have to wait for: 256 Ki characters take about
 # 30 ms. The last entry of a stretch may exceed it by as much again (FINDABLE). Characters.
@@ -32,7 +32,7 @@ READ = 16 * 1024 * 1024
 # What a log counts at least, so that a transaction takes some hundred short ones and not thousands. Characters.
 _SHORT = 512
 
-_FOUND = """
+_SEARCH_SQL = """
 SELECT sessions.id, passages.first, passages.role, passages.text
   FROM search JOIN passages ON passages.id = search.rowid JOIN sessions ON sessions.number = passages.session
  WHERE search MATCH ?{} ORDER BY rank, passages.id DESC LIMIT ?
@@ -49,7 +49,7 @@ class Stretch(NamedTuple):
     passages: list[Passage]
 
 
-def behind(connection: sqlite3.Connection) -> list[str]:
+def index_next_session(connection: sqlite3.Connection) -> list[str]:
     """The sessions that have entries which are not indexed, the one that changed first first."""
     rows = connection.execute(
         "SELECT id FROM sessions JOIN progress ON progress.number = sessions.number "
@@ -64,21 +64,23 @@ def gather(connection: sqlite3.Connection, waiting: deque[str], is_wanted: Calla
     room = SLICE
     while waiting and room > 0 and is_wanted():
         try:
-            kept = reading.find(connection, waiting[0])
+            kept = reading.find_session(connection, waiting[0])
         except ProtocolError:
             waiting.popleft()  # it was deleted or has expired meanwhile
             continue
-        if kept.scanned < kept.head.entries:
+        if kept.scanned < kept.log_summary.entries:
             stretch, size = _read(connection, kept, room, is_wanted)
             found.append(stretch)
             room -= max(size, _SHORT)
-            if stretch.after[0] < kept.head.entries:
+            if stretch.after[0] < kept.log_summary.entries:
                 break
         waiting.popleft()
     return found
 
 
-def _read(connection: sqlite3.Connection, kept: Kept, room: int, is_wanted: Callable[[], bool]) -> tuple[Stretch, int]:
+def _read(
+    connection: sqlite3.Connection, kept: StoredSession, room: int, is_wanted: Callable[[], bool]
+) -> tuple[Stretch, int]:
     """A stretch of a log that has about so many characters of text, and how many it has."""
     joiner = Joiner()
     found: list[Passage] = []
@@ -93,16 +95,16 @@ def _read(connection: sqlite3.Connection, kept: Kept, room: int, is_wanted: Call
         if size + joiner.size >= room or read >= READ or not is_wanted():
             break
     else:
-        last = kept.head.entries
+        last = kept.log_summary.entries
     size += joiner.size
     rest = joiner.rest()
     sure = rest[0].first - 1 if rest else last
-    if last == kept.head.entries or sure == kept.indexed:
+    if last == kept.log_summary.entries or sure == kept.indexed:
         found += rest
-    if last < kept.head.entries and sure == kept.indexed:
+    if last < kept.log_summary.entries and sure == kept.indexed:
         sure = last  # a passage that has no end within this much is ended here
     before = (kept.scanned, kept.indexed)
-    return Stretch(kept.head.session_id, kept.number, before, (last, sure), found), size
+    return Stretch(kept.log_summary.session_id, kept.number, before, (last, sure), found), size
 
 
 def write(connection: sqlite3.Connection, stretches: list[Stretch]) -> list[str]:
@@ -128,10 +130,10 @@ def write(connection: sqlite3.Connection, stretches: list[Stretch]) -> list[str]
 
 def search(connection: sqlite3.Connection, query: str, limit: int, session_id: str | None) -> list[Hit]:
     """The passages that hold all words, the best first."""
-    wanted = terms(query)
+    wanted = parse_query(query)
     match = " AND ".join(map(str, wanted))
     where = (" AND sessions.id = ?", (session_id,)) if session_id is not None else ("", ())
-    rows = connection.execute(_FOUND.format(where[0]), (match, *where[1], max(limit, 0))).fetchall()
+    rows = connection.execute(_SEARCH_SQL.format(where[0]), (match, *where[1], max(limit, 0))).fetchall()
     hits = []
     for id, first, role, text in rows:
         if not (type(id) is type(role) is type(text) is bytes and type(first) is int):
@@ -141,22 +143,22 @@ def search(connection: sqlite3.Connection, query: str, limit: int, session_id: s
     return hits
 
 
-def forget(connection: sqlite3.Connection, number: int) -> None:
+def remove_session(connection: sqlite3.Connection, number: int) -> None:
     """Take a session out of the index."""
     connection.execute("DELETE FROM passages WHERE session = ?", (number,))
 
 
-def renew(connection: sqlite3.Connection) -> None:
+def rebuild_index(connection: sqlite3.Connection) -> None:
     """Begin anew: the index was damaged."""
-    _empty(connection)
+    _reset_tables(connection)
     for what in ("TRIGGER passage_added", "TRIGGER passage_removed", "TABLE search", "TABLE passages"):
         connection.execute(f"DROP {what}")
-    for statement in statements(SEARCH):
+    for statement in split_statements(SEARCH_TABLES):
         connection.execute(statement)
     connection.execute("UPDATE sessions SET scanned = 0, indexed = 0")
 
 
-def _empty(connection: sqlite3.Connection) -> None:
+def _reset_tables(connection: sqlite3.Connection) -> None:
     """SQLite cannot even drop an index that it cannot open: give it the insides of a new one."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.execute("CREATE VIRTUAL TABLE search USING fts5(text)")

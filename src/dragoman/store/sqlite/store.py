@@ -18,70 +18,72 @@ import msgspec
 
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, Entry, Hit, Report, Retention, Summary
-from dragoman.store.credentials import Vault
-from dragoman.store.search_query import terms
+from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary
+from dragoman.store.credentials import CredentialsFile
+from dragoman.store.search_query import parse_query
 from dragoman.store.sqlite import changes, reading, search_index
-from dragoman.store.sqlite.append import Append
-from dragoman.store.sqlite.errors import FAILURES, corrupted, fault, is_damage
+from dragoman.store.sqlite.append import AppendRequest
+from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage, to_store_fault
 from dragoman.store.sqlite.indexer import Indexer
-from dragoman.store.sqlite.schema import BUSY_PATIENCE, connect, connect_to_read, hold, prepare
-from dragoman.store.sqlite.writer import Writer, closed
-from dragoman.store.summary import expired, found, given_name
+from dragoman.store.sqlite.schema import BUSY_TIMEOUT, connect, connect_to_read, lock_file, prepare_file
+from dragoman.store.sqlite.writer import Writer, closed_error
+from dragoman.store.summary import check_new_name, expired_error, find_summary
 
 T = TypeVar("T")
 
 # As much as must be free for a store to be of use: what a few prompts and their answers take. Bytes.
-ROOM = 128 * 1024
+MIN_FREE_BYTES = 128 * 1024
 
-_entry = msgspec.json.Decoder(Entry)
+_entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class SqliteStore:
     """Logs in one SQLite file; credentials in another beside it. Made by `SqliteStore.open(path)`."""
 
-    def __init__(self, path: str, *, durability: str = "full", patience: float = BUSY_PATIENCE) -> None:
+    def __init__(self, path: str, *, durability: str = "full", timeout: float = BUSY_TIMEOUT) -> None:
         """`durability`: "full" survives a power cut, "normal" may lose the last moments then, "off" promises nothing.
 
         `patience` is how long a call waits for another process that is writing. Blocks for a moment; raises StoreFault.
         """
         self.path = os.path.abspath(path)
-        self._vault = Vault(f"{self.path}.credentials")
+        self._credentials_file = CredentialsFile(f"{self.path}.credentials")
         self._closed = False
-        prepare(self.path, patience=patience)
+        prepare_file(self.path, timeout=timeout)
         try:
-            self._hold = hold(self.path)
+            self._lock_fd = lock_file(self.path)
         except OSError as error:
-            raise fault(error, self.path) from error
+            raise to_store_fault(error, self.path) from error
         try:
-            self._connection = connect_to_read(self.path, durability, patience=patience)
+            self._connection = connect_to_read(self.path, durability, patience=timeout)
             self._writer = Writer(
-                lambda: connect(self.path, durability, patience=patience),
+                lambda: connect(self.path, durability, timeout=timeout),
                 self.path,
                 lambda ended: self._indexer.note(ended),
             )
             self._indexer = Indexer(
-                lambda: connect_to_read(self.path, durability, patience=patience), self.path, self._writer.put_later
+                lambda: connect_to_read(self.path, durability, patience=timeout), self.path, self._writer.put_later
             )
         except BaseException:
-            os.close(self._hold)
+            os.close(self._lock_fd)
             raise
-        self._readers = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store-reader")
+        self._reader_pool = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store-reader")
 
     @classmethod
-    async def open(cls, path: str, *, durability: str = "full", patience: float = BUSY_PATIENCE) -> SqliteStore:
+    async def open(cls, path: str, *, durability: str = "full", timeout: float = BUSY_TIMEOUT) -> SqliteStore:
         """Open a file, or make it, without blocking the loop."""
-        return await asyncio.to_thread(cls, path, durability=durability, patience=patience)
+        return await asyncio.to_thread(cls, path, durability=durability, patience=timeout)
 
     # --- the log ----------------------------------------------------------------------------------------------
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
         """Add drafts to a log; they are on the disk when this returns."""
         self._check_open()
-        texts = [_line(draft) for draft in drafts]
+        texts = [_encode_draft(draft) for draft in drafts]
         if not texts:
             return []
-        seq = await self._writer.put(Append(session_id, [(draft.kind, draft.time) for draft in drafts], texts))
+        seq = await self._writer.submit(
+            AppendRequest(session_id, [(draft.kind, draft.time) for draft in drafts], texts)
+        )
         return [
             Entry(seq=number, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
             for number, draft in enumerate(drafts, seq)
@@ -93,7 +95,7 @@ class SqliteStore:
         """The entries above `after`."""
 
         def entries(connection: sqlite3.Connection) -> list[Entry]:
-            return [*map(_entry.decode, _lines(connection, session_id, after, limit, intact))]
+            return [*map(_entry_decoder.decode, _read_lines(connection, session_id, after, limit, intact))]
 
         return await self._read(entries, session_id)
 
@@ -101,31 +103,33 @@ class SqliteStore:
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
         """The entries above `after`, as JSON."""
-        return await self._read(lambda connection: _lines(connection, session_id, after, limit, intact), session_id)
+        return await self._read(
+            lambda connection: _read_lines(connection, session_id, after, limit, intact), session_id
+        )
 
     # --- the list ---------------------------------------------------------------------------------------------
 
     async def sessions(self) -> list[Summary]:
         """All logs, the one that changed last first."""
-        kept = await self._read(reading.known)
-        return [one.head.summary for one in kept if not one.is_expired]
+        kept = await self._read(reading.list_sessions)
+        return [one.log_summary.summary for one in kept if not one.is_expired]
 
     async def find(self, name: str) -> Summary:
         """The session somebody means."""
-        kept = await self._read(reading.known)
-        if any(one.is_expired and one.head.session_id == name for one in kept):
-            raise expired(name)
-        return found(name, [one.head.summary for one in kept if not one.is_expired])
+        kept = await self._read(reading.list_sessions)
+        if any(one.is_expired and one.log_summary.session_id == name for one in kept):
+            raise expired_error(name)
+        return find_summary(name, [one.log_summary.summary for one in kept if not one.is_expired])
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
         """Give a session a name, or take it away."""
-        wanted = None if name is None else given_name(name)
+        wanted = None if name is None else check_new_name(name)
         return await self._write(lambda connection: changes.rename(connection, session_id, wanted))
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
         """Make a log that begins like another."""
         summary = await self._write(lambda connection: changes.fork(connection, session_id, new_id, upto))
-        await asyncio.to_thread(self._vault.copy, session_id, new_id)
+        await asyncio.to_thread(self._credentials_file.copy, session_id, new_id)
         return summary
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
@@ -135,13 +139,13 @@ class SqliteStore:
     async def delete(self, session_id: str) -> bool:
         """Forget a log, its name and its credentials."""
         self._check_open()
-        await self._vaulted(self._vault.forget, [session_id])
+        await self._call_credentials(self._credentials_file.delete, [session_id])
         return await self._write(lambda connection: changes.delete(connection, session_id))
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
         """Take away what need not be kept."""
         gone = await self._write(lambda connection: changes.expire(connection, retention, now))
-        await self._vaulted(self._vault.forget, gone)
+        await self._call_credentials(self._credentials_file.delete, gone)
         return gone
 
     # --- searching --------------------------------------------------------------------------------------------
@@ -149,24 +153,24 @@ class SqliteStore:
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
         """The passages that hold all words; what was logged up to now is looked at first."""
         self._check_open()
-        terms(query)
+        parse_query(query)
         try:
             await self._indexer.catch_up()
             return await self._read(lambda connection: search_index.search(connection, query, limit, session_id))
         except ProtocolError as error:
             if getattr(error, "why", "") != "damaged":
                 raise
-        await self._write(search_index.renew)
+        await self._write(search_index.rebuild_index)
         await self._indexer.catch_up()
         return await self._read(lambda connection: search_index.search(connection, query, limit, session_id))
 
     # --- damage -----------------------------------------------------------------------------------------------
 
-    async def verify(self, session_id: str) -> Report:
+    async def verify(self, session_id: str) -> LogReport:
         """Look at every entry of a log."""
-        return await self._read(lambda connection: changes.examine(connection, session_id), session_id)
+        return await self._read(lambda connection: changes.verify_log(connection, session_id), session_id)
 
-    async def repair(self, session_id: str) -> Report:
+    async def repair(self, session_id: str) -> LogReport:
         """Replace what was lost; a file that SQLite cannot write any more needs `rebuild`."""
         return await self._write(lambda connection: changes.repair(connection, session_id))
 
@@ -179,12 +183,14 @@ class SqliteStore:
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
         """Keep what must not stand in the log, in a file of its own."""
         self._check_open()
-        await self._vaulted(self._vault.keep, session_id, msgspec.json.decode(encode(dict(credentials))))
+        await self._call_credentials(
+            self._credentials_file.save, session_id, msgspec.json.decode(encode(dict(credentials)))
+        )
 
     async def credentials(self, session_id: str) -> dict[str, Any]:
         """What was kept so."""
         self._check_open()
-        return await self._vaulted(self._vault.read, session_id)
+        return await self._call_credentials(self._credentials_file.read, session_id)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -192,9 +198,9 @@ class SqliteStore:
         """Raise StoreFault where nothing can be kept now: write a little, and leave everything as it is."""
         self._check_open()
         try:
-            await asyncio.to_thread(_find_room, os.path.dirname(self.path))
+            await asyncio.to_thread(_check_free_space, os.path.dirname(self.path))
         except OSError as error:
-            raise fault(error, self.path) from error
+            raise to_store_fault(error, self.path) from error
         await self._write(changes.touch)
 
     async def close(self) -> None:
@@ -204,22 +210,22 @@ class SqliteStore:
         self._closed = True
         await self._indexer.close()
         await self._writer.close()
-        await asyncio.to_thread(self._readers.shutdown)
+        await asyncio.to_thread(self._reader_pool.shutdown)
         self._connection.close()
-        os.close(self._hold)
+        os.close(self._lock_fd)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed()
+            raise closed_error()
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._check_open()
-        result: T = await self._writer.put(work)
+        result: T = await self._writer.submit(work)
         return result
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], session_id: str | None = None) -> T:
         self._check_open()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work, session_id)
+        return await asyncio.get_running_loop().run_in_executor(self._reader_pool, self._snapshot, work, session_id)
 
     def _snapshot(self, work: Callable[[sqlite3.Connection], T], session_id: str | None) -> T:
         """Read everything as it is at one moment."""
@@ -233,29 +239,31 @@ class SqliteStore:
                     connection.execute("ROLLBACK")  # there is nothing to commit, and after damage SQLite refuses to
         except FAILURES as error:
             if session_id is not None and is_damage(error):
-                raise corrupted(session_id, []) from error
-            raise fault(error, self.path) from error
+                raise corrupted_error(session_id, []) from error
+            raise to_store_fault(error, self.path) from error
 
-    async def _vaulted(self, call: Callable[..., T], *args: Any) -> T:
+    async def _call_credentials(self, call: Callable[..., T], *args: Any) -> T:
         try:
             return await asyncio.to_thread(call, *args)
         except OSError as error:
-            raise fault(error, self._vault.path) from error
+            raise to_store_fault(error, self._credentials_file.path) from error
 
 
-def _find_room(folder: str) -> None:
+def _check_free_space(folder: str) -> None:
     """Raise OSError where a few prompts have no room."""
     with TemporaryFile(dir=folder, buffering=0) as file:
-        view = memoryview(bytes(ROOM))
+        view = memoryview(bytes(MIN_FREE_BYTES))
         while view:
             view = view[file.write(view) :]
 
 
-def _line(draft: Draft) -> bytes:
+def _encode_draft(draft: Draft) -> bytes:
     text = encode(draft)
     # Ready-made JSON in a body may be spread over lines; an entry is one.
     return text if b"\n" not in text else encode(msgspec.json.decode(text))
 
 
-def _lines(connection: sqlite3.Connection, session_id: str, after: int, limit: int | None, intact: bool) -> list[bytes]:
-    return reading.lines(connection, reading.find(connection, session_id), after, limit, intact=intact)
+def _read_lines(
+    connection: sqlite3.Connection, session_id: str, after: int, limit: int | None, intact: bool
+) -> list[bytes]:
+    return reading.read_lines(connection, reading.find_session(connection, session_id), after, limit, intact=intact)

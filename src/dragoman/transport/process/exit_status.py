@@ -12,33 +12,33 @@ import signal
 import threading
 from collections.abc import Callable
 
-_KEEP = getattr(os, "WNOWAIT", 0) | getattr(os, "WEXITED", 0)
+_WAIT_FLAGS = getattr(os, "WNOWAIT", 0) | getattr(os, "WEXITED", 0)
 
 
-class Exit:
+class ExitWatcher:
     """Watches one child of ours through a pidfd, or a thread where there is none."""
 
-    def __init__(self, pid: int, ended: Callable[[], None]) -> None:
+    def __init__(self, pid: int, on_exit: Callable[[], None]) -> None:
         self.status: int | None = None
-        self.known = False
+        self.is_known = False
         self._pid = pid
-        self._on_end = ended
+        self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
+        self._exited = asyncio.Event()
         self._reaped = False
         self._pidfd = -1
         try:
             self._pidfd = os.pidfd_open(pid)
         except (AttributeError, OSError):
-            threading.Thread(target=self._block, name=f"exit of {pid}", daemon=True).start()
+            threading.Thread(target=self._wait_in_thread, name=f"exit of {pid}", daemon=True).start()
         else:
-            self._loop.add_reader(self._pidfd, self._readable)
+            self._loop.add_reader(self._pidfd, self._on_readable)
 
     async def wait(self, seconds: float) -> None:
         """Return when the child ended, or after so long."""
         try:
             async with asyncio.timeout(seconds):
-                await self._event.wait()
+                await self._exited.wait()
         except TimeoutError:
             pass
 
@@ -55,45 +55,45 @@ class Exit:
 
     def close(self) -> None:
         """Stop watching, and let the zombie go."""
-        self._unwatch()
+        self._stop_watching()
         if not self._reaped:
             try:
                 self._reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
             except ChildProcessError:
                 self._reaped = True
 
-    def _readable(self) -> None:
-        self._unwatch()
-        self._settle(self._look(os.WNOHANG))
+    def _on_readable(self) -> None:
+        self._stop_watching()
+        self._set_status(self._read_status(os.WNOHANG))
 
-    def _unwatch(self) -> None:
+    def _stop_watching(self) -> None:
         fd, self._pidfd = self._pidfd, -1
         if fd >= 0:
             self._loop.remove_reader(fd)
             os.close(fd)
 
-    def _look(self, flags: int) -> int | None:
+    def _read_status(self, flags: int) -> int | None:
         """The status, leaving the zombie; None when somebody else took it (SIGCHLD ignored)."""
         try:
             if not hasattr(os, "waitid"):
                 self._reaped = True
                 return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-            result = os.waitid(os.P_PID, self._pid, _KEEP | flags)
+            result = os.waitid(os.P_PID, self._pid, _WAIT_FLAGS | flags)
         except ChildProcessError:
             return None
         if result is None:
             return None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
-    def _block(self) -> None:
-        status = self._look(0)
+    def _wait_in_thread(self) -> None:
+        status = self._read_status(0)
         try:
-            self._loop.call_soon_threadsafe(self._settle, status)
+            self._loop.call_soon_threadsafe(self._set_status, status)
         except RuntimeError:
             pass  # the loop is gone, and with it everybody who wanted to know
 
-    def _settle(self, status: int | None) -> None:
+    def _set_status(self, status: int | None) -> None:
         self.status = status
-        self.known = True
-        self._event.set()
-        self._on_end()
+        self.is_known = True
+        self._exited.set()
+        self._on_exit()

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     import subprocess
     from os import PathLike
 
-    from dragoman.transport.sandbox.plan import Box
+    from dragoman.transport.sandbox.plan import ActiveSandbox
 
 
-class Launched:
+class LaunchedProcess:
     """A started child and our ends of its pipes."""
 
-    __slots__ = ("_child", "pid", "start", "stderr", "stdin", "stdout", "token")
+    __slots__ = ("_child", "pid", "start_time", "stderr", "stdin", "stdout", "token")
 
     def __init__(self, child: subprocess.Popen[bytes], token: str, stdin: int, stdout: int, stderr: int) -> None:
         self._child = child
         self.pid = child.pid
         self.token = token
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
-        process = process_tree.look(child.pid)
-        self.start = process.start if process else 0
+        process = process_tree.read_process_stat(child.pid)
+        self.start_time = process.start_time if process else 0
 
-    def reaped(self) -> None:
+    def mark_reaped(self) -> None:
         """The child was waited for elsewhere; its object must not try again."""
         self._child.returncode = 0
 
@@ -48,8 +48,8 @@ def launch(
     cwd: str | PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     inherit_env: bool | Sequence[str] = True,
-    box: Box | None = None,
-) -> Launched:
+    sandbox: ActiveSandbox | None = None,
+) -> LaunchedProcess:
     """Start the command, in a sandbox if there is one; raises StartFailed."""
     import subprocess  # only who spawns pays for it
 
@@ -57,8 +57,8 @@ def launch(
         raise StartFailed("starting agents needs POSIX process groups; on Windows run Dragoman inside WSL")
     if isinstance(command, str) or not command:
         raise StartFailed("cannot start an agent: give its command as a list, the program first")
-    environ = environment(env, inherit_env, token, box)
-    words, executable = list(command), None if box is not None else _program(command[0], environ)
+    environ = child_environment(env, inherit_env, token, sandbox)
+    words, executable = list(command), None if sandbox is not None else _find_program(command[0], environ)
     ours: list[int] = []
     theirs: list[int] = []
     handed: tuple[int, ...] = ()
@@ -68,10 +68,10 @@ def launch(
             theirs.append(read_fd if readable_by_child else write_fd)
             ours.append(write_fd if readable_by_child else read_fd)
         for fd in ours[:2]:
-            _widen(fd)
-        if box is not None:
+            _enlarge_pipe(fd)
+        if sandbox is not None:
             marker = {process_tree.MARKER: environ[process_tree.MARKER]}
-            words, environ, plan = box.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker, by_user=True)
+            words, environ, plan = sandbox.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker, by_user=True)
             handed = (plan,)
         child = subprocess.Popen(
             words,
@@ -85,24 +85,28 @@ def launch(
             pass_fds=handed,
         )
     except (OSError, ValueError, TypeError) as error:
-        _close(ours)
-        raise StartFailed(f"cannot start {command[0]!r}: {_advice(error, command[0], cwd)}") from None
+        _close_fds(ours)
+        raise StartFailed(f"cannot start {command[0]!r}: {_start_error_text(error, command[0], cwd)}") from None
     finally:
-        _close([*theirs, *handed])
-    return Launched(child, token, *ours)
+        _close_fds([*theirs, *handed])
+    return LaunchedProcess(child, token, *ours)
 
 
-def environment(
-    env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str, box: Box | None = None
+def child_environment(
+    env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str, sandbox: ActiveSandbox | None = None
 ) -> dict[str, str]:
     """What the child sees: what it inherits, in a sandbox less of it, and always the marker."""
-    environ = inherited(env, inherit_env) if box is None else box.environment(inherited(None, inherit_env), env)
+    environ = (
+        inherited_environment(env, inherit_env)
+        if sandbox is None
+        else sandbox.environment(inherited_environment(None, inherit_env), env)
+    )
     outer = os.environ.get(process_tree.MARKER)
     environ[process_tree.MARKER] = f"{outer}:{token}" if outer else token
     return environ
 
 
-def inherited(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:
+def inherited_environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:
     """Our environment, or the listed names of it, or nothing; and `env` on top."""
     if isinstance(inherit_env, bool):
         environ = dict(os.environ) if inherit_env else {}
@@ -111,7 +115,7 @@ def inherited(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) 
     return {**environ, **(env or {})}
 
 
-def _program(name: str, environ: Mapping[str, str]) -> str | None:
+def _find_program(name: str, environ: Mapping[str, str]) -> str | None:
     """Where the program is, when the child's own environment cannot say."""
     if "PATH" in environ or os.sep in name:
         return None
@@ -122,7 +126,7 @@ def _program(name: str, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def _advice(error: Exception, name: str, cwd: str | PathLike[str] | None) -> str:
+def _start_error_text(error: Exception, name: str, cwd: str | PathLike[str] | None) -> str:
     """What went wrong and what to do about it."""
     if not isinstance(error, OSError):
         return str(error)
@@ -141,7 +145,7 @@ def _advice(error: Exception, name: str, cwd: str | PathLike[str] | None) -> str
     return error.strerror or str(error)
 
 
-def _widen(fd: int) -> None:
+def _enlarge_pipe(fd: int) -> None:
     """Let the pipe hold one read: fewer switches between two processes; no harm where it is refused."""
     import fcntl
 
@@ -152,6 +156,6 @@ def _widen(fd: int) -> None:
             pass
 
 
-def _close(fds: list[int]) -> None:
+def _close_fds(fds: list[int]) -> None:
     for fd in fds:
         os.close(fd)

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.transport.process import process_tree
 
 
-class Record(msgspec.Struct, frozen=True):
+class PidRecord(msgspec.Struct, frozen=True):
     """One spawned tree and who owns it."""
 
     token: str
@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True):
     command: list[str] = []
 
 
-def folder() -> str:
+def pidfile_folder() -> str:
     """Where records are kept; created with mode 0700 by the first record."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):  # the XDG rule: a relative path counts as unset
@@ -37,10 +37,10 @@ def folder() -> str:
 def write(token: str, pid: int, start: int, command: list[str]) -> None:
     """Record a tree of ours."""
     ours = os.getpid()
-    owner = process_tree.look(ours)
-    record = Record(token, pid, start, ours, owner.start if owner else 0, _boot(), command[:1])
+    owner = process_tree.read_process_stat(ours)
+    record = PidRecord(token, pid, start, ours, owner.start_time if owner else 0, _boot_id(), command[:1])
     try:
-        os.makedirs(folder(), mode=0o700, exist_ok=True)
+        os.makedirs(pidfile_folder(), mode=0o700, exist_ok=True)
         fd = os.open(_path(token), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:
             file.write(msgspec.json.encode(record))
@@ -56,10 +56,10 @@ def remove(token: str) -> None:
         pass
 
 
-def reap() -> list[int]:
+def reap_orphans() -> list[int]:
     """End the trees of owners that are dead; gives the pids that were ended."""
     try:
-        names = os.listdir(folder())
+        names = os.listdir(pidfile_folder())
     except OSError:
         return []
     ended: list[int] = []
@@ -69,25 +69,25 @@ def reap() -> list[int]:
             continue
         try:
             with open(_path(token), "rb") as file:
-                record = msgspec.json.decode(file.read(), type=Record)
+                record = msgspec.json.decode(file.read(), type=PidRecord)
         except (OSError, msgspec.MsgspecError):
             continue  # being written by somebody just now, or not ours
         if record.token != token or not record.token.isalnum():
             continue
-        if record.boot and record.boot == _boot():  # without /proc nothing can be proved, so nothing is ended
-            owner = process_tree.look(record.owner)
-            if owner is not None and owner.alive and owner.start == record.owner_start:
+        if record.boot and record.boot == _boot_id():  # without /proc nothing can be proved, so nothing is ended
+            owner = process_tree.read_process_stat(record.owner)
+            if owner is not None and owner.is_alive and owner.start_time == record.owner_start:
                 continue
-            ended += process_tree.Tree(record.pid, record.start, token).end_now()
+            ended += process_tree.ProcessTree(record.pid, record.start, token).kill()
         remove(token)
     return ended
 
 
 def _path(token: str) -> str:
-    return os.path.join(folder(), f"{token}.json")
+    return os.path.join(pidfile_folder(), f"{token}.json")
 
 
-def _boot() -> str:
+def _boot_id() -> str:
     """Which boot start times count from."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:

@@ -11,38 +11,38 @@ import os
 from collections.abc import Callable
 
 # Enough for a long traceback; a host with a thousand agents still pays only 64 MB.
-RING = 64 * 1024
+TAIL_BYTES = 64 * 1024
 
 # What an error message quotes of it: what fits a screen.
-_QUOTED_LINES = 12
-_QUOTED_CHARS = 2000
+_EXCERPT_LINES = 12
+_EXCERPT_CHARS = 2000
 
 
-class LastWords:
+class StderrTail:
     """Drains one stderr pipe inside the running loop."""
 
-    def __init__(self, fd: int, listener: Callable[[bytes], None] | None, ended: Callable[[], None]) -> None:
+    def __init__(self, fd: int, on_data: Callable[[bytes], None] | None, on_end: Callable[[], None]) -> None:
         self._fd = fd
-        self._listener = listener
-        self._on_end = ended
-        self._ring = bytearray()
+        self._on_data = on_data
+        self._on_end = on_end
+        self._tail = bytearray()
         self._loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self._readable)
+        self._loop.add_reader(fd, self._on_readable)
 
     @property
-    def ended(self) -> bool:
+    def is_ended(self) -> bool:
         """Whether everybody closed the pipe."""
         return self._fd < 0
 
     def text(self) -> str:
         """What is kept, as text."""
-        return self._ring.decode("utf-8", "replace")
+        return self._tail.decode("utf-8", "replace")
 
-    def quote(self) -> str:
+    def excerpt(self) -> str:
         """The last lines, with control characters made visible: an agent must not style our messages."""
-        lines = self.text().strip().splitlines()[-_QUOTED_LINES:]
-        return "\n".join(map(_visible, lines))[-_QUOTED_CHARS:]
+        lines = self.text().strip().splitlines()[-_EXCERPT_LINES:]
+        return "\n".join(map(_escape_control, lines))[-_EXCERPT_CHARS:]
 
     def close(self) -> None:
         """Let go of the pipe."""
@@ -51,9 +51,9 @@ class LastWords:
             self._loop.remove_reader(fd)
             os.close(fd)
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            data = os.read(self._fd, RING)
+            data = os.read(self._fd, TAIL_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -62,11 +62,11 @@ class LastWords:
             self.close()
             self._on_end()
             return
-        self._ring += data
-        del self._ring[:-RING]
-        if self._listener is not None:
-            self._listener(data)
+        self._tail += data
+        del self._tail[:-TAIL_BYTES]
+        if self._on_data is not None:
+            self._on_data(data)
 
 
-def _visible(line: str) -> str:
+def _escape_control(line: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in line)

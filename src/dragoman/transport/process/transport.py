@@ -14,23 +14,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.transport.base import LAST_WORDS, WRITE_STALL
+from dragoman.transport.base import HALF_CLOSED_GRACE, WRITE_STALL
 from dragoman.transport.process import pidfiles
-from dragoman.transport.process.exit_status import Exit
-from dragoman.transport.process.launch import Launched, launch
-from dragoman.transport.process.process_tree import Patience, Tree
-from dragoman.transport.process.stderr_tail import LastWords
-from dragoman.transport.process.watchdog import WARDEN
+from dragoman.transport.process.exit_status import ExitWatcher
+from dragoman.transport.process.launch import LaunchedProcess, launch
+from dragoman.transport.process.process_tree import ProcessTree, StopTimeouts
+from dragoman.transport.process.stderr_tail import StderrTail
+from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import MAX_FRAME, Frame
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from dragoman.transport.sandbox.plan import Box
+    from dragoman.transport.sandbox.plan import ActiveSandbox
     from dragoman.transport.sandbox.spec import Sandbox
 
-_reaped = False
+_orphans_reaped = False
 
 
 async def spawn(
@@ -40,7 +40,7 @@ async def spawn(
     env: Mapping[str, str] | None = None,
     inherit_env: bool | Sequence[str] = True,
     stderr: Callable[[bytes], None] | None = None,
-    patience: Patience = Patience(),  # noqa: B008  (an immutable tuple)
+    stop_timeouts: StopTimeouts = StopTimeouts(),  # noqa: B008  (an immutable tuple)
     peer: str | None = None,
     stall: float = WRITE_STALL,
     max_frame: int = MAX_FRAME,
@@ -52,29 +52,35 @@ async def spawn(
     `stderr` is called with each piece the agent writes there; the end of it is kept in any case. In a `sandbox` it
     may write in `cwd` and sees less of our environment.
     """
-    global _reaped
-    if not _reaped:
-        _reaped = True
-        pidfiles.reap()
-    box: Box | None = None
+    global _orphans_reaped
+    if not _orphans_reaped:
+        _orphans_reaped = True
+        pidfiles.reap_orphans()
+    box: ActiveSandbox | None = None
     if sandbox is not None:
-        from dragoman.transport.sandbox.plan import Box
+        from dragoman.transport.sandbox.plan import ActiveSandbox
 
-        box = await asyncio.to_thread(Box, sandbox, [os.fspath(cwd or os.getcwd())])
+        box = await asyncio.to_thread(ActiveSandbox, sandbox, [os.fspath(cwd or os.getcwd())])
     token = os.urandom(8).hex()
-    WARDEN.guard(token, 0)  # before the child exists, so that there is no moment in which we could die alone
+    WATCHDOG.guard(token, 0)  # before the child exists, so that there is no moment in which we could die alone
     try:
-        launched = launch(command, token, cwd=cwd, env=env, inherit_env=inherit_env, box=box)
+        launched = launch(command, token, cwd=cwd, env=env, inherit_env=inherit_env, sandbox=box)
     except BaseException:
-        WARDEN.forget(token)
+        WATCHDOG.unguard(token)
         if box is not None:
             box.close()
         raise
-    WARDEN.guard(token, launched.pid)
-    pidfiles.write(token, launched.pid, launched.start, list(command))
+    WATCHDOG.guard(token, launched.pid)
+    pidfiles.write(token, launched.pid, launched.start_time, list(command))
     name = peer or f"agent {os.path.basename(command[0])}"
     return ProcessTransport(
-        launched, peer=name, patience=patience, listener=stderr, stall=stall, max_frame=max_frame, box=box
+        launched,
+        peer=name,
+        stop_timeouts=stop_timeouts,
+        on_stderr=stderr,
+        stall=stall,
+        max_frame=max_frame,
+        sandbox=box,
     )
 
 
@@ -83,33 +89,33 @@ class ProcessTransport(StreamTransport):
 
     def __init__(
         self,
-        launched: Launched,
+        launched: LaunchedProcess,
         *,
         peer: str,
-        patience: Patience,
-        listener: Callable[[bytes], None] | None,
+        stop_timeouts: StopTimeouts,
+        on_stderr: Callable[[bytes], None] | None,
         stall: float,
         max_frame: int,
-        box: Box | None = None,
+        sandbox: ActiveSandbox | None = None,
     ) -> None:
         super().__init__(launched.stdout, launched.stdin, peer=peer, stall=stall, max_frame=max_frame)
         self.pid = launched.pid
-        self._launched = launched
-        self._patience = patience
-        self._box = box
-        self._tree = Tree(launched.pid, launched.start, launched.token)
-        self._gone: asyncio.Future[AgentExited] = self._loop.create_future()
-        self._exit = Exit(launched.pid, self._exited)
-        self._words = LastWords(launched.stderr, listener, self._words_ended)
+        self._process = launched
+        self._stop_timeouts = stop_timeouts
+        self._sandbox = sandbox
+        self._tree = ProcessTree(launched.pid, launched.start_time, launched.token)
+        self._exit_error: asyncio.Future[AgentExited] = self._loop.create_future()
+        self._exit_watcher = ExitWatcher(launched.pid, self._on_exit)
+        self._stderr_tail = StderrTail(launched.stderr, on_stderr, self._on_stderr_end)
 
     @property
-    def status(self) -> int | None:
+    def exit_status(self) -> int | None:
         """How the process ended: its exit status, or minus the signal; None while it runs."""
-        return self._exit.status
+        return self._exit_watcher.status
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what the agent wrote to stderr, at most 64 KiB."""
-        return self._words.text()
+        return self._stderr_tail.text()
 
     async def receive(self) -> list[Frame]:
         """The next frames; raises AgentExited with exit reason and last words when the process ended."""
@@ -118,10 +124,10 @@ class ProcessTransport(StreamTransport):
         except TransportClosed:
             if self._closing is not None:
                 raise
-        await asyncio.wait([self._gone], timeout=LAST_WORDS)
-        if self._gone.done():
-            raise self._gone.result().with_traceback(None)
-        raise TransportClosed(self._with_words(f"{self.peer} closed its output but is still running"))
+        await asyncio.wait([self._exit_error], timeout=HALF_CLOSED_GRACE)
+        if self._exit_error.done():
+            raise self._exit_error.result().with_traceback(None)
+        raise TransportClosed(self._with_stderr(f"{self.peer} closed its output but is still running"))
 
     async def close(self, reason: str = "") -> None:
         """End the agent and all it started; bounded by the patience given at spawn."""
@@ -133,61 +139,61 @@ class ProcessTransport(StreamTransport):
         error = TransportClosed(f"the connection to {self.peer} was closed{because}")
         gone = False
         try:
-            self._tree.survey()  # while all parents still live
-            self._drain_output(error)
-            await self._close_writing(error, self._patience.eof)
-            await self._exit.wait(self._patience.eof)
-            gone = await self._tree.end(self._patience)
-            if self._box is not None:
-                await asyncio.to_thread(self._box.close)
+            self._tree.living_members()  # while all parents still live
+            self._discard_output(error)
+            await self._close_writing(error, self._stop_timeouts.eof)
+            await self._exit_watcher.wait(self._stop_timeouts.eof)
+            gone = await self._tree.terminate(self._stop_timeouts)
+            if self._sandbox is not None:
+                await asyncio.to_thread(self._sandbox.close)
         finally:
             if not gone:
-                self._tree.end_now()
-            self._let_go(error, gone)
+                self._tree.kill()
+            self._release_process(error, gone)
             self._closing.set_result(None)
 
-    def _drain_output(self, error: ConnectionFailed) -> None:
+    def _discard_output(self, error: ConnectionFailed) -> None:
         """Read on for nobody: an agent that blocks on a full output never sees the end of its input."""
-        ended = self._ended is not None
+        ended = self._receive_error is not None
         self._discarding = True
-        self._ended = self._ended or error
-        self._wake()
+        self._receive_error = self._receive_error or error
+        self._wake_receiver()
         if not ended and not self._reading:
             self._start_reading()
 
-    def _let_go(self, error: ConnectionFailed, gone: bool) -> None:
+    def _release_process(self, error: ConnectionFailed, is_gone: bool) -> None:
         self._release(error)
-        self._words.close()
-        self._exit.close()
-        self._launched.reaped()
-        WARDEN.forget(self._launched.token)
-        if self._box is not None:
-            self._box.close()
-        if gone:  # else the record stays, and the next start tries again
-            pidfiles.remove(self._launched.token)
+        self._stderr_tail.close()
+        self._exit_watcher.close()
+        self._process.mark_reaped()
+        WATCHDOG.unguard(self._process.token)
+        if self._sandbox is not None:
+            self._sandbox.close()
+        if is_gone:  # else the record stays, and the next start tries again
+            pidfiles.remove(self._process.token)
 
-    def _exited(self) -> None:
-        if self._words.ended:
-            self._bury()
+    def _on_exit(self) -> None:
+        if self._stderr_tail.is_ended:
+            self._report_exit()
         else:  # a grandchild may hold the pipes open for ever
-            self._loop.call_later(LAST_WORDS, self._bury)
+            self._loop.call_later(HALF_CLOSED_GRACE, self._report_exit)
 
-    def _words_ended(self) -> None:
-        if self._exit.known:
-            self._bury()
+    def _on_stderr_end(self) -> None:
+        if self._exit_watcher.is_known:
+            self._report_exit()
 
-    def _bury(self) -> None:
+    def _report_exit(self) -> None:
         """Exit reason and last words are known: tell everybody who waits."""
-        if self._gone.done():
+        if self._exit_error.done():
             return
-        text = self._with_words(f"{self.peer} {self._exit.describe()}")
-        error = AgentExited(text, status=self._exit.status, stderr=self._words.text())
-        self._gone.set_result(error)
+        text = self._with_stderr(f"{self.peer} {self._exit_watcher.describe()}")
+        error = AgentExited(text, status=self._exit_watcher.status, stderr=self._stderr_tail.text())
+        self._exit_error.set_result(error)
         if self._closing is None:
-            self._broken = None
+            self._send_error = None
             self._stop_writing(error)
-            self._loop.call_later(LAST_WORDS, self._end_reading, error)
+            self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, error)
 
-    def _with_words(self, text: str) -> str:
-        words = self._words.quote()
+    def _with_stderr(self, text: str) -> str:
+        words = self._stderr_tail.excerpt()
         return f"{text}; last words: {words}" if words else text

@@ -44,33 +44,33 @@ fi
 """.replace("MARKER", MARKER)
 
 
-class Warden:
+class Watchdog:
     """Our side of the pipe; safe to use from several threads and after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._live: dict[str, int] = {}
+        self._guarded: dict[str, int] = {}
         self._fd = -1
-        os.register_at_fork(after_in_child=self._disown)
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def guard(self, token: str, group: int) -> None:
         """End this tree if we die; group 0 while its leader is not known yet."""
         with self._lock:
             if self._fd < 0:
-                self._start()
-            self._live[token] = group
-            self._say(f"+ {token} {group}")
+                self._start_shell()
+            self._guarded[token] = group
+            self._write_line(f"+ {token} {group}")
 
-    def forget(self, token: str) -> None:
+    def unguard(self, token: str) -> None:
         """This tree is gone."""
         with self._lock:
-            if self._live.pop(token, None) is not None:
-                self._say(f"- {token} 0")
+            if self._guarded.pop(token, None) is not None:
+                self._write_line(f"- {token} 0")
 
-    def _start(self) -> None:
+    def _start_shell(self) -> None:
         import subprocess
 
-        self._hang_up()
+        self._close_pipe()
         read_fd, self._fd = os.pipe()
         try:
             shell = subprocess.Popen(
@@ -89,28 +89,28 @@ class Warden:
         finally:
             os.close(read_fd)
 
-    def _hang_up(self) -> None:
+    def _close_pipe(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
-    def _disown(self) -> None:
+    def _reset_after_fork(self) -> None:
         """In a fork: the trees are the parent's, and its death must still close the pipe."""
         self._lock = threading.Lock()
-        self._live.clear()
-        self._hang_up()
+        self._guarded.clear()
+        self._close_pipe()
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         try:
             os.write(self._fd, line.encode() + b"\n")
             return
         except OSError:  # somebody ended the shell: once more, with the whole list
-            self._start()
+            self._start_shell()
         try:
-            for token, group in self._live.items():
+            for token, group in self._guarded.items():
                 os.write(self._fd, f"+ {token} {group}\n".encode())
         except OSError:
             pass
 
 
-WARDEN = Warden()
+WATCHDOG = Watchdog()

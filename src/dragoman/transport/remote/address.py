@@ -16,36 +16,38 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from msgspec import Struct
 
 from dragoman.errors import StartFailed
-from dragoman.transport.remote.retry import Patience
+from dragoman.transport.remote.retry import Backoff
 
 # A context as it is, a file or folder of authorities to trust beside those of the system, or False: believe anybody.
 TLS: TypeAlias = ssl.SSLContext | str | PathLike[str] | bool | None
 
-_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 # Members of a query that are secret by their name.
-_SECRET = frozenset({"token", "access_token", "key", "api_key", "apikey", "secret", "password", "sig", "signature"})
+_SECRET_PARAMETERS = frozenset(
+    {"token", "access_token", "key", "api_key", "apikey", "secret", "password", "sig", "signature"}
+)
 
 
-class Remote(Struct, frozen=True, kw_only=True):
+class RemoteOptions(Struct, frozen=True, kw_only=True):
     """How a client comes to a remote agent."""
 
     token: str = ""  # sent as Authorization: Bearer
     headers: Mapping[str, str] = {}
     tls: TLS = None
     upgrade: bool = False  # reach an http(s) address by WebSocket
-    patience: Patience = Patience()
+    backoff: Backoff = Backoff()
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class RemoteAddress(Struct, frozen=True, kw_only=True):
     """A remote agent's place, taken apart."""
 
     url: str  # to dial: without user info and fragment, with its query
-    shown: str  # for people: without secrets
+    display_url: str  # for people: without secrets
     host: str
     port: int
     is_secure: bool
-    is_socket: bool  # WebSocket; else Streamable HTTP
+    is_websocket: bool  # WebSocket; else Streamable HTTP
     target: str  # path and query
     headers: tuple[tuple[str, str], ...] = ()  # what the URL and the options say in headers
 
@@ -62,16 +64,16 @@ class Address(Struct, frozen=True, kw_only=True):
         """Host and port as an URL has them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = self.url.partition(":")[0]
-        return host if self.port == _PORTS[scheme] else f"{host}:{self.port}"
+        return host if self.port == _DEFAULT_PORTS[scheme] else f"{host}:{self.port}"
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """An URL as it may be printed: no user info, no secret in its query."""
     try:
         parts = urlsplit(url)
         place = parts.netloc.rpartition("@")[2]
         query = "&".join(
-            f"{name}=..." if name.lower() in _SECRET else f"{quote(name)}={quote(value)}"
+            f"{name}=..." if name.lower() in _SECRET_PARAMETERS else f"{quote(name)}={quote(value)}"
             for name, value in parse_qsl(parts.query, keep_blank_values=True)
         )
         return urlunsplit((parts.scheme, place, parts.path, query, ""))
@@ -79,15 +81,15 @@ def shown(url: str) -> str:
         return url.partition("?")[0].rpartition("@")[2]
 
 
-def parse(url: str, remote: Remote = Remote()) -> Address:  # noqa: B008 (a value)
+def parse_address(url: str, remote: RemoteOptions = RemoteOptions()) -> RemoteAddress:  # noqa: B008 (a value)
     """Take an URL apart; StartFailed says what is wrong with it."""
-    name = shown(url)
+    name = redact_url(url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise StartFailed(f"{name}: this is no address; say it like https://host.example/acp") from None
-    if not host or parts.scheme not in _PORTS or any(ord(each) <= 32 for each in url):
+    if not host or parts.scheme not in _DEFAULT_PORTS or any(ord(each) <= 32 for each in url):
         raise StartFailed(f"{name}: this is no address; say it like https://host.example/acp or wss://host.example/acp")
     scheme = parts.scheme
     if remote.upgrade:
@@ -96,15 +98,15 @@ def parse(url: str, remote: Remote = Remote()) -> Address:  # noqa: B008 (a valu
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     target = path + (f"?{parts.query}" if parts.query else "")
     place = parts.netloc.rpartition("@")[2]
-    address = Address(
+    address = RemoteAddress(
         url=urlunsplit((scheme, place, path, parts.query, "")),
-        shown=shown(urlunsplit((scheme, place, parts.path, parts.query, ""))),
+        display_url=redact_url(urlunsplit((scheme, place, parts.path, parts.query, ""))),
         host=host,
-        port=port or _PORTS[scheme],
+        port=port or _DEFAULT_PORTS[scheme],
         is_secure=is_secure,
-        is_socket=scheme in ("ws", "wss"),
+        is_websocket=scheme in ("ws", "wss"),
         target=target,
-        headers=_headers(parts.username, parts.password, remote, name),
+        headers=_request_headers(parts.username, parts.password, remote, name),
     )
     if not is_secure and not address.is_loopback and remote.tls is not False:
         raise StartFailed(
@@ -114,7 +116,9 @@ def parse(url: str, remote: Remote = Remote()) -> Address:  # noqa: B008 (a valu
     return address
 
 
-def _headers(user: str | None, password: str | None, remote: Remote, name: str) -> tuple[tuple[str, str], ...]:
+def _request_headers(
+    user: str | None, password: str | None, remote: RemoteOptions, name: str
+) -> tuple[tuple[str, str], ...]:
     said = dict(remote.headers)
     for key, value in [*said.items(), ("token", remote.token)]:
         if not key or any(ord(each) < 32 or ord(each) > 126 for each in f"{key}{value}"):
@@ -130,7 +134,7 @@ def _headers(user: str | None, password: str | None, remote: Remote, name: str) 
     return tuple(said.items())
 
 
-def trust(tls: TLS, name: str) -> ssl.SSLContext:
+def tls_context(tls: TLS, name: str) -> ssl.SSLContext:
     """The context with which TLS is spoken; StartFailed when a certificate cannot be read."""
     if isinstance(tls, ssl.SSLContext):
         return tls

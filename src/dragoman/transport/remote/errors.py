@@ -17,12 +17,12 @@ import msgspec
 from dragoman.errors import Kind, TransportClosed, Unreachable
 
 # The longest quote of what a server says about a refusal: a line or two.
-QUOTED = 200
+MAX_QUOTE = 200
 
 # A server that asks for a longer pause than this is as good as away. Seconds.
-LONGEST_WAIT = 300.0
+MAX_RETRY_AFTER = 300.0
 
-_SENTENCES: Mapping[int, str] = {
+_STATUS_SENTENCES: Mapping[int, str] = {
     400: "it does not understand the request; is this the address of an ACP server?",
     401: "it asks who you are: give a token that is still valid (token=..., or a share link)",
     403: "it does not let you in: this token, or this origin, has no right to be here",
@@ -43,36 +43,36 @@ _SENTENCES: Mapping[int, str] = {
 }
 
 # Statuses that a moment later may be others.
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+TEMPORARY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _MARKUP = re.compile(rb"\s*<(!doctype|html|head|body|\?xml)", re.IGNORECASE)
 
 
-class Farewell(TransportClosed):
+class ClosedByServer(TransportClosed):
     """The server ended the connection on purpose: to come back at once would be to ignore it."""
 
 
-def refused(
-    name: str, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"", *, doing: str = ""
+def status_error(
+    name: str, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"", *, action: str = ""
 ) -> Unreachable:
     """The error for an HTTP answer that is not the one we hoped for."""
     headers = headers or {}
-    what = _SENTENCES.get(status) or ("it moved" if 300 <= status < 400 else "it refuses")
+    what = _STATUS_SENTENCES.get(status) or ("it moved" if 300 <= status < 400 else "it refuses")
     if 300 <= status < 400:
-        from dragoman.transport.remote.address import shown
+        from dragoman.transport.remote.address import redact_url
 
-        what += f" to {shown(headers['location'])}: give that address" if headers.get("location") else ""
-    said = quoted(body)
-    wait = retry_after(headers.get("retry-after", ""))
-    parts = [f"{name}: HTTP {status}{' to ' + doing if doing else ''}: {what}"]
+        what += f" to {redact_url(headers['location'])}: give that address" if headers.get("location") else ""
+    said = quote_body(body)
+    wait = parse_retry_after(headers.get("retry-after", ""))
+    parts = [f"{name}: HTTP {status}{' to ' + action if action else ''}: {what}"]
     if wait is not None:
         parts.append(f"try again in {wait:g} s")
     if said:
         parts.append(f"it says: {said}")
-    return Unreachable("; ".join(parts), status=status, is_passing=status in PASSING, wait=wait)
+    return Unreachable("; ".join(parts), status=status, is_passing=status in TEMPORARY_STATUSES, wait=wait)
 
 
-def quoted(body: bytes) -> str:
+def quote_body(body: bytes) -> str:
     """What a server says about a refusal, on one line; markup of a proxy is no help to anybody."""
     if not body or _MARKUP.match(body):
         return "" if not body else "(a web page, so perhaps a proxy answered)"
@@ -85,10 +85,10 @@ def quoted(body: bytes) -> str:
     if isinstance(said, dict):
         said = said.get("message", "")
     text = " ".join("".join(each if each.isprintable() else " " for each in str(said)).split())
-    return text if len(text) <= QUOTED else text[: QUOTED - 3] + "..."
+    return text if len(text) <= MAX_QUOTE else text[: MAX_QUOTE - 3] + "..."
 
 
-def retry_after(value: str) -> float | None:
+def parse_retry_after(value: str) -> float | None:
     """Retry-After in seconds: a number, or a date."""
     if not value:
         return None
@@ -99,12 +99,12 @@ def retry_after(value: str) -> float | None:
             seconds = parsedate_to_datetime(value).timestamp() - time()
         except (ValueError, TypeError):
             return None
-    return min(max(seconds, 0.0), LONGEST_WAIT) if seconds == seconds else None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER) if seconds == seconds else None
 
 
-def failed(name: str, error: BaseException) -> Unreachable:
+def network_error(name: str, error: BaseException) -> Unreachable:
     """The error for a connection that never came about, or broke."""
-    for cause in _chain(error):
+    for cause in _causes(error):
         if isinstance(cause, Unreachable):
             return cause
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -114,7 +114,7 @@ def failed(name: str, error: BaseException) -> Unreachable:
             )
         if isinstance(cause, ssl.SSLWantReadError | ssl.SSLWantWriteError):
             continue  # no fault but how TLS asks for more bytes; what came instead of them stands above it
-        if isinstance(cause, ssl.SSLError) and _is_end(cause):
+        if isinstance(cause, ssl.SSLError) and _is_tls_eof(cause):
             what = "it hung up in the middle of TLS; if it always does, perhaps it speaks plain HTTP"
             return Unreachable(f"{name}: {what}", is_passing=True)
         if isinstance(cause, ssl.SSLError):
@@ -122,20 +122,20 @@ def failed(name: str, error: BaseException) -> Unreachable:
                 f"{name}: TLS cannot be spoken there ({cause.reason or 'the handshake failed'}); "
                 "does it speak plain HTTP (http://, ws://)?"
             )
-        if (found := _of_network(name, cause)) is not None:
+        if (found := _socket_error(name, cause)) is not None:
             return found
     said = " ".join(str(error).split()) or type(error).__name__
-    return Unreachable(f"{name}: the connection broke: {said[:QUOTED]}", is_passing=True)
+    return Unreachable(f"{name}: the connection broke: {said[:MAX_QUOTE]}", is_passing=True)
 
 
-def _is_end(error: ssl.SSLError) -> bool:
+def _is_tls_eof(error: ssl.SSLError) -> bool:
     """Whether the other end went away, as one that is killed does, rather than spoke something else."""
     return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError) or (
         error.reason == "UNEXPECTED_EOF_WHILE_READING"
     )
 
 
-def _of_network(name: str, cause: BaseException) -> Unreachable | None:
+def _socket_error(name: str, cause: BaseException) -> Unreachable | None:
     import socket
 
     if isinstance(cause, socket.gaierror):
@@ -150,7 +150,7 @@ def _of_network(name: str, cause: BaseException) -> Unreachable | None:
     return None
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def _causes(error: BaseException) -> list[BaseException]:
     """An error and what caused it, the deepest first: the cause says more than who passed it on."""
     found: list[BaseException] = []
     next_: BaseException | None = error

@@ -7,8 +7,8 @@ that begin with Dragoman- are ours, and peers that do not know them lose nothing
 from __future__ import annotations
 
 # Of the protocol: which connection and which session a request belongs to.
-CONNECTION = "Acp-Connection-Id"
-SESSION = "Acp-Session-Id"
+CONNECTION_ID = "Acp-Connection-Id"
+SESSION_ID = "Acp-Session-Id"
 
 # Asked for at the first upgrade: this client can resume, so keep what it has not acknowledged.
 RESUME = "Dragoman-Resume"
@@ -18,19 +18,19 @@ RESUME = "Dragoman-Resume"
 CURSOR = "Dragoman-Cursor"
 
 # The number of a POST in its connection, from 1: one that was seen before is answered 202 and not delivered again.
-FRAME = "Dragoman-Frame"
+FRAME_NUMBER = "Dragoman-Frame"
 
 # The bytes of the largest message that the server takes, told with the first answer: what is larger is not sent at all.
-LARGEST = "Dragoman-Largest"
+MAX_MESSAGE = "Dragoman-Largest"
 
 # A field of an SSE event that other readers skip: `dragoman-after: N SESSION` says that this event of the connection
 # stream was written after event N of that session's stream. So the answer to session/load does not overtake the
 # history, which goes by another stream.
-AFTER = b"dragoman-after"
+AFTER_FIELD = b"dragoman-after"
 
 # The close code of whoever gets a larger message than they take (RFC 6455 section 7.4.1).
-TOO_LARGE = 1009
+CLOSE_TOO_LARGE = 1009
 
 # WebSocket close codes of ours: the connection is unknown here and will not come back; the client did not read.
-GONE = 4404
-SLOW = 4408
+CLOSE_GONE = 4404
+CLOSE_SLOW = 4408

@@ -18,27 +18,27 @@ from msgspec import Struct
 from dragoman.errors import ConnectionFailed, Unreachable
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class Backoff(Struct, frozen=True, kw_only=True):
     """The first and the longest pause between two tries, and after how long to give up. Seconds."""
 
-    first: float = 0.1  # a cut that was only a moment is mended before anybody notices
-    longest: float = 10.0  # what a person waits for after the network is back
-    whole: float = 600.0  # a laptop that was closed for a coffee; then somebody should hear of it
+    initial_delay: float = 0.1  # a cut that was only a moment is mended before anybody notices
+    max_delay: float = 10.0  # what a person waits for after the network is back
+    give_up_after: float = 600.0  # a laptop that was closed for a coffee; then somebody should hear of it
 
-    def pause(self, tries: int, chance: Callable[[], float] = random.random) -> float:
+    def delay(self, tries: int, jitter: Callable[[], float] = random.random) -> float:
         """How long to wait after so many failed tries in a row."""
-        return float(chance() * min(self.longest, self.first * 2.0 ** min(tries, 32)))
+        return float(jitter() * min(self.max_delay, self.initial_delay * 2.0 ** min(tries, 32)))
 
 
 # Tries once: for those who would rather be told.
-IMPATIENT = Patience(whole=0.0)
+NO_RETRY = Backoff(give_up_after=0.0)
 
 
 T = TypeVar("T")
 
 
 # The parts of a connection that were cut together have noticed by then. Seconds.
-TOGETHER = 1.0
+MERGE_WINDOW = 1.0
 
 
 class Outage:
@@ -46,55 +46,55 @@ class Outage:
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
-        self._parts = 0
-        self._told = float("-inf")  # when something was said last
+        self._affected_parts = 0
+        self._last_report = float("-inf")  # when something was said last
 
-    def begins(self, text: str) -> None:
+    def begin(self, text: str) -> None:
         """One part is in trouble."""
-        self._parts += 1
-        if self._parts == 1:
+        self._affected_parts += 1
+        if self._affected_parts == 1:
             self._report(text)
 
-    def ends(self, text: str) -> None:
+    def end(self, text: str) -> None:
         """One part is well again."""
-        self._parts -= 1
-        if self._parts == 0 and text:
+        self._affected_parts -= 1
+        if self._affected_parts == 0 and text:
             self._report(text)
-            self._told = time.monotonic()
+            self._last_report = time.monotonic()
 
-    def passed(self, text: str) -> None:
+    def report_brief(self, text: str) -> None:
         """One part was in trouble and is well again already; of those that were cut together, one says so."""
         now = time.monotonic()
-        if self._parts == 0 and now - self._told > TOGETHER:
-            self._told = now
+        if self._affected_parts == 0 and now - self._last_report > MERGE_WINDOW:
+            self._last_report = now
             self._report(text)
 
 
-class Retrying:
+class RetryLoop:
     """One interruption, from the cut to the end of it."""
 
     def __init__(
         self,
         peer: str,
-        patience: Patience,
+        backoff: Backoff,
         outage: Outage,
         reason: str = "",
         *,
         was_cut: bool = False,
-        trouble: str = "the connection was cut",
-        relief: str = "connected again",
-        chance: Callable[[], float] = random.random,
+        failure_text: str = "the connection was cut",
+        recovery_text: str = "connected again",
+        jitter: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._peer = peer
-        self._patience = patience
+        self._backoff = backoff
         self._outage = outage
         self._reason = reason
         self._was_cut = was_cut
-        self._trouble = trouble
-        self._relief = relief
-        self._chance = chance
+        self._failure_text = failure_text
+        self._recovery_text = recovery_text
+        self._jitter = jitter
         self._clock = clock
         self._sleep = sleep
 
@@ -107,33 +107,35 @@ class Retrying:
                     result = await attempt()
                     break
                 except ConnectionFailed as error:
-                    left = begun + self._patience.whole - self._clock()
+                    left = begun + self._backoff.give_up_after - self._clock()
                     if not (isinstance(error, Unreachable) and error.is_passing) or left <= 0:
                         raise
                     tries += 1
                     if tries == 1:
                         because = f" ({self._reason})" if self._reason else ""
-                        text = f"{self._peer}: {self._trouble}{because}; trying again for {_spell(left)}"
-                        text += f" ({_bare(str(error), self._peer)})"
-                        self._outage.begins(text)
-                    pause = self._patience.pause(tries, self._chance)
+                        text = f"{self._peer}: {self._failure_text}{because}; trying again for {_format_duration(left)}"
+                        text += f" ({_strip_peer_name(str(error), self._peer)})"
+                        self._outage.begin(text)
+                    pause = self._backoff.delay(tries, self._jitter)
                     await self._sleep(min(max(pause, error.wait or 0.0), left))
         except BaseException:
             if tries:
-                self._outage.ends("")
+                self._outage.end("")
             raise
         if tries:
-            self._outage.ends(f"{self._peer}: {self._relief} after {_spell(self._clock() - begun)}")
+            self._outage.end(f"{self._peer}: {self._recovery_text} after {_format_duration(self._clock() - begun)}")
         elif self._was_cut:
-            self._outage.passed(f"{self._peer}: {self._trouble} and is mended ({_spell(self._clock() - begun)})")
+            self._outage.report_brief(
+                f"{self._peer}: {self._failure_text} and is mended ({_format_duration(self._clock() - begun)})"
+            )
         return result
 
 
-def _spell(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.1f} s"
 
 
-def _bare(text: str, peer: str) -> str:
+def _strip_peer_name(text: str, peer: str) -> str:
     """A sentence without the name that stands before it already."""
     for name in (peer, peer.removeprefix("agent ")):
         text = text.removeprefix(f"{name}: ")

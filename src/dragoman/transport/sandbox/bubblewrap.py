@@ -15,16 +15,16 @@ from dragoman.transport.sandbox.system_paths import way_through
 PROGRAM = "bwrap"
 
 # Setting up namespaces takes milliseconds; a machine that needs longer has other troubles. Seconds.
-PATIENCE = 10.0
+PROBE_TIMEOUT = 10.0
 
 # Namespaces of its own for processes, shared memory and host name; whoever started it takes it along.
-_APART = ("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_NAMESPACE_OPTIONS = ("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 
 # What is left of root's power: files of other users in the folders it was given. Bubblewrap drops all else.
-KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID")
+ROOT_CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID")
 
 
-def arguments(
+def build_arguments(
     *,
     system: Sequence[str],
     read: Sequence[str],
@@ -36,9 +36,9 @@ def arguments(
     is_root: bool,
 ) -> list[str]:
     """The options, without the program: `links` are those of the paths that are links, and where they lead."""
-    words = [*_APART, *([] if has_network else ["--unshare-net"]), "--cap-drop", "ALL"]
+    words = [*_NAMESPACE_OPTIONS, *([] if has_network else ["--unshare-net"]), "--cap-drop", "ALL"]
     if is_root:
-        words += [word for name in KEPT_BY_ROOT for word in ("--cap-add", name)]
+        words += [word for name in ROOT_CAPABILITIES for word in ("--cap-add", name)]
     # Root could write /proc/sys without any capability, and name a program there that runs outside (core_pattern).
     words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (*system, *read):
@@ -51,7 +51,7 @@ def arguments(
     return [*words, "--chdir", cwd]
 
 
-def find(write: Sequence[str] = ()) -> tuple[str | None, str]:
+def find_bubblewrap(write: Sequence[str] = ()) -> tuple[str | None, str]:
     """Where bubblewrap is, and if it is of no use here: why. Not in folders that agents write: it starts outside."""
     for folder in os.get_exec_path():
         path = os.path.join(folder, PROGRAM)
@@ -65,10 +65,24 @@ def _tried(path: str) -> tuple[str | None, str]:
     """The same path if it works, or why it does not."""
     import subprocess
 
-    trial = [path, *_APART, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":"]
+    trial = [
+        path,
+        *_NAMESPACE_OPTIONS,
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--",
+        "/bin/sh",
+        "-c",
+        ":",
+    ]
     try:
         ended = subprocess.run(
-            trial, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, env={}, check=False
+            trial, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT, env={}, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, f"bubblewrap does not work here ({type(error).__name__})"

@@ -30,7 +30,7 @@ BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
 
 # What each version of the interface added: file rights, TCP rights, scopes.
-_ADDED: dict[int, tuple[int, int, int]] = {
+_RIGHTS_BY_ABI: dict[int, tuple[int, int, int]] = {
     1: ((1 << 13) - 1, 0, 0),
     2: (REFER, 0, 0),
     3: (TRUNCATE, 0, 0),
@@ -40,8 +40,8 @@ _ADDED: dict[int, tuple[int, int, int]] = {
 }
 
 # Below this a process can still empty files that it may not write (truncate).
-FILES_SINCE = 3
-TCP_SINCE = 4
+FILES_MIN_ABI = 3
+TCP_MIN_ABI = 4
 
 READ = EXECUTE | READ_FILE | READ_DIR
 # All but devices: nobody needs to make those in a project.
@@ -51,13 +51,13 @@ WRITE = (
 )  # fmt: skip
 DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 LIST = READ_DIR
-_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 # A rule for what is not there, or not ours to see, would allow nothing.
-_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
+_MISSING_PATH_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
 
 
-class Handled(NamedTuple):
+class HandledRights(NamedTuple):
     """What a kernel of some version can refuse."""
 
     files: int
@@ -65,27 +65,27 @@ class Handled(NamedTuple):
     scopes: int
 
 
-def handled(abi: int) -> Handled:
+def handled_rights(abi: int) -> HandledRights:
     """All that this version can refuse; newer ones are used like the newest we know."""
     files = tcp = scopes = 0
-    for version, (more_files, more_tcp, more_scopes) in _ADDED.items():
+    for version, (more_files, more_tcp, more_scopes) in _RIGHTS_BY_ABI.items():
         if version <= abi:
             files, tcp, scopes = files | more_files, tcp | more_tcp, scopes | more_scopes
-    return Handled(files, tcp, scopes)
+    return HandledRights(files, tcp, scopes)
 
 
-def ruleset(abi: int, limits_tcp: bool) -> bytes:
+def pack_ruleset(abi: int, limits_tcp: bool) -> bytes:
     """The first argument of landlock_create_ruleset: as long as this version knows it."""
-    files, tcp, scopes = handled(abi)
+    files, tcp, scopes = handled_rights(abi)
     members = [files]
-    if abi >= TCP_SINCE:
+    if abi >= TCP_MIN_ABI:
         members.append(tcp if limits_tcp else 0)
     if abi >= 6:
         members.append(scopes)
     return struct.pack(f"={len(members)}Q", *members)
 
 
-def version() -> int:
+def abi_version() -> int:
     """The version of this kernel's Landlock; 0 where it has none, or where it was switched off at boot."""
     if not hasattr(os, "O_PATH"):
         return 0
@@ -101,16 +101,16 @@ def restrict(abi: int, rules: Iterable[tuple[str, int]], ports: Sequence[int] | 
     Raises OSError. For good: nothing that this thread starts gets it back.
     """
     libc = _libc()
-    attributes = ruleset(abi, ports is not None)
-    rules_fd = _checked(libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    attributes = pack_ruleset(abi, ports is not None)
+    rules_fd = _check_result(libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
         for path, rights in rules:
-            _allow_path(libc, rules_fd, path, rights & handled(abi).files)
+            _allow_path(libc, rules_fd, path, rights & handled_rights(abi).files)
         for port in ports or ():
             rule = struct.pack("=QQ", BIND_TCP | CONNECT_TCP, port)
-            _checked(libc.syscall(_ADD_RULE, rules_fd, _NET_PORT, rule, 0))
-        _checked(libc.prctl(_NO_NEW_PRIVILEGES, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))))
-        _checked(libc.syscall(_RESTRICT_SELF, rules_fd, 0))
+            _check_result(libc.syscall(_ADD_RULE, rules_fd, _NET_PORT, rule, 0))
+        _check_result(libc.prctl(_NO_NEW_PRIVILEGES, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))))
+        _check_result(libc.syscall(_RESTRICT_SELF, rules_fd, 0))
     finally:
         os.close(rules_fd)
 
@@ -121,14 +121,14 @@ def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> Non
     try:
         fd = _opened(libc, path) if by_real_name else os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in _NOTHING_THERE and not (by_real_name and error.errno == errno.ELOOP):
+        if error.errno in _MISSING_PATH_ERRORS and not (by_real_name and error.errno == errno.ELOOP):
             return
         raise
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            rights &= _OF_FILES  # the kernel refuses rights of folders for a file
+            rights &= _FILE_RIGHTS  # the kernel refuses rights of folders for a file
         if rights:
-            _checked(libc.syscall(_ADD_RULE, rules_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
+            _check_result(libc.syscall(_ADD_RULE, rules_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
     finally:
         os.close(fd)
 
@@ -136,14 +136,14 @@ def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> Non
 def _opened(libc: ctypes.CDLL, path: str) -> int:
     """Open a path that has no links in it; raises OSError (ELOOP) if it has one."""
     how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
-    return _checked(libc.syscall(_OPENAT2, _HERE, os.fsencode(path), how, ctypes.c_size_t(len(how))))
+    return _check_result(libc.syscall(_OPENAT2, _HERE, os.fsencode(path), how, ctypes.c_size_t(len(how))))
 
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

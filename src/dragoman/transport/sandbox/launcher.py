@@ -27,7 +27,7 @@ _ADVICE = "; if it is installed in a folder of yours, name that with --sandbox-r
 # devices, mounting, tracing, opening files by handle.
 _DROP_FROM_BOUND, _AMBIENT, _CLEAR_ALL = 24, 47, 4
 _CAPABILITIES_VERSION = 0x20080522
-_KEPT = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4)  # CHOWN, DAC_OVERRIDE, FOWNER, FSETID
+_KEPT_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4)  # CHOWN, DAC_OVERRIDE, FOWNER, FSETID
 _LAST_CAPABILITY = 40
 
 
@@ -37,27 +37,27 @@ def main(fd: int) -> None:
         plan: dict[str, Any] = json.loads(file.read())
     name = plan["words"][0]
     if plan["outside"]:
-        fail(NOT_EXECUTABLE, f"{name} cannot be executed: it is outside of the sandbox{_ADVICE}")
+        exit_with_error(NOT_EXECUTABLE, f"{name} cannot be executed: it is outside of the sandbox{_ADVICE}")
     try:
-        limit(plan["limits"])
+        apply_limits(plan["limits"])
         if plan["bubblewrap"] is not None:
-            wrap(plan)
+            exec_bubblewrap(plan)
         drop_capabilities()
         landlock.restrict(plan["abi"], [(path, rights) for path, rights in plan["rules"]], plan["ports"])
         if plan["filter"]:
-            seccomp.install(base64.b64decode(plan["filter"]))
+            seccomp.install_filter(base64.b64decode(plan["filter"]))
     except OSError as error:
-        fail(CANNOT, f"the sandbox for {name} could not be made: {error.strerror}")
+        exit_with_error(CANNOT, f"the sandbox for {name} could not be made: {error.strerror}")
     try:
         os.execve(plan["program"], plan["words"], plan["env"])
     except FileNotFoundError:
-        fail(NOT_FOUND, f"{name} or the interpreter in its first line was not found")
+        exit_with_error(NOT_FOUND, f"{name} or the interpreter in its first line was not found")
     except OSError as error:
         advice = _ADVICE if error.errno == errno.EACCES else ""
-        fail(NOT_EXECUTABLE, f"{name} cannot be executed: {error.strerror}{advice}")
+        exit_with_error(NOT_EXECUTABLE, f"{name} cannot be executed: {error.strerror}{advice}")
 
 
-def limit(limits: list[tuple[str, int]]) -> None:
+def apply_limits(limits: list[tuple[str, int]]) -> None:
     """Have at most this much from now on; never more than before."""
     for name, wanted in limits:
         which = getattr(resource, name, None)
@@ -68,7 +68,7 @@ def limit(limits: list[tuple[str, int]]) -> None:
         resource.setrlimit(which, (value, value))
 
 
-def wrap(plan: dict[str, Any]) -> None:
+def exec_bubblewrap(plan: dict[str, Any]) -> None:
     """Become bubblewrap; its arguments go through a descriptor, for everybody can see a command line."""
     for path in plan["folders"]:
         if os.path.realpath(path) != path:  # somebody put a link in its place
@@ -76,9 +76,9 @@ def wrap(plan: dict[str, Any]) -> None:
     words = [plan["bubblewrap"]]
     options = list(plan["options"])
     if plan["filter"]:
-        options += ["--seccomp", str(_memory("filter", base64.b64decode(plan["filter"])))]
+        options += ["--seccomp", str(_memory_file("filter", base64.b64decode(plan["filter"])))]
     arguments = b"".join(os.fsencode(word) + b"\0" for word in options)
-    words += ["--args", str(_memory("arguments", arguments)), "--", plan["program"], *plan["words"][1:]]
+    words += ["--args", str(_memory_file("arguments", arguments)), "--", plan["program"], *plan["words"][1:]]
     os.execve(plan["bubblewrap"], words, {})
 
 
@@ -88,26 +88,26 @@ def drop_capabilities() -> None:
     zeros = [ctypes.c_ulong(0)] * 2
     libc.prctl(_AMBIENT, ctypes.c_ulong(_CLEAR_ALL), *zeros, ctypes.c_ulong(0))
     for capability in range(_LAST_CAPABILITY + 1):
-        if not _KEPT >> capability & 1:
+        if not _KEPT_CAPABILITIES >> capability & 1:
             libc.prctl(_DROP_FROM_BOUND, ctypes.c_ulong(capability), *zeros, ctypes.c_ulong(0))
     head = struct.pack("=Ii", _CAPABILITIES_VERSION, 0)
     current = ctypes.create_string_buffer(24)
     if libc.capget(head, current) != 0:
         return
     sets = struct.unpack("=6I", current.raw)
-    kept = struct.pack("=6I", sets[0] & _KEPT, sets[1] & _KEPT, 0, 0, 0, 0)
+    kept = struct.pack("=6I", sets[0] & _KEPT_CAPABILITIES, sets[1] & _KEPT_CAPABILITIES, 0, 0, 0, 0)
     if libc.capset(head, kept) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
-def fail(code: int, text: str) -> None:
+def exit_with_error(code: int, text: str) -> None:
     """Say why, and end."""
     os.write(2, f"dragoman: {text}\n".encode("utf-8", "replace"))
     os._exit(code)
 
 
-def _memory(name: str, data: bytes) -> int:
+def _memory_file(name: str, data: bytes) -> int:
     fd = os.memfd_create(name, 0)  # bubblewrap reads it after its start
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)

@@ -17,14 +17,23 @@ from typing import Any, NamedTuple
 
 from dragoman.errors import SandboxUnavailable
 from dragoman.transport.sandbox import bubblewrap, landlock, protected_paths, seccomp, system_paths
-from dragoman.transport.sandbox.spec import AUTO, BUBBLEWRAP, LANDLOCK, Reach, Sandbox, holds, reach, scrubbed
+from dragoman.transport.sandbox.spec import (
+    AUTO,
+    BUBBLEWRAP,
+    LANDLOCK,
+    NetworkAccess,
+    Sandbox,
+    contains_path,
+    filter_environment,
+    parse_network,
+)
 
 # Private folders are called so; those whose owner is gone are removed by the next one.
-PREFIX = "dragoman-sandbox-"
+FOLDER_PREFIX = "dragoman-sandbox-"
 
 # Where the launcher finds this package: after the standard library, so that nothing beside us can stand in for it.
-_SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-_LAUNCH = (
+_SOURCE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+_LAUNCHER_CODE = (
     "import sys; sys.path.append(sys.argv[2]); "
     "from dragoman.transport.sandbox.launcher import main; main(int(sys.argv[1]))"
 )
@@ -36,155 +45,159 @@ _LIBRARIES = "LD_LIBRARY_PATH"
 _OTHER_PLACES = ("/tmp", "/var/tmp")
 
 
-class Machine(NamedTuple):
+class SandboxSupport(NamedTuple):
     """What can be used here: the version of Landlock, bubblewrap or why not, and whose calls the filter knows."""
 
-    abi: int
+    landlock_abi: int
     find_bubblewrap: Callable[[Sequence[str]], tuple[str | None, str]]
     processor: str | None
 
 
-class Plan(NamedTuple):
+class SandboxPlan(NamedTuple):
     """How a sandbox is enforced: with Landlock of this version, or with the bubblewrap that is at this path."""
 
     mechanism: str
-    reach: Reach
-    write: tuple[str, ...]
-    filter: bytes | None
-    abi: int = 0
+    network: NetworkAccess
+    write_paths: tuple[str, ...]
+    seccomp_filter: bytes | None
+    landlock_abi: int = 0
     bubblewrap: str | None = None
 
 
-class Wrapped(NamedTuple):
+class SandboxedCommand(NamedTuple):
     """What to start instead of a command, and the descriptor to hand over; to be closed when it runs."""
 
-    words: list[str]
+    argv: list[str]
     environ: dict[str, str]
-    fd: int
+    plan_fd: int
 
 
-def this_machine() -> Machine:
+def detect_support() -> SandboxSupport:
     """What this kernel and this system have; bubblewrap is tried only when it is needed."""
-    return Machine(landlock.version(), bubblewrap.find, seccomp.machine())
+    return SandboxSupport(landlock.abi_version(), bubblewrap.find_bubblewrap, seccomp.supported_machine())
 
 
-def plan(sandbox: Sandbox, roots: Iterable[str], machine: Machine) -> Plan:
+def plan_sandbox(sandbox: Sandbox, roots: Iterable[str], support: SandboxSupport) -> SandboxPlan:
     """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error.
 
     Roots are resolved paths: one that is a link by now is not the folder that somebody checked.
     """
-    wanted = reach(sandbox.net)
+    wanted = parse_network(sandbox.net)
     roots = tuple(roots)
     if moved := _moved(roots):
         raise SandboxUnavailable(f"{moved} is a link or lies behind one; name the folder that it leads to")
     named = [os.path.abspath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)]
     real = tuple(dict.fromkeys(map(os.path.realpath, named)))
     # A folder in another one needs no rule of its own, and could be replaced by a link before the next command starts.
-    write = tuple(path for path in real if not any(path != other and holds(other, path) for other in real))
+    write = tuple(path for path in real if not any(path != other and contains_path(other, path) for other in real))
     for path in (*named, *(os.path.abspath(os.path.expanduser(path)) for path in sandbox.read)):
         protected_paths.check_links(path, write)
     for folder in write:
-        protected_paths.check_closed(folder, sandbox.closed)
+        protected_paths.check_closed(folder, sandbox.protected)
         protected_paths.check_launcher(folder)
     reasons: list[str] = []
     tests = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
     for mechanism, why_not in tests:
         if sandbox.mechanism not in (AUTO, mechanism):
             continue
-        reason = why_not(wanted, machine, write)
+        reason = why_not(wanted, support, write)
         if reason is None:
-            found = machine.find_bubblewrap(write)[0] if mechanism == BUBBLEWRAP else None
-            return Plan(mechanism, wanted, write, _filter(wanted, machine), machine.abi, found)
+            found = support.find_bubblewrap(write)[0] if mechanism == BUBBLEWRAP else None
+            return SandboxPlan(mechanism, wanted, write, _seccomp_filter(wanted, support), support.landlock_abi, found)
         reasons.append(reason)
     raise SandboxUnavailable(f"no sandbox can be had: {'; '.join(reasons)}")
 
 
-def _why_not_landlock(wanted: Reach, machine: Machine, _write: Sequence[str]) -> str | None:
-    if machine.abi == 0:
+def _why_not_landlock(wanted: NetworkAccess, support: SandboxSupport, _write: Sequence[str]) -> str | None:
+    if support.landlock_abi == 0:
         return "this kernel has no Landlock (Linux 5.13 and newer, enabled with lsm=landlock)"
-    if machine.abi < landlock.FILES_SINCE:
-        return f"this kernel's Landlock (version {machine.abi}) lets files be emptied; it takes Linux 6.2"
-    if wanted.ports and machine.abi < landlock.TCP_SINCE:
+    if support.landlock_abi < landlock.FILES_MIN_ABI:
+        return f"this kernel's Landlock (version {support.landlock_abi}) lets files be emptied; it takes Linux 6.2"
+    if wanted.ports and support.landlock_abi < landlock.TCP_MIN_ABI:
         return "limiting TCP to ports takes Linux 6.7; say all or none (--sandbox-net all)"
-    if machine.processor is None and wanted != Reach(None, True):
+    if support.processor is None and wanted != NetworkAccess(None, True):
         return "sockets cannot be limited on this processor; say --sandbox-net all,unix"
     return None
 
 
-def _why_not_bubblewrap(wanted: Reach, machine: Machine, write: Sequence[str]) -> str | None:
+def _why_not_bubblewrap(wanted: NetworkAccess, support: SandboxSupport, write: Sequence[str]) -> str | None:
     if wanted.ports:
         return "bubblewrap cannot limit TCP to ports; say all or none (--sandbox-net all)"
-    found, reason = machine.find_bubblewrap(write)
+    found, reason = support.find_bubblewrap(write)
     return None if found else f"{reason}; install it, and allow user namespaces"
 
 
-def _filter(wanted: Reach, machine: Machine) -> bytes | None:
-    if machine.processor is None or wanted == Reach(None, True):
+def _seccomp_filter(wanted: NetworkAccess, support: SandboxSupport) -> bytes | None:
+    if support.processor is None or wanted == NetworkAccess(None, True):
         return None
-    return seccomp.program(
-        machine.processor, inet=not wanted.is_nothing, tcp_limited=wanted.ports is not None, unix=wanted.unix
+    return seccomp.build_filter(
+        support.processor, inet=not wanted.is_none, is_tcp_limited=wanted.ports is not None, unix=wanted.allows_unix
     )
 
 
-class Box:
+class ActiveSandbox:
     """One sandbox for the commands of one agent or one session; `close` leaves nothing of it."""
 
-    def __init__(self, sandbox: Sandbox, roots: Sequence[str], machine: Machine | None = None) -> None:
+    def __init__(self, sandbox: Sandbox, roots: Sequence[str], support: SandboxSupport | None = None) -> None:
         """Plan it and make its folder; raises SandboxUnavailable. Touches the disk: not for the event loop."""
         self.sandbox = sandbox
-        self.plan = plan(sandbox, roots, machine or this_machine())
-        for path in self.plan.write:
+        self.plan = plan_sandbox(sandbox, roots, support or detect_support())
+        for path in self.plan.write_paths:
             if not os.path.exists(path):
                 raise SandboxUnavailable(f"the sandbox cannot make {path} writable: it does not exist; make it first")
         read = (os.path.realpath(os.path.expanduser(path)) for path in sandbox.read)
         # What lies in a writable folder can be read anyway, and could be replaced by a link before a command starts.
-        self._read = [path for path in read if not any(holds(folder, path) for folder in self.plan.write)]
-        self.folder, self._lock = _private_folder(self.plan.write)
+        self._read_paths = [
+            path for path in read if not any(contains_path(folder, path) for folder in self.plan.write_paths)
+        ]
+        self.folder, self._lock = _create_private_folder(self.plan.write_paths)
         try:
             self.home, self.temporary = (os.path.join(self.folder, name) for name in ("home", "tmp"))
             for path in (self.home, self.temporary):
                 os.mkdir(path, 0o700)
-            self._furnish_home()
+            self._link_home_paths()
         except BaseException:
             self.close()
             raise
 
-    def environment(self, environ: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
+    def environment(self, environ: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """An environment with what may be seen of ours, what is set on purpose, and the private folders."""
         own = {"HOME": self.home, "TMPDIR": self.temporary, "DRAGOMAN_SANDBOX": self.plan.mechanism}
-        return {**scrubbed(environ, self.sandbox.env), **own, **(more or {})}
+        return {**filter_environment(environ, self.sandbox.env), **own, **(extra or {})}
 
     def wrap(
         self,
-        words: Sequence[str],
+        argv: Sequence[str],
         environ: Mapping[str, str],
         cwd: str,
-        keep: Mapping[str, str] | None = None,
+        launcher_env: Mapping[str, str] | None = None,
         *,
         by_user: bool = False,
-    ) -> Wrapped:
+    ) -> SandboxedCommand:
         """What to start instead of these words; `keep` is set in the launcher too. Raises OSError as exec would.
 
         What a command that was typed `by_user` consists of can be read in the sandbox. Any other command was chosen by
         an agent, and its words open nothing.
         """
-        if moved := _moved(self.plan.write):
+        if moved := _moved(self.plan.write_paths):
             raise OSError(errno.ELOOP, f"{moved}, where it may write, is a link now, or lies behind one")
-        places = _programs(words[0], environ, cwd)
+        places = _programs(argv[0], environ, cwd)
         program = places[0] if by_user else next(filter(self._has, places), places[0])
-        needed = list(self._read)
+        needed = list(self._read_paths)
         if by_user:
-            needed += system_paths.belongings(program, words[1:], (*self.plan.write, self.folder))
-        if name := system_paths.other_name(program, self.plan.write):
+            needed += system_paths.required_paths(program, argv[1:], (*self.plan.write_paths, self.folder))
+        if name := system_paths.other_name(program, self.plan.write_paths):
             needed.append(name)
-        granted = self._bubblewrapped(needed, environ, cwd) if self.plan.bubblewrap else self._landlocked(needed)
+        granted = (
+            self._bubblewrap_options(needed, environ, cwd) if self.plan.bubblewrap else self._landlock_options(needed)
+        )
         told = {
-            "words": list(words),
+            "words": list(argv),
             "program": program,
             "outside": not by_user and not self._has(program),
             "env": dict(environ),
-            "limits": self.sandbox.limits.table(),
-            "filter": base64.b64encode(self.plan.filter or b"").decode(),
+            "limits": self.sandbox.limits.rlimits(),
+            "filter": base64.b64encode(self.plan.seccomp_filter or b"").decode(),
             "bubblewrap": self.plan.bubblewrap,
             **granted,
         }
@@ -192,59 +205,63 @@ class Box:
         os.write(fd, json.dumps(told).encode())
         os.lseek(fd, 0, os.SEEK_SET)
         # -I: neither the working directory nor a variable says what is imported. -S: nor a file among packages.
-        launcher = [sys.executable, "-I", "-S", "-B", "-c", _LAUNCH, str(fd), _SOURCES]
-        return Wrapped(launcher, {**self._libraries(), **(keep or {})}, fd)
+        launcher = [sys.executable, "-I", "-S", "-B", "-c", _LAUNCHER_CODE, str(fd), _SOURCE_ROOT]
+        return SandboxedCommand(launcher, {**self._libraries(), **(launcher_env or {})}, fd)
 
     def close(self) -> None:
         """Remove the private folder; everything in the sandbox must have ended."""
-        _remove(self.folder)
+        _remove_folder(self.folder)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def _has(self, path: str) -> bool:
         """Whether a file can be read in this sandbox without a grant of its own."""
-        system = (*map(os.path.realpath, system_paths.SYSTEM), system_paths.SETTINGS)
+        system = (*map(os.path.realpath, system_paths.SYSTEM_PATHS), system_paths.ETC)
         real = os.path.realpath(path)
-        return any(holds(folder, real) for folder in (*self.plan.write, *self._read, self.folder, *system))
+        return any(
+            contains_path(folder, real) for folder in (*self.plan.write_paths, *self._read_paths, self.folder, *system)
+        )
 
     def _libraries(self) -> dict[str, str]:
         """Where the launcher finds libraries: not in the working directory, nor where an agent can put some."""
         given = os.environ.get(_LIBRARIES, "").split(os.pathsep)
-        kept = [path for path in given if os.path.isabs(path) and not system_paths.way_through(path, self.plan.write)]
+        kept = [
+            path for path in given if os.path.isabs(path) and not system_paths.way_through(path, self.plan.write_paths)
+        ]
         return {_LIBRARIES: os.pathsep.join(kept)} if kept else {}
 
-    def _landlocked(self, needed: Sequence[str]) -> dict[str, Any]:
-        system = [*system_paths.SYSTEM, *system_paths.settings(), system_paths.PROCESSES]
+    def _landlock_options(self, needed: Sequence[str]) -> dict[str, Any]:
+        system = [*system_paths.SYSTEM_PATHS, *system_paths.readable_etc_paths(), system_paths.PROC]
         rules = [(path, landlock.READ) for path in (*system, *needed)]
-        rules += [(system_paths.SETTINGS, landlock.LIST)]
+        rules += [(system_paths.ETC, landlock.LIST)]
         rules += [(path, landlock.DEVICE) for path in system_paths.DEVICES]
-        rules += [(path, landlock.WRITE) for path in (*self.plan.write, self.home, self.temporary)]
-        ports = self.plan.reach.ports
-        limits_tcp = ports is not None and self.plan.abi >= landlock.TCP_SINCE
-        return {"abi": self.plan.abi, "rules": rules, "ports": sorted(ports or ()) if limits_tcp else None}
+        rules += [(path, landlock.WRITE) for path in (*self.plan.write_paths, self.home, self.temporary)]
+        ports = self.plan.network.ports
+        limits_tcp = ports is not None and self.plan.landlock_abi >= landlock.TCP_MIN_ABI
+        return {"abi": self.plan.landlock_abi, "rules": rules, "ports": sorted(ports or ()) if limits_tcp else None}
 
-    def _bubblewrapped(self, needed: Sequence[str], environ: Mapping[str, str], cwd: str) -> dict[str, Any]:
-        system = [*system_paths.SYSTEM, *system_paths.settings()]
-        write = [*self.plan.write, self.home, self.temporary]
-        read = _outermost(needed, [*system, *write])
-        options = bubblewrap.arguments(
+    def _bubblewrap_options(self, needed: Sequence[str], environ: Mapping[str, str], cwd: str) -> dict[str, Any]:
+        system = [*system_paths.SYSTEM_PATHS, *system_paths.readable_etc_paths()]
+        write = [*self.plan.write_paths, self.home, self.temporary]
+        read = _outermost_paths(needed, [*system, *write])
+        options = bubblewrap.build_arguments(
             system=system,
             read=read,
             write=write,
             environ=environ,
             cwd=os.path.realpath(cwd),
-            links={path: os.readlink(path) for path in (*_in_root(system), *read) if os.path.islink(path)},
-            has_network=not self.plan.reach.is_nothing,
+            links={path: os.readlink(path) for path in (*_top_level_paths(system), *read) if os.path.islink(path)},
+            has_network=not self.plan.network.is_none,
             is_root=os.geteuid() == 0,
         )
         return {"options": options, "folders": write}
 
-    def _furnish_home(self) -> None:
+    def _link_home_paths(self) -> None:
         """What was named in the user's home is found in the empty one too, under its name."""
         home = os.path.realpath(os.path.expanduser("~"))
-        for path in (*self._read, *self.plan.write):
-            if path != home and holds(home, path):
+        for path in (*self._read_paths, *self.plan.write_paths):
+            if path != home and contains_path(home, path):
                 link = os.path.join(self.home, os.path.relpath(path, home))
                 os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
                 if not os.path.lexists(link):
@@ -256,16 +273,16 @@ def _moved(folders: Iterable[str]) -> str | None:
     return next((folder for folder in folders if os.path.realpath(folder) != folder), None)
 
 
-def _outermost(paths: Iterable[str], known: Sequence[str]) -> list[str]:
+def _outermost_paths(paths: Iterable[str], known: Sequence[str]) -> list[str]:
     """The paths that do not lie in others, or in what is known: a mount cannot be made in one that is not written."""
     found: list[str] = []
     for path in sorted(paths):
-        if not any(holds(folder, path) for folder in (*known, *found)):
+        if not any(contains_path(folder, path) for folder in (*known, *found)):
             found.append(path)
     return found
 
 
-def _in_root(paths: Iterable[str]) -> list[str]:
+def _top_level_paths(paths: Iterable[str]) -> list[str]:
     """Folders like /bin, which is a link to usr/bin on most systems."""
     return [path for path in paths if path.count(os.sep) == 1]
 
@@ -286,7 +303,7 @@ def _programs(name: str, environ: Mapping[str, str], cwd: str) -> list[str]:
     return [os.path.normpath(place) if os.path.isabs(place) else place for place in found]
 
 
-def _private_folder(write: Sequence[str]) -> tuple[str, int]:
+def _create_private_folder(write: Sequence[str]) -> tuple[str, int]:
     """A new folder that is locked for as long as we live; folders that nobody holds any more are removed.
 
     Not in a folder that is writable in the sandbox: there it could be replaced by a link to another one.
@@ -299,9 +316,9 @@ def _private_folder(write: Sequence[str]) -> tuple[str, int]:
     if where is None:
         what = f"the sandbox cannot have a private folder in {usual}, for it is writable in the sandbox"
         raise SandboxUnavailable(f"{what}; set TMPDIR to a folder that is not")
-    _sweep(where)
+    _remove_stale_folders(where)
     while True:
-        path = tempfile.mkdtemp(prefix=PREFIX, dir=where)
+        path = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=where)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         fcntl.flock(fd, fcntl.LOCK_EX)
         if os.path.isdir(path):  # else somebody swept it between the two lines
@@ -309,9 +326,9 @@ def _private_folder(write: Sequence[str]) -> tuple[str, int]:
         os.close(fd)
 
 
-def _sweep(where: str) -> None:
+def _remove_stale_folders(where: str) -> None:
     with os.scandir(where) as entries:
-        names = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+        names = [entry.path for entry in entries if entry.name.startswith(FOLDER_PREFIX)]
     for path in names:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -320,14 +337,14 @@ def _sweep(where: str) -> None:
         try:
             if os.fstat(fd).st_uid == os.geteuid():
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path)
+                _remove_folder(path)
         except OSError:
             pass  # its owner lives
         finally:
             os.close(fd)
 
 
-def _remove(folder: str) -> None:
+def _remove_folder(folder: str) -> None:
     """Remove a folder, also where somebody took away the right to: it is ours."""
     import shutil
 

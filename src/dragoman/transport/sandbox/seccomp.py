@@ -31,53 +31,55 @@ _FAST_OPEN = 0x20000000
 _X32 = 0x40000000
 
 
-class Calls(NamedTuple):
+class SyscallNumbers(NamedTuple):
     """The numbers of an architecture."""
 
-    audit: int
+    audit_arch: int
     socket: int
-    sends: tuple[tuple[int, int], ...]  # a call, and which of its arguments are the flags
-    refused: tuple[int, ...]  # io_uring_setup; add_key, request_key, keyctl: the keys of the whole login
+    send_calls: tuple[tuple[int, int], ...]  # a call, and which of its arguments are the flags
+    denied: tuple[int, ...]  # io_uring_setup; add_key, request_key, keyctl: the keys of the whole login
 
 
-MACHINES: dict[str, Calls] = {
-    "x86_64": Calls(0xC000003E, 41, ((44, 3), (46, 2), (307, 3)), (425, 248, 249, 250)),
-    "aarch64": Calls(0xC00000B7, 198, ((206, 3), (211, 2), (269, 3)), (425, 217, 218, 219)),
+SYSCALLS_BY_MACHINE: dict[str, SyscallNumbers] = {
+    "x86_64": SyscallNumbers(0xC000003E, 41, ((44, 3), (46, 2), (307, 3)), (425, 248, 249, 250)),
+    "aarch64": SyscallNumbers(0xC00000B7, 198, ((206, 3), (211, 2), (269, 3)), (425, 217, 218, 219)),
 }
 
 Instruction = tuple[int, int, int, int]
 
 
-def machine() -> str | None:
+def supported_machine() -> str | None:
     """The processor that this interpreter runs on, if its calls are known here."""
     if sys.platform != "linux" or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return None
     name = platform.machine()
-    return name if name in MACHINES else None
+    return name if name in SYSCALLS_BY_MACHINE else None
 
 
-def program(name: str, *, inet: bool, tcp_limited: bool, unix: bool) -> bytes:
+def build_filter(machine: str, *, inet: bool, is_tcp_limited: bool, unix: bool) -> bytes:
     """The filter as the kernel takes it: `inet` lets IP sockets be made, `tcp_limited` only those Landlock knows."""
-    calls = MACHINES[name]
+    calls = SYSCALLS_BY_MACHINE[machine]
     code: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, calls.audit),
-        _refuse(errno.ENOSYS),  # a program for another processor: its numbers mean something else
+        (_EQUAL, 1, 0, calls.audit_arch),
+        _return_errno(errno.ENOSYS),  # a program for another processor: its numbers mean something else
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
-        _refuse(errno.ENOSYS),
+        _return_errno(errno.ENOSYS),
     ]
-    for number in calls.refused:
-        code += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
-    if inet and tcp_limited:
-        for number, argument in calls.sends:
-            code += _block(number, [_argument(argument), (_ANY_BIT, 0, 1, _FAST_OPEN), _refuse(errno.EACCES)])
-    code += _block(calls.socket, _socket(inet, tcp_limited, unix))
+    for number in calls.denied:
+        code += [(_EQUAL, 0, 1, number), _return_errno(errno.ENOSYS)]
+    if inet and is_tcp_limited:
+        for number, argument in calls.send_calls:
+            code += _rules_for_call(
+                number, [_load_argument(argument), (_ANY_BIT, 0, 1, _FAST_OPEN), _return_errno(errno.EACCES)]
+            )
+    code += _rules_for_call(calls.socket, _socket_rules(inet, is_tcp_limited, unix))
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
-def install(code: bytes) -> None:
+def install_filter(code: bytes) -> None:
     """Have the filter from now on, for this thread and all it starts; raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -89,38 +91,38 @@ def install(code: bytes) -> None:
             raise OSError(number, os.strerror(number))
 
 
-def _socket(inet: bool, tcp_limited: bool, unix: bool) -> list[Instruction]:
+def _socket_rules(inet: bool, is_tcp_limited: bool, unix: bool) -> list[Instruction]:
     allow: Instruction = (_RETURN, 0, 0, _ALLOW)
-    code: list[Instruction] = [_argument(0)]
+    code: list[Instruction] = [_load_argument(0)]
     for family in (_NETLINK, *((_UNIX,) if unix else ())):  # names of interfaces are asked for through netlink
         code += [(_EQUAL, 0, 1, family), allow]
     if not inet:
-        return [*code, _refuse(errno.EACCES)]
-    if not tcp_limited:
-        return [*code, (_EQUAL, 1, 0, _INET), (_EQUAL, 0, 1, _INET6), allow, _refuse(errno.EACCES)]
-    code += [(_EQUAL, 2, 0, _INET), (_EQUAL, 1, 0, _INET6), _refuse(errno.EACCES)]
-    code += [_argument(1), (_AND, 0, 0, _TYPE_BITS)]
+        return [*code, _return_errno(errno.EACCES)]
+    if not is_tcp_limited:
+        return [*code, (_EQUAL, 1, 0, _INET), (_EQUAL, 0, 1, _INET6), allow, _return_errno(errno.EACCES)]
+    code += [(_EQUAL, 2, 0, _INET), (_EQUAL, 1, 0, _INET6), _return_errno(errno.EACCES)]
+    code += [_load_argument(1), (_AND, 0, 0, _TYPE_BITS)]
     for kind, protocol in ((_STREAM, _TCP), (_DATAGRAM, _UDP)):
         known: list[Instruction] = [
-            _argument(2),
+            _load_argument(2),
             (_EQUAL, 1, 0, 0),
             (_EQUAL, 0, 1, protocol),
             allow,
-            _refuse(errno.EPROTONOSUPPORT),  # which programs that try Multipath TCP first take for "then without"
+            _return_errno(errno.EPROTONOSUPPORT),  # which programs that try Multipath TCP first take for "then without"
         ]
         code += [(_EQUAL, 0, len(known), kind), *known]
-    return [*code, _refuse(errno.EACCES)]
+    return [*code, _return_errno(errno.EACCES)]
 
 
-def _block(number: int, code: list[Instruction]) -> list[Instruction]:
+def _rules_for_call(number: int, code: list[Instruction]) -> list[Instruction]:
     """Instructions for one call only; after them the number of the call is loaded again."""
     return [(_EQUAL, 0, len(code), number), *code, (_LOAD, 0, 0, _NUMBER)]
 
 
-def _argument(index: int) -> Instruction:
+def _load_argument(index: int) -> Instruction:
     """Load the lower half of an argument: all of it, for the ints that are looked at here."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
 
 
-def _refuse(number: int) -> Instruction:
+def _return_errno(number: int) -> Instruction:
     return (_RETURN, 0, 0, _REFUSE | number)

@@ -21,26 +21,26 @@ MECHANISMS = (AUTO, LANDLOCK, BUBBLEWRAP)
 
 # All processes and threads of the user together, as the system counts them: far above what builds start, and a fork
 # bomb ends here while the user, who has no such limit, can still start a shell. Root is never limited by it.
-PROCESSES = 4096
+MAX_PROCESSES = 4096
 
 # Bundlers that watch whole trees open a few thousand.
-OPEN_FILES = 16384
+MAX_OPEN_FILES = 16384
 
 # Larger than what is built or downloaded; a log that runs away ends before the disk is full. Bytes.
-FILE_SIZE = 16 * 1024**3
+MAX_FILE_SIZE = 16 * 1024**3
 
 # A dump of an agent's memory has its credentials in it.
-CORE_SIZE = 0
+MAX_CORE_SIZE = 0
 
 # Names that tell a program how to print and where its programs are, and nothing of the user. Proxies are missing, for
 # their addresses hold passwords; what an agent needs beyond these is named by the user.
-KEPT = frozenset(
+KEPT_VARIABLES = frozenset(
     {
         "COLORFGBG", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "LOGNAME", "NODE_EXTRA_CA_CERTS", "NO_COLOR",
         "PATH", "REQUESTS_CA_BUNDLE", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE", "TERM", "TZ", "USER",
     }
 )  # fmt: skip
-_KEPT_PREFIX = "LC_"
+_KEPT_VARIABLE_PREFIX = "LC_"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,14 +50,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     CPU limit either: an agent may work for days.
     """
 
-    processes: int | None = PROCESSES
-    open_files: int | None = OPEN_FILES
-    file_size: int | None = FILE_SIZE
-    core_size: int | None = CORE_SIZE
+    processes: int | None = MAX_PROCESSES
+    open_files: int | None = MAX_OPEN_FILES
+    file_size: int | None = MAX_FILE_SIZE
+    core_size: int | None = MAX_CORE_SIZE
     memory: int | None = None
     cpu_seconds: int | None = None
 
-    def table(self) -> list[tuple[str, int]]:
+    def rlimits(self) -> list[tuple[str, int]]:
         """The limits that there are, by the names that the system has for them."""
         named = {
             "RLIMIT_NPROC": self.processes,
@@ -70,14 +70,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return [(name, value) for name, value in named.items() if value is not None]
 
 
-class Reach(NamedTuple):
+class NetworkAccess(NamedTuple):
     """What of the network can be reached: TCP ports (None is all of them), and sockets of this machine."""
 
     ports: frozenset[int] | None
-    unix: bool
+    allows_unix: bool
 
     @property
-    def is_nothing(self) -> bool:
+    def is_none(self) -> bool:
         """Whether no address of any network can be reached, by no protocol."""
         return self.ports is not None and not self.ports
 
@@ -95,22 +95,22 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
     limits: Limits = Limits()
     mechanism: str = AUTO
-    closed: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        reach(self.net)
+        parse_network(self.net)
         if self.mechanism not in MECHANISMS:
             raise ValueError(f"unknown mechanism {self.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
-        for name, value in (("read", self.read), ("write", self.write), ("env", self.env), ("closed", self.closed)):
+        for name, value in (("read", self.read), ("write", self.write), ("env", self.env), ("closed", self.protected)):
             if isinstance(value, str):
                 raise ValueError(f"{name}: give a list of texts, as in {name}=({value!r},)")
 
-    def closing(self, paths: Iterable[str]) -> Sandbox:
+    def with_protected(self, paths: Iterable[str]) -> Sandbox:
         """The same, with more that is never written."""
-        return msgspec.structs.replace(self, closed=(*self.closed, *paths))
+        return msgspec.structs.replace(self, closed=(*self.protected, *paths))
 
 
-def reach(net: str) -> Reach:
+def parse_network(net: str) -> NetworkAccess:
     """What the words of `net` mean; ValueError says what they can be."""
     words = [word.strip() for word in net.split(",")]
     ports: set[int] = set()
@@ -124,15 +124,15 @@ def reach(net: str) -> Reach:
     whole = {"all", "none"}.intersection(words)
     if len(whole) + bool(ports) > 1:
         raise ValueError(f"{net!r} contradicts itself; say none, all, or a list of ports")
-    return Reach(None if "all" in words else frozenset(ports), "unix" in words)
+    return NetworkAccess(None if "all" in words else frozenset(ports), "unix" in words)
 
 
-def scrubbed(environ: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+def filter_environment(environ: Mapping[str, str], extra_names: Iterable[str] = ()) -> dict[str, str]:
     """An environment without what nobody named."""
-    kept = KEPT.union(more)
-    return {name: value for name, value in environ.items() if name in kept or name.startswith(_KEPT_PREFIX)}
+    kept = KEPT_VARIABLES.union(extra_names)
+    return {name: value for name, value in environ.items() if name in kept or name.startswith(_KEPT_VARIABLE_PREFIX)}
 
 
-def holds(folder: str, path: str) -> bool:
+def contains_path(folder: str, path: str) -> bool:
     """Whether a resolved path is a resolved folder or inside it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -12,16 +12,16 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from dragoman.transport.sandbox.spec import holds
+from dragoman.transport.sandbox.spec import contains_path
 
 # Programs, libraries, and what describes the machine. The last two tell runtimes how much memory and how many
 # processors they have.
-SYSTEM = (
+SYSTEM_PATHS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store",
     "/sys/fs/cgroup", "/sys/devices/system/cpu",
 )  # fmt: skip
-PROCESSES = "/proc"
-SETTINGS = "/etc"
+PROC = "/proc"
+ETC = "/etc"
 
 # /dev/tty is a process's own terminal. Not here: /dev/pts, the user's other terminals, and /dev/shm, other programs'
 # memory.
@@ -29,10 +29,10 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 DEVICE_LINKS = ("/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
 # The first line of a script; what is longer names no interpreter.
-_FIRST_LINE = 512
+_MAX_SHEBANG = 512
 
 # A script's interpreter may be a script whose interpreter is one; Linux follows as many.
-_INTERPRETERS = 5
+_MAX_INTERPRETERS = 5
 
 # As many links as Linux follows on the way to one file.
 _LINKS = 40
@@ -42,14 +42,14 @@ _PYTHONS = ("python", "pypy")
 
 
 @cache
-def settings() -> tuple[str, ...]:
+def readable_etc_paths() -> tuple[str, ...]:
     """What in /etc may be read: for root, who could read everything, only what everybody can."""
     if os.geteuid() != 0:
-        return (SETTINGS,)
-    return tuple(_open_to_all(SETTINGS) or ())
+        return (ETC,)
+    return tuple(_world_readable_paths(ETC) or ())
 
 
-def _open_to_all(folder: str) -> list[str] | None:
+def _world_readable_paths(folder: str) -> list[str] | None:
     """The folder itself where all in it is for everybody (None), else what in it is."""
     found: list[str] = []
     is_whole = True
@@ -60,20 +60,20 @@ def _open_to_all(folder: str) -> list[str] | None:
     for entry in entries:
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):  # a link has no rights of its own; where it leads, others decide
-            if not os.path.realpath(entry.path).startswith(SETTINGS):
+            if not os.path.realpath(entry.path).startswith(ETC):
                 found.append(entry.path)
         elif not status.st_mode & stat.S_IROTH:
             is_whole = False
         elif stat.S_ISDIR(status.st_mode):
-            inner = _open_to_all(entry.path)
+            inner = _world_readable_paths(entry.path)
             found += [entry.path] if inner is None else inner
             is_whole = is_whole and inner is None
         elif stat.S_ISREG(status.st_mode):
             found.append(entry.path)
-    return None if is_whole and folder != SETTINGS else found
+    return None if is_whole and folder != ETC else found
 
 
-def belongings(program: str, words: Sequence[str], write: Sequence[str] = ()) -> list[str]:
+def required_paths(program: str, arguments: Sequence[str], write: Sequence[str] = ()) -> list[str]:
     """What the user's command needs to start: the program, its interpreters and their libraries, and files it is given.
 
     Files in the folders of `write` can be read anyway, and an agent may have changed them: what a link or a first line
@@ -81,16 +81,20 @@ def belongings(program: str, words: Sequence[str], write: Sequence[str] = ()) ->
     """
     needed: list[str] = []
     is_users = True
-    for path in _interpreters(program):
-        for name in _names(path):
+    for path in _interpreter_chain(program):
+        for name in _link_chain(path):
             if way_through(name, write):
                 is_users = False
             elif is_users:
-                needed += [name, *_installation(name)]
+                needed += [name, *_installation_folders(name)]
             elif os.path.basename(name).startswith(_PYTHONS):
                 above = os.path.dirname(os.path.dirname(name))
-                needed += [folder for folder in _installation(name) if folder == above and _is_python(above)]
-    needed += [word for word in words if os.path.isabs(word) and os.path.isfile(word) and not way_through(word, write)]
+                needed += [
+                    folder for folder in _installation_folders(name) if folder == above and _is_python_prefix(above)
+                ]
+    needed += [
+        word for word in arguments if os.path.isabs(word) and os.path.isfile(word) and not way_through(word, write)
+    ]
     return list(dict.fromkeys(needed))
 
 
@@ -110,7 +114,7 @@ def way_through(path: str, folders: Sequence[str], *, inside: bool = False) -> s
     """
     for entry in _entries(path):
         for folder in folders:
-            if holds(folder, entry) and not (inside and entry == folder):
+            if contains_path(folder, entry) and not (inside and entry == folder):
                 return folder
     return None
 
@@ -138,14 +142,14 @@ def _entries(path: str) -> Iterator[str]:
             rest += target.split(os.sep)[::-1]
 
 
-def _interpreters(program: str) -> Iterator[str]:
+def _interpreter_chain(program: str) -> Iterator[str]:
     """A program, the interpreter in its first line, and that one's."""
-    for _ in range(_INTERPRETERS):
+    for _ in range(_MAX_INTERPRETERS):
         yield program
         try:
             with open(program, "rb", opener=_open_at_once) as file:
                 is_script = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-                line = file.read(_FIRST_LINE).split(b"\n")[0] if is_script else b""
+                line = file.read(_MAX_SHEBANG).split(b"\n")[0] if is_script else b""
         except OSError:
             return
         words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
@@ -159,7 +163,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _names(path: str) -> Iterator[str]:
+def _link_chain(path: str) -> Iterator[str]:
     """A file under all its names: each link on the way to it, and where the last one leads."""
     seen: set[str] = set()
     while path not in seen and len(seen) < _LINKS:
@@ -173,21 +177,21 @@ def _names(path: str) -> Iterator[str]:
         yield real
 
 
-def _installation(program: str) -> Iterator[str]:
+def _installation_folders(program: str) -> Iterator[str]:
     """The folder that a program was installed into, where one can be told from a folder of many things."""
-    if any(holds(folder, program) for folder in SYSTEM):
+    if any(contains_path(folder, program) for folder in SYSTEM_PATHS):
         return  # there it can be read anyway; and all of a system is no installation
     above = os.path.dirname(os.path.dirname(program))
-    if holds(above, os.path.realpath(os.path.expanduser("~"))):
+    if contains_path(above, os.path.realpath(os.path.expanduser("~"))):
         return
-    if os.path.exists(os.path.join(above, "pyvenv.cfg")) or _is_python(above):
+    if os.path.exists(os.path.join(above, "pyvenv.cfg")) or _is_python_prefix(above):
         yield above
     parts = program.split(os.sep)
     if "node_modules" in parts:  # packages find each other in the outermost one
         yield os.sep.join(parts[: parts.index("node_modules") + 1])
 
 
-def _is_python(prefix: str) -> bool:
+def _is_python_prefix(prefix: str) -> bool:
     """Whether an interpreter's own library is here; packages of a user are not one."""
     try:
         names = os.listdir(os.path.join(prefix, "lib"))

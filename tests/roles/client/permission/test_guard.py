@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, ProtocolError, Question, Turn, connect
-from dragoman.config.grants import Grants
-from dragoman.config.paths import places
-from dragoman.config.policy_files import Policies
+from dragoman import Agent, ProtocolError, Turn, WorkspaceUse, connect
+from dragoman.config.grants import GrantsFile
+from dragoman.config.paths import user_paths
+from dragoman.config.policy_files import PolicyLoader
 from dragoman.errors import Kind
 from dragoman.policy.decide import Policy
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.modes import MODES
-from dragoman.policy.parse import rule_file
+from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import OPERATIONS
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import Asked, Choice
+from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
-from dragoman.store.audit import Audit
+from dragoman.store.audit import AuditLog
 from dragoman.testing import ScriptedPeer, joined
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.roles.client.guarded_client import DIALECTS, guarded
 
-YES, NO = Choice(ALLOW), Choice(DENY)
+YES, NO = PermissionChoice(ALLOW), PermissionChoice(DENY)
 
 # How an agent asks for each operation, by its tool call.
 CALLS: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ SIX = OPERATIONS[:6]
 
 def rules(text: str) -> Policy:
     """A policy of one file."""
-    return Policy(files=(rule_file(text, "policy.toml"),))
+    return Policy(files=(parse_rule_file(text, "policy.toml"),))
 
 
 # --- modes --------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ async def test_each_mode_means_for_each_operation_what_the_table_says(tmp_path: 
     async with guarded(tmp_path, dialect, YES) as scene:
         assert scene.session.modes is not None
         assert [each.id for each in scene.session.modes.available_modes] == list(MODES)
-        await scene.guard.switch(scene.session, mode)
+        await scene.guard.switch_mode(scene.session, mode)
         assert await scene.do_one(do="mode") == mode
         for operation, call in CALLS.items():
             if dialect == "draft" and operation not in SIX:
@@ -72,7 +72,7 @@ async def test_each_mode_means_for_each_operation_what_the_table_says(tmp_path: 
             before = len(scene.user.asked)
             said = await scene.do_one(do="ask", id=operation, title=operation, **call)
             asked = len(scene.user.asked) - before
-            expected = MODES[mode].cells[operation].word
+            expected = MODES[mode].verdicts[operation].label
             seen = "ask" if asked else "allow" if said.startswith("allow") else "deny"
             assert (operation, seen) == (operation, expected)
             if asked:
@@ -100,7 +100,7 @@ async def test_each_mode_holds_for_what_is_lent(
 
     async with guarded(tmp_path, dialect, YES) as scene:
         (scene.folder / "a").write_text("old")
-        await scene.guard.switch(scene.session, mode)
+        await scene.guard.switch_mode(scene.session, mode)
         path = str(scene.folder / "a")
         said = await scene.do(
             {"do": "read", "path": path},
@@ -119,7 +119,7 @@ async def test_what_is_planned_is_done_when_the_user_says_so(tmp_path: Path, dia
     async with guarded(tmp_path, dialect, mode="plan") as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
         assert await scene.do_one(**write) == "permission_denied"
-        await scene.guard.switch(scene.session, "code")
+        await scene.guard.switch_mode(scene.session, "code")
         assert scene.session.mode == "code"
         assert await scene.do_one(**write) == "written"
         changes = [(each["mode"], each["detail"]) for each in scene.entries() if each["what"] == "mode"]
@@ -133,7 +133,7 @@ async def test_the_agents_own_mode_is_not_the_users(tmp_path: Path) -> None:
         await scene.session.set_mode("bypassPermissions")
         assert await scene.do_one(**write) == "permission_denied"
         assert len(scene.user.asked) == 1
-        await scene.guard.switch(scene.session, "bypassPermissions")
+        await scene.guard.switch_mode(scene.session, "bypassPermissions")
         await scene.session.set_mode("plan")
         assert await scene.do_one(**write) == "permission_denied"
         assert len(scene.user.asked) == 1
@@ -148,7 +148,7 @@ async def test_leave_is_asked_before_writing_and_leave_for_the_session_is_used_a
     tmp_path: Path, dialect: str
 ) -> None:
 
-    async with guarded(tmp_path, dialect, Choice(ALLOW, "session")) as scene:
+    async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "session")) as scene:
         path = str(scene.folder / "a")
         step = {"do": "ask", "kind": "edit", "title": "Edit a", "paths": [path], "reason": "it was asked for"}
         write = {"do": "write", "path": path, "text": "x"}
@@ -200,7 +200,7 @@ async def test_an_answer_ends_with_its_turn_though_no_other_begins(tmp_path: Pat
     async with guarded(tmp_path, "v1", YES, NO) as scene:
         path = str(scene.folder / "a")
         await scene.do({"do": "ask", "kind": "edit", "paths": [path]})
-        use = Question(operation="write", resource=path, session_id=scene.session.id, named=path)
+        use = WorkspaceUse(operation="write", resource=path, session_id=scene.session.id, requested_path=path)
         assert await scene.guard.approve(use) is False
         assert len(scene.user.asked) == 2
 
@@ -209,12 +209,12 @@ async def test_an_answer_ends_with_its_turn_though_no_other_begins(tmp_path: Pat
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_leave_is_given_refused_and_taken_back_while_the_session_runs(tmp_path: Path, dialect: str) -> None:
 
-    async with guarded(tmp_path, dialect, Choice(ALLOW, "always"), NO) as scene:
+    async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "always"), NO) as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
         assert await scene.do_one(**write) == "written"
         assert await scene.do_one(**write) == "written"
         assert len(scene.user.asked) == 1
-        elsewhere = Grants(str(tmp_path / "grants.json"))
+        elsewhere = GrantsFile(str(tmp_path / "grants.json"))
         (grant,) = elsewhere.current()
         assert (grant.scope, grant.agent, grant.resource) == ("always", "doer", str(scene.folder / "a"))
         elsewhere.revoke([grant.id])
@@ -226,7 +226,7 @@ async def test_leave_is_given_refused_and_taken_back_while_the_session_runs(tmp_
 async def test_what_is_not_lent_cannot_be_used(tmp_path: Path) -> None:
 
     guard = Guard(mode="bypassPermissions")
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def agent() -> dict[str, Any]:
@@ -237,7 +237,12 @@ async def test_what_is_not_lent_cannot_be_used(tmp_path: Path) -> None:
         return await peer.request(7, "fs/write_text_file", params)
 
     playing = asyncio.create_task(agent())
-    async with connect(ours, dialect="v1", permission=guard.ask, lend=guard.lend(files=False, terminals=False)):
+    async with connect(
+        ours,
+        dialect="v1",
+        permission=guard.request_permission,
+        workspace=guard.workspace_access(files=False, terminals=False),
+    ):
         assert "error" in await playing
     assert not (tmp_path / "a").exists()
 
@@ -251,10 +256,10 @@ async def test_scopes_reach_so_far(tmp_path: Path, scope: str, asks_in: list[str
     once_more = json.dumps([make])
 
     asked = []
-    async with guarded(tmp_path, "v1", Choice(ALLOW, scope), NO) as scene:
+    async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, scope), NO) as scene:
         await scene.do(make, make)
         assert len(scene.user.asked) == 1
-        await (await scene.agent.open(str(scene.folder))).ask(once_more)
+        await (await scene.agent.open_session(str(scene.folder))).ask(once_more)
         if len(scene.user.asked) > 1:
             asked.append("session")
     async with guarded(tmp_path, "v1", NO) as scene:
@@ -263,7 +268,7 @@ async def test_scopes_reach_so_far(tmp_path: Path, scope: str, asks_in: list[str
             asked.append("run")
     async with guarded(tmp_path, "v1", NO) as scene:
         (tmp_path / "v").mkdir()
-        await (await scene.agent.open(str(tmp_path / "v"))).ask(once_more)
+        await (await scene.agent.open_session(str(tmp_path / "v"))).ask(once_more)
         if scene.user.asked:
             asked.append("folder")
     assert asked == asks_in
@@ -272,7 +277,7 @@ async def test_scopes_reach_so_far(tmp_path: Path, scope: str, asks_in: list[str
 async def test_remembered_answers_expire(tmp_path: Path) -> None:
 
     clock = [100.0]
-    answers = (Choice(ALLOW, "always", life=60.0), NO)
+    answers = (PermissionChoice(ALLOW, "always", lifetime=60.0), NO)
     async with guarded(tmp_path, "v1", *answers, clock=lambda: clock[0]) as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
         assert await scene.do_one(**write) == "written"
@@ -285,17 +290,17 @@ async def test_remembered_answers_expire(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("offered", "choice", "expected"),
     [
-        (["allow_once", "reject_once"], Choice(ALLOW, "session"), "allow_once"),
-        (["allow_once", "allow_always"], Choice(ALLOW, "always"), "allow_always"),
-        (["allow_always", "reject_once"], Choice(ALLOW), "cancelled"),
-        (["allow_once", "allow_always"], Choice(DENY), "cancelled"),
-        (["allow_once", "reject_always"], Choice(option_id="reject_always"), "reject_always"),
-        (["allow_once", "reject_once"], Choice(option_id="nosuch"), "reject_once"),
+        (["allow_once", "reject_once"], PermissionChoice(ALLOW, "session"), "allow_once"),
+        (["allow_once", "allow_always"], PermissionChoice(ALLOW, "always"), "allow_always"),
+        (["allow_always", "reject_once"], PermissionChoice(ALLOW), "cancelled"),
+        (["allow_once", "allow_always"], PermissionChoice(DENY), "cancelled"),
+        (["allow_once", "reject_always"], PermissionChoice(option_id="reject_always"), "reject_always"),
+        (["allow_once", "reject_once"], PermissionChoice(option_id="nosuch"), "reject_once"),
         (["allow_once", "reject_once"], None, "cancelled"),
     ],
 )
 async def test_the_answer_is_one_of_the_options_that_were_offered(
-    tmp_path: Path, offered: list[str], choice: Choice | None, expected: str
+    tmp_path: Path, offered: list[str], choice: PermissionChoice | None, expected: str
 ) -> None:
 
     async with guarded(tmp_path, "v1", choice) as scene:
@@ -305,10 +310,10 @@ async def test_the_answer_is_one_of_the_options_that_were_offered(
 
 async def test_an_option_of_the_agents_that_lasts_is_remembered_for_this_project(tmp_path: Path) -> None:
 
-    async with guarded(tmp_path, "v1", Choice(option_id="allow_always")) as scene:
+    async with guarded(tmp_path, "v1", PermissionChoice(option_id="allow_always")) as scene:
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "make"}}
         assert await scene.do_one(**step) == "allow_always"
-        (grant,) = Grants(str(tmp_path / "grants.json")).current()
+        (grant,) = GrantsFile(str(tmp_path / "grants.json")).current()
         assert (grant.scope, grant.workspace) == ("workspace", str(scene.folder))
         await scene.do_one(**step)
         assert len(scene.user.asked) == 1
@@ -319,7 +324,7 @@ async def test_an_option_of_the_agents_that_lasts_is_remembered_for_this_project
 
 async def test_a_question_that_nobody_answers_is_a_no(tmp_path: Path) -> None:
 
-    async def silent(_: Asked) -> Choice | None:
+    async def silent(_: PermissionPrompt) -> PermissionChoice | None:
         await asyncio.Event().wait()
         return YES
 
@@ -346,7 +351,7 @@ async def test_cancelling_a_turn_closes_its_questions(tmp_path: Path, step: dict
     async with guarded(tmp_path, dialect) as scene:
         asked = asyncio.Event()
 
-        async def waiting(_: Asked) -> Choice | None:
+        async def waiting(_: PermissionPrompt) -> PermissionChoice | None:
             asked.set()
             await asyncio.Event().wait()
             return YES
@@ -365,16 +370,16 @@ async def test_two_questions_about_one_thing_are_one_question(tmp_path: Path) ->
 
     async with guarded(tmp_path, "v1") as scene:
         asking, release = asyncio.Event(), asyncio.Event()
-        seen: list[Asked] = []
+        seen: list[PermissionPrompt] = []
 
-        async def slow(asked: Asked) -> Choice | None:
+        async def slow(asked: PermissionPrompt) -> PermissionChoice | None:
             seen.append(asked)
             asking.set()
             await release.wait()
-            return Choice(ALLOW, "session")
+            return PermissionChoice(ALLOW, "session")
 
         scene.guard._ask_user = slow
-        use = Question(operation="execute", resource="make", session_id=scene.session.id)
+        use = WorkspaceUse(operation="execute", resource="make", session_id=scene.session.id)
         both = [asyncio.create_task(scene.guard.approve(use)) for _ in range(2)]
         await asking.wait()
         release.set()
@@ -430,10 +435,10 @@ async def test_leave_for_a_command_is_none_for_the_pager_that_it_starts(tmp_path
 
 async def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) -> None:
 
-    found = places({"HOME": str(tmp_path)})
+    found = user_paths({"HOME": str(tmp_path)})
     options: dict[str, Any] = {
-        "policy": Policies(found),
-        "protected": found.protected,
+        "policy": PolicyLoader(found),
+        "protected": found.protected_paths,
         "mode": "bypassPermissions",
     }
     async with guarded(tmp_path, "v1", **options) as scene:
@@ -450,12 +455,12 @@ async def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) 
 
 async def test_policy_lends_more_folders_and_takes_them_back_while_the_session_runs(tmp_path: Path) -> None:
 
-    found = places({"HOME": str(tmp_path)})
+    found = user_paths({"HOME": str(tmp_path)})
     os.makedirs(found.config)
     notes = tmp_path / "notes"
     (notes / ".dragoman").mkdir(parents=True)
     (notes / "a").write_text("note")
-    options: dict[str, Any] = {"policy": Policies(found), "protected": found.protected}
+    options: dict[str, Any] = {"policy": PolicyLoader(found), "protected": found.protected_paths}
     async with guarded(tmp_path, "v1", NO, **options) as scene:
         assert await scene.do_one(do="read", path=str(notes / "a")) == Kind.ACCESS_DENIED
         Path(found.policy).write_text('mode = "acceptEdits"\nroots = ["~/notes"]')
@@ -484,7 +489,7 @@ async def test_a_folder_that_is_reached_by_a_link_is_still_the_sessions_own(tmp_
         (tmp_path / "link").symlink_to(scene.folder)
         (scene.folder / "a").write_text("hello")
         (scene.folder / "out").symlink_to("/etc")
-        session = await scene.agent.open(str(tmp_path / "link"))
+        session = await scene.agent.open_session(str(tmp_path / "link"))
         path = str(tmp_path / "link" / "a")
         steps = [{"do": "read", "path": path}, {"do": "ask", "kind": "read", "paths": [path, "a"]}]
         assert (await session.ask(json.dumps(steps))).split() == ["hello", "allow_once"]
@@ -507,7 +512,7 @@ async def test_a_session_that_nobody_knows_is_asked_about(tmp_path: Path) -> Non
         call = ToolCallUpdate(tool_call_id="c", kind="read", locations=[ToolCallLocation(path="/etc/passwd")])
         options = [PermissionOption(option_id="y", name="Yes", kind="allow_once")]
         params = RequestPermissionParams(session_id="of-a-subagent", tool_call=call, options=options)
-        assert await scene.guard.ask(params) == "y"
+        assert await scene.guard.request_permission(params) == "y"
         assert scene.user.asked[0].questions[0].roots == ()
 
 
@@ -537,7 +542,7 @@ async def test_what_cannot_be_audited_is_denied(tmp_path: Path, mode: str, fault
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_answer_for_a_command_in_one_folder_is_none_for_another(tmp_path: Path, dialect: str) -> None:
 
-    async with guarded(tmp_path, dialect, Choice(ALLOW, "workspace"), NO) as scene:
+    async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "workspace"), NO) as scene:
         for folder, word in ((scene.folder, "good"), (scene.folder / "sub", "EVIL")):
             folder.mkdir(exist_ok=True)
             (folder / "run.sh").write_text(f"#!/bin/sh\necho {word}\n")
@@ -573,7 +578,7 @@ async def test_a_command_does_not_start_in_a_folder_that_was_changed_while_the_u
         (scene.folder / "sub").mkdir()
         (scene.folder / "other").mkdir()
 
-        def swap(asked: Asked) -> Choice:
+        def swap(asked: PermissionPrompt) -> PermissionChoice:
             assert asked.questions[0].cwd == str(scene.folder / "sub")
             (scene.folder / "sub").rmdir()
             (scene.folder / "sub").symlink_to("other")
@@ -602,7 +607,7 @@ async def test_a_server_is_not_the_one_that_was_allowed_because_it_has_its_name(
         McpServer(name="docs", type="http", url="https://evil", command="docs-server", headers=[]),
     ]
     async with guarded(tmp_path, "v1", NO, policy=policy) as scene:
-        assert await scene.guard.servers(servers, str(scene.folder)) == servers[:1]
+        assert await scene.guard.allowed_servers(servers, str(scene.folder)) == servers[:1]
         assert [asked.lines[0] for asked in scene.user.asked] == [
             "mcp start: docs: /bin/sh -c evil",
             "mcp start: docs: docs-server",
@@ -620,7 +625,7 @@ async def test_only_servers_that_the_user_agrees_to_are_started(tmp_path: Path) 
         McpServer(name="tracker", type="http", url="https://tracker", headers=[]),
     ]
     async with guarded(tmp_path, "v1", NO, policy=policy) as scene:
-        allowed = await scene.guard.servers(servers, str(scene.folder))
+        allowed = await scene.guard.allowed_servers(servers, str(scene.folder))
         assert [server.name for server in allowed] == ["docs"]
         assert [each.questions[0].server for each in scene.user.asked] == ["tracker"]
 
@@ -633,7 +638,7 @@ async def test_only_servers_that_the_user_agrees_to_are_started(tmp_path: Path) 
 async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
     """What is exposed is all that can be used; each use needs leave; leave has a scope; all of it is in the audit."""
 
-    async with guarded(tmp_path, dialect, Choice(ALLOW, "session"), NO) as scene:
+    async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "session"), NO) as scene:
         path = str(scene.folder / "a")
         assert await scene.do_one(do="write", path="/etc/dragoman-was-here", text="x") != "written"
         said = await scene.do(
@@ -675,8 +680,8 @@ async def test_secrets_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
         McpServer(name="t", type="http", url="https://t/?k=1", headers=[NameValue(name="X", value=canaries[1])]),
         McpServer(name="c", command="c", args=["--token", canaries[1]], env=[]),
     ]
-    async with guarded(tmp_path, "v1", Choice(ALLOW, "always"), secrets=canaries[:1]) as scene:
-        await scene.guard.servers(servers, str(scene.folder))
+    async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always"), secrets=canaries[:1]) as scene:
+        await scene.guard.allowed_servers(servers, str(scene.folder))
         for line in (
             f"curl -H 'Authorization: Bearer {canaries[2]}' x",
             f"login {canaries[0]}",
@@ -697,8 +702,8 @@ async def test_credentials_reach_neither_audit_nor_grants(tmp_path: Path) -> Non
     """An agent that was given a token says it again wherever it can."""
     token = "canary-credential-5e1f"
 
-    async with guarded(tmp_path, "v1", Choice(ALLOW, "always")) as scene:
-        scene.guard.keep_secret([token])
+    async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always")) as scene:
+        scene.guard.add_secrets([token])
         path = str(scene.folder / token)
         said = await scene.do(
             {"do": "ask", "kind": "edit", "title": token, "paths": [path]},
@@ -731,29 +736,29 @@ async def test_credentials_given_to_an_agent_are_secrets_without_being_told(tmp_
         with suppress(ProtocolError):
             await turn.terminals.run("sh", ["-c", f"true {secret}"])
 
-    audit = Audit(str(tmp_path / "audit.jsonl"), durable=False)
+    audit = AuditLog(str(tmp_path / "audit.jsonl"), durable=False)
     guard = Guard(audit=audit, mode="bypassPermissions")
-    options: dict[str, Any] = {"dialect": dialect, "cwd": str(tmp_path), "lend": guard.lend()}
-    async with joined(agent, permission=guard.ask, **options) as remote:
-        guard.attend(remote)
+    options: dict[str, Any] = {"dialect": dialect, "cwd": str(tmp_path), "lend": guard.workspace_access()}
+    async with joined(agent, permission=guard.request_permission, **options) as remote:
+        guard.set_agent(remote)
         await remote.authenticate("token", {"token": secret, "refresh": f"{secret}-2"})
-        await (await remote.open(str(tmp_path))).ask("go")
+        await (await remote.open_session(str(tmp_path))).ask("go")
     await guard.close()
     assert given
     kept = Path(audit.path).read_text()
     assert "canary" not in kept
     assert kept.count("[redacted]") > 3
-    assert guard.redaction.text(f"invalid token {secret}") == "invalid token [redacted]"
+    assert guard.redaction.redact_text(f"invalid token {secret}") == "invalid token [redacted]"
 
 
 async def test_a_command_with_a_secret_is_remembered_but_not_written_down(tmp_path: Path) -> None:
 
-    async with guarded(tmp_path, "v1", Choice(ALLOW, "always"), secrets=["canary-0123456789"]) as scene:
+    async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always"), secrets=["canary-0123456789"]) as scene:
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "login canary-0123456789"}}
         await scene.do_one(**step)
         await scene.do_one(**step)
         assert len(scene.user.asked) == 1
-        assert Grants(str(tmp_path / "grants.json")).current() == ()
+        assert GrantsFile(str(tmp_path / "grants.json")).current() == ()
 
 
 # --- the draft on the wire ------------------------------------------------------------------------------------
@@ -764,27 +769,27 @@ async def test_a_command_with_a_secret_is_remembered_but_not_written_down(tmp_pa
 @pytest.mark.parametrize(
     ("choice", "answer"),
     [
-        (Choice(ALLOW, "once"), {"granted": True, "scope": "once"}),
-        (Choice(ALLOW, "session"), {"granted": True, "remember": True, "scope": "session"}),
-        (Choice(ALLOW, "workspace"), {"granted": True, "remember": True, "scope": "workspace"}),
-        (Choice(ALLOW, "always"), {"granted": True, "remember": True, "scope": "always"}),
-        (Choice(DENY), {"granted": False}),
+        (PermissionChoice(ALLOW, "once"), {"granted": True, "scope": "once"}),
+        (PermissionChoice(ALLOW, "session"), {"granted": True, "remember": True, "scope": "session"}),
+        (PermissionChoice(ALLOW, "workspace"), {"granted": True, "remember": True, "scope": "workspace"}),
+        (PermissionChoice(ALLOW, "always"), {"granted": True, "remember": True, "scope": "always"}),
+        (PermissionChoice(DENY), {"granted": False}),
     ],
 )
 async def test_a_draft_question_names_an_operation_and_its_answer_a_scope(
-    tmp_path: Path, operation: str, choice: Choice, answer: dict[str, Any]
+    tmp_path: Path, operation: str, choice: PermissionChoice, answer: dict[str, Any]
 ) -> None:
 
-    seen: list[Asked] = []
+    seen: list[PermissionPrompt] = []
 
-    def ask(asked: Asked) -> Choice:
+    def ask(asked: PermissionPrompt) -> PermissionChoice:
         seen.append(asked)
         return choice
 
     policy = rules('[[rule]]\ndecision = "ask"\n')  # reading too
-    audit = Audit(str(tmp_path / "audit"), durable=False)
-    guard = Guard(policy, grants=Grants(str(tmp_path / "grants.json")), audit=audit, ask=ask)
-    ours, theirs = pair()
+    audit = AuditLog(str(tmp_path / "audit"), durable=False)
+    guard = Guard(policy, grants=GrantsFile(str(tmp_path / "grants.json")), audit=audit, ask=ask)
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     resource = "src/a" if operation.startswith("file") else "something"
 
@@ -801,9 +806,11 @@ async def test_a_draft_question_names_an_operation_and_its_answer_a_scope(
 
     opened = asyncio.Event()
     playing = asyncio.create_task(agent())
-    async with connect(ours, dialect="draft", permission=guard.ask, lend=guard.lend()) as remote:
-        guard.attend(remote)
-        await remote.open(str(tmp_path))
+    async with connect(
+        ours, dialect="draft", permission=guard.request_permission, workspace=guard.workspace_access()
+    ) as remote:
+        guard.set_agent(remote)
+        await remote.open_session(str(tmp_path))
         opened.set()
         first, second = await playing
     assert first["result"] == answer

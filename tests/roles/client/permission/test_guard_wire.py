@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from dragoman import Conversation, RemoteAgent, connect
-from dragoman.config.paths import places
+from dragoman import ClientSession, RemoteAgent, connect
+from dragoman.config.paths import user_paths
 from dragoman.policy.decide import Policy
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.modes import MODES
 from dragoman.policy.question import OPERATIONS
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import Asked, Choice
-from dragoman.store.audit import Audit
+from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.store.audit import AuditLog
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import pair
+from dragoman.transport.memory import memory_pair
 from tests.policy.test_modes import SIGNS, TABLE
 
 OPTIONS = [
@@ -46,7 +46,7 @@ CALLS: dict[str, dict[str, Any]] = {
 class Wire:
     """A raw agent and a guarded client, with one session."""
 
-    def __init__(self, peer: ScriptedPeer, guard: Guard, remote: RemoteAgent, session: Conversation) -> None:
+    def __init__(self, peer: ScriptedPeer, guard: Guard, remote: RemoteAgent, session: ClientSession) -> None:
         self.peer = peer
         self.guard = guard
         self.remote = remote
@@ -72,7 +72,7 @@ class Wire:
 @asynccontextmanager
 async def wired(folder: Path, **options: Any) -> AsyncIterator[Wire]:
     """A raw v1 agent with a session in `folder`."""
-    ours, theirs = pair()
+    ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     modes = {
         "currentModeId": "default",
@@ -86,9 +86,11 @@ async def wired(folder: Path, **options: Any) -> AsyncIterator[Wire]:
 
     beginning = asyncio.create_task(begin())
     guard = Guard(**{"policy": Policy(), **options})
-    async with connect(ours, dialect="v1", permission=guard.ask, lend=guard.lend()) as remote:
-        guard.attend(remote, "raw")
-        session = await remote.open(str(folder))
+    async with connect(
+        ours, dialect="v1", permission=guard.request_permission, workspace=guard.workspace_access()
+    ) as remote:
+        guard.set_agent(remote, "raw")
+        session = await remote.open_session(str(folder))
         await beginning
         yield Wire(peer, guard, remote, session)
     await guard.close()
@@ -114,11 +116,11 @@ CANCELLED = {"result": {"outcome": {"outcome": "cancelled"}}}
 async def test_each_cell_is_answered_so_on_the_wire(tmp_path: Path, mode: str, answer: Any) -> None:
     """Without the user where the table allows or denies; by the user where it asks."""
 
-    asked: list[Asked] = []
+    asked: list[PermissionPrompt] = []
 
-    def user(question: Asked) -> Choice:
+    def user(question: PermissionPrompt) -> PermissionChoice:
         asked.append(question)
-        return Choice(answer)
+        return PermissionChoice(answer)
 
     async with wired(tmp_path, ask=user, mode=mode) as wire:
         for operation, sign in zip(OPERATIONS, TABLE[mode], strict=True):
@@ -138,9 +140,9 @@ async def test_each_cell_holds_on_the_wire_for_what_is_lent(tmp_path: Path, mode
     (tmp_path / "a").write_text("old")
     path, asked = str(tmp_path / "a"), []
 
-    def user(question: Asked) -> Choice:
+    def user(question: PermissionPrompt) -> PermissionChoice:
         asked.append(question.questions[0].operation)
-        return Choice(DENY)
+        return PermissionChoice(DENY)
 
     async with wired(tmp_path, ask=user, mode=mode) as wire:
         answers = {
@@ -166,11 +168,11 @@ async def test_the_agents_own_mode_makes_the_answer_stricter_and_never_looser(
 ) -> None:
     """How strict an answer is: given, asked about, refused."""
 
-    asked: list[Asked] = []
+    asked: list[PermissionPrompt] = []
 
-    def user(question: Asked) -> Choice:
+    def user(question: PermissionPrompt) -> PermissionChoice:
         asked.append(question)
-        return Choice(ALLOW)
+        return PermissionChoice(ALLOW)
 
     async def strictness(operation: str) -> int:
         before = len(asked)
@@ -196,15 +198,15 @@ async def test_the_agents_own_mode_makes_the_answer_stricter_and_never_looser(
 async def test_cancelling_answers_every_open_question_and_asks_no_more(tmp_path: Path) -> None:
     """One question is open, others of both kinds wait behind it: all are answered, and the user sees only the first."""
 
-    asked: list[Asked] = []
+    asked: list[PermissionPrompt] = []
     open_now = asyncio.Event()
-    audit = Audit(str(tmp_path / "audit.jsonl"), durable=False)
+    audit = AuditLog(str(tmp_path / "audit.jsonl"), durable=False)
 
-    async def user(question: Asked) -> Choice:
+    async def user(question: PermissionPrompt) -> PermissionChoice:
         asked.append(question)
         open_now.set()
         await asyncio.Event().wait()
-        return Choice(ALLOW)
+        return PermissionChoice(ALLOW)
 
     async with wired(tmp_path, ask=user, audit=audit) as wire:
         async with wire.session.prompt("go") as turn:
@@ -238,9 +240,9 @@ async def test_cancelling_answers_every_open_question_and_asks_no_more(tmp_path:
 
 async def test_a_question_that_nobody_answers_is_refused_by_an_offered_option(tmp_path: Path) -> None:
 
-    async def silent(_: Asked) -> Choice:
+    async def silent(_: PermissionPrompt) -> PermissionChoice:
         await asyncio.Event().wait()
-        return Choice(ALLOW)
+        return PermissionChoice(ALLOW)
 
     async with wired(tmp_path, ask=silent, patience=0.01) as wire:
         assert await wire.permission("1", CALLS["terminal_execute"]) == selected("no")
@@ -266,7 +268,7 @@ async def test_a_yes_is_said_by_an_offered_option_or_not_at_all(
 ) -> None:
     """Never an option that was not offered, never one that reaches further than the user went (peers.md 42)."""
 
-    async with wired(tmp_path, ask=lambda _: Choice(ALLOW, scope)) as wire:
+    async with wired(tmp_path, ask=lambda _: PermissionChoice(ALLOW, scope)) as wire:
         options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in offered]
         raw = await wire.permission("1", CALLS["terminal_execute"], options)
         expected = told["always" if scope == "always" else "once"]
@@ -284,7 +286,7 @@ async def test_no_file_call_writes_what_is_ours_though_everything_is_allowed(
     """The session's folder is the whole home, by every way there, with XDG folders that are relative, so unset."""
 
     home = tmp_path.resolve()
-    found = places({"HOME": str(home), "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "./state"})
+    found = user_paths({"HOME": str(home), "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "./state"})
     assert found.config == str(home / ".config" / "dragoman")
     ours = {
         "policy": found.policy,
@@ -299,7 +301,7 @@ async def test_no_file_call_writes_what_is_ours_though_everything_is_allowed(
     real = Path(ours)
     name = str(real)
     # Before the guard comes: what it reads must be in order.
-    guard = Guard.of_user(found, environ={}, mode="bypassPermissions", roots=[str(home)])
+    guard = Guard.for_user(found, environ={}, mode="bypassPermissions", roots=[str(home)])
     if kind != "missing folder":
         real.parent.mkdir(parents=True, exist_ok=True)
     if kind == "link":
@@ -316,7 +318,7 @@ async def test_no_file_call_writes_what_is_ours_though_everything_is_allowed(
         os.link(real, home / "innocent")
         name = str(home / "innocent")
     before = real.read_bytes() if real.exists() else None
-    ours_end, theirs = pair()
+    ours_end, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
     async def agent() -> list[dict[str, Any]]:
@@ -335,9 +337,11 @@ async def test_no_file_call_writes_what_is_ours_though_everything_is_allowed(
 
     opened = asyncio.Event()
     playing = asyncio.create_task(agent())
-    async with connect(ours_end, dialect="v1", permission=guard.ask, lend=guard.lend()) as remote:
-        guard.attend(remote)
-        await remote.open(str(home))
+    async with connect(
+        ours_end, dialect="v1", permission=guard.request_permission, workspace=guard.workspace_access()
+    ) as remote:
+        guard.set_agent(remote)
+        await remote.open_session(str(home))
         opened.set()
         answers = await playing
     await guard.close()

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.roles.client.reconnect.frames import renamed
-from dragoman.roles.client.reconnect.state import Whereabouts
-from dragoman.roles.proxy.attach_session import Landing
+from dragoman.roles.client.reconnect.frames import rename_session
+from dragoman.roles.client.reconnect.state import ReconnectState
+from dragoman.roles.proxy.attach_session import AttachSession
 
 INTRODUCTIONS: dict[str, dict[str, Any]] = {
     "v1": {"protocolVersion": 1, "clientCapabilities": {}},
@@ -69,30 +69,30 @@ TALKS = st.lists(st.tuples(st.sampled_from(["went", "came", "part"]), FRAMES), m
 @given(dialect=st.sampled_from(sorted(INTRODUCTIONS)), talk=TALKS)
 @settings(max_examples=25, deadline=None)
 def test_nothing_that_is_said_breaks_the_memory(dialect: str, talk: list[tuple[str, bytes]]) -> None:
-    memory, landing = Whereabouts(), Landing("s", {"sessionId": "s"})
+    memory, landing = ReconnectState(), AttachSession("s", {"sessionId": "s"})
     first = json.dumps({"id": 0, "method": "initialize", "params": INTRODUCTIONS[dialect]}).encode()
-    for frame in (memory.went(first), landing.went(first)):
+    for frame in (memory.filter_outgoing(first), landing.route_editor_frame(first)):
         assert frame is not None
     for way, frame in talk:
         if way == "went":
-            landing.went(frame)
-            memory.went(frame)
+            landing.route_editor_frame(frame)
+            memory.filter_outgoing(frame)
         elif way == "came":
-            heard = landing.came(frame)
-            memory.pass_on([*heard.editor, *heard.host])
+            heard = landing.route_host_frame(frame)
+            memory.filter_incoming([*heard.to_editor, *heard.to_host])
         else:
-            memory.part()
-            memory.lost()
-            memory.introducing("rejoin-1")
-            for session in memory.stays if memory.can_return else ():
-                json.loads(memory.entering(session, "rejoin-2"))
-                memory.is_history(frame, session)
+            memory.on_disconnect()
+            memory.fail_open_requests()
+            memory.initialize_frame("rejoin-1")
+            for session in memory.sessions if memory.can_reconnect else ():
+                json.loads(memory.attach_frame(session, "rejoin-2"))
+                memory.is_update_of(frame, session)
 
 
 def test_a_session_is_renamed_and_the_rest_of_the_frame_stays_as_it_was_written() -> None:
     frame = b'{"jsonrpc":"2.0","method":"m","params":{"a":1e400,"sessionId":"s","b":"\\u0041","c":{"sessionId":"s"}}}'
-    assert renamed(frame, {"s": 't"'}) == frame.replace(b'"sessionId":"s","b"', b'"sessionId":"t\\"","b"')
+    assert rename_session(frame, {"s": 't"'}) == frame.replace(b'"sessionId":"s","b"', b'"sessionId":"t\\"","b"')
     half = b'{"params":{"session_id":"s","text":"\\ud83d"}}'  # of an emoji, as streams cut it
-    assert json.loads(renamed(half, {"s": "t"})) == {"params": {"session_id": "t", "text": "\ufffd"}}
+    assert json.loads(rename_session(half, {"s": "t"})) == {"params": {"session_id": "t", "text": "\ufffd"}}
     for other in (b"x", b"[]", b'{"params":[]}', b'{"params":{"sessionId":5}}', b'{"params":{"sessionId":"u"}}'):
-        assert renamed(other, {"s": "t"}) == other
+        assert rename_session(other, {"s": "t"}) == other

@@ -12,17 +12,17 @@ import pytest
 
 from dragoman import Agent, Turn, connect
 from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
-from dragoman.roles.client.reconnect.transport import Rejoining, rejoining
+from dragoman.roles.client.reconnect.transport import ReconnectingTransport, dial_reconnecting
 from dragoman.transport.base import Transport
-from dragoman.transport.memory import MemoryTransport, pair
-from dragoman.transport.remote.errors import Farewell
-from dragoman.transport.remote.retry import Patience
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.memory import MemoryTransport, memory_pair
+from dragoman.transport.remote.errors import ClosedByServer
+from dragoman.transport.remote.retry import Backoff
+from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.listener import open_listener
 
 WITHIN = 20.0
-EAGER = Patience(first=0.001, longest=0.01, whole=5.0)
+EAGER = Backoff(initial_delay=0.001, max_delay=0.01, give_up_after=5.0)
 
 ATTACHES = {"_meta": {"dragoman": {"attach": True}}}
 LOADS = {"loadSession": True}
@@ -56,7 +56,7 @@ class Host:
     async def dial(self) -> Transport:
         if self.refusal is not None:
             raise self.refusal
-        ours, theirs = pair()
+        ours, theirs = memory_pair()
         self.lines.put_nowait(theirs)
         return ours
 
@@ -75,9 +75,9 @@ class Host:
         line.send(say(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": self.capabilities}))
         return asked
 
-    async def open(self) -> tuple[Rejoining, MemoryTransport]:
+    async def open(self) -> tuple[ReconnectingTransport, MemoryTransport]:
         """A client that has introduced itself and opened session s."""
-        client = await rejoining(self.dial, patience=EAGER, report=self.report)
+        client = await dial_reconnecting(self.dial, backoff=EAGER, report=self.report)
         line = await self.lines.get()
         client.send(say(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "x"}}))
         await self.greet(line)
@@ -260,7 +260,7 @@ def test_there_is_an_end_where_coming_back_makes_no_sense(
 def test_a_server_that_said_goodbye_is_left_alone() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
-        line._other._fail(Farewell("the host removed you"))
+        line._other._fail(ClosedByServer("the host removed you"))
         with pytest.raises(TransportClosed, match="removed you"):
             await client.receive()
         await client.close()
@@ -272,7 +272,7 @@ def test_what_fails_before_anything_began_is_simply_told() -> None:
     host = Host({})
     host.refusal = Unreachable("nobody listens", is_passing=True)
     with pytest.raises(Unreachable, match="nobody listens"):
-        asyncio.run(rejoining(host.dial, patience=EAGER))
+        asyncio.run(dial_reconnecting(host.dial, backoff=EAGER))
 
 
 def test_a_session_that_cannot_be_joined_yet_is_tried_again_and_what_is_said_in_it_waits() -> None:
@@ -312,7 +312,7 @@ def test_a_session_that_cannot_be_joined_yet_is_tried_again_and_what_is_said_in_
 
 
 def test_a_session_that_nobody_answers_for_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.roles.client.reconnect.attach.ANSWER_PATIENCE", 0.05)
+    monkeypatch.setattr("dragoman.roles.client.reconnect.attach.ANSWER_TIMEOUT", 0.05)
 
     async def work(host: Host) -> None:
         client, line = await host.open()
@@ -400,7 +400,7 @@ def test_a_question_that_cannot_be_taken_back_is_not_put_twice(dialect: str) -> 
     }[dialect]
 
     async def work(host: Host) -> None:
-        client = await rejoining(host.dial, patience=EAGER, report=host.report)
+        client = await dial_reconnecting(host.dial, backoff=EAGER, report=host.report)
         line = await host.lines.get()
         client.send(say(id=0, method="initialize", params=spoken["initialize"]))
         line.send(say(id=(await host.hear(line))["id"], result=spoken["introduced"]))
@@ -458,19 +458,19 @@ async def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, 
     async def answer(turn: Turn) -> None:
         await turn.say(f"You said: {turn.text}")
 
-    async def accept(transport: Transport, visitor: Visitor) -> None:
+    async def accept(transport: Transport, visitor: Principal) -> None:
         await agent.serve(transport)
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
-    async with serving(Endpoint(accept), bind=place):
+    async with open_listener(Endpoint(accept), bind=place):
         remote = await (
             connecting := connect(f"{over}://{place}/acp", dialect=dialect, cwd="/", report=said.append)
         ).__aenter__()
-        session = await remote.open("/")
+        session = await remote.open_session("/")
         assert await session.ask("one") == "You said: one"
-    async with serving(Endpoint(accept), bind=place):
+    async with open_listener(Endpoint(accept), bind=place):
         assert await session.ask("two") == "You said: two"
         await connecting.__aexit__(None, None, None)
     assert "1 session joined again" in said[-1]

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Agent, Turn, connect
 from dragoman.transport.remote.client import websocket
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 
 PATIENCE = 20.0  # seconds; it takes a tenth of one
 
@@ -26,10 +26,10 @@ def test_a_long_stream_passes_a_small_buffer_without_waiting_for_the_clock(monke
     async def run() -> str:
         async with (
             asyncio.timeout(PATIENCE),
-            agent.serve_http(limits=Limits(buffered=128 * 1024)) as served,
+            agent.serve_http(limits=ServerLimits(buffered=128 * 1024)) as served,
             connect(served.url.replace("http", "ws", 1)) as remote,
         ):
-            session = await remote.open("/")
+            session = await remote.open_session("/")
             return await session.ask("talk")
 
     assert len(asyncio.run(run())) == 500_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import StartFailed
-from dragoman.transport.remote.address import Remote, parse, shown, trust
+from dragoman.transport.remote.address import RemoteOptions, parse_address, redact_url, tls_context
 
 
 @pytest.mark.parametrize(
@@ -21,23 +21,23 @@ from dragoman.transport.remote.address import Remote, parse, shown, trust
     ],
 )
 def test_an_url_says_how_and_where(url: str, secure: bool, socket: bool, port: int) -> None:
-    address = parse(url)
-    assert (address.is_secure, address.is_socket, address.port) == (secure, socket, port)
+    address = parse_address(url)
+    assert (address.is_secure, address.is_websocket, address.port) == (secure, socket, port)
     assert address.url.rstrip("/") == url
 
 
 def test_an_http_address_is_reached_by_websocket_when_that_is_asked_for() -> None:
-    assert parse("https://host.example/acp", Remote(upgrade=True)).url == "wss://host.example/acp"
+    assert parse_address("https://host.example/acp", RemoteOptions(upgrade=True)).url == "wss://host.example/acp"
 
 
 def test_a_token_and_a_password_are_sent_in_headers_and_shown_nowhere() -> None:
-    address = parse("https://ann:s3cret@host.example/acp?token=t0ken&room=5")
+    address = parse_address("https://ann:s3cret@host.example/acp?token=t0ken&room=5")
     assert dict(address.headers)["Authorization"].startswith("Basic ")
     assert "t0ken" in address.url
-    assert address.shown == "https://host.example/acp?token=...&room=5"
-    bearer = parse("https://host.example/acp", Remote(token="t0ken"))
+    assert address.display_url == "https://host.example/acp?token=...&room=5"
+    bearer = parse_address("https://host.example/acp", RemoteOptions(token="t0ken"))
     assert dict(bearer.headers) == {"Authorization": "Bearer t0ken"}
-    for name in (address.shown, bearer.shown, shown("https://a:s3cret@[bad/?token=t0ken")):
+    for name in (address.display_url, bearer.display_url, redact_url("https://a:s3cret@[bad/?token=t0ken")):
         assert "s3cret" not in name
         assert "t0ken" not in name
 
@@ -45,23 +45,23 @@ def test_a_token_and_a_password_are_sent_in_headers_and_shown_nowhere() -> None:
 @pytest.mark.parametrize(
     ("url", "remote", "says"),
     [
-        ("http://", Remote(), "https://host.example/acp"),
-        ("https://host.example:99999/acp", Remote(), "this is no address"),
-        ("https://host.example/a b", Remote(), "this is no address"),
-        ("http://host.example/acp", Remote(), "without TLS only this machine"),
-        ("ws://192.0.2.7/acp", Remote(token="s3cret"), "use wss://"),
-        ("https://host.example/acp", Remote(token="two\nlines"), "the token has characters"),
-        ("https://host.example/acp", Remote(headers={"X-A": "ü"}), "the header 'X-A'"),
+        ("http://", RemoteOptions(), "https://host.example/acp"),
+        ("https://host.example:99999/acp", RemoteOptions(), "this is no address"),
+        ("https://host.example/a b", RemoteOptions(), "this is no address"),
+        ("http://host.example/acp", RemoteOptions(), "without TLS only this machine"),
+        ("ws://192.0.2.7/acp", RemoteOptions(token="s3cret"), "use wss://"),
+        ("https://host.example/acp", RemoteOptions(token="two\nlines"), "the token has characters"),
+        ("https://host.example/acp", RemoteOptions(headers={"X-A": "ü"}), "the header 'X-A'"),
     ],
 )
-def test_what_is_no_usable_address_says_what_to_do(url: str, remote: Remote, says: str) -> None:
+def test_what_is_no_usable_address_says_what_to_do(url: str, remote: RemoteOptions, says: str) -> None:
     with pytest.raises(StartFailed, match=says) as told:
-        parse(url, remote)
+        parse_address(url, remote)
     assert "s3cret" not in str(told.value)
 
 
 def test_plain_http_to_another_machine_is_for_those_who_say_so() -> None:
-    assert parse("http://192.0.2.7/acp", Remote(tls=False)).host == "192.0.2.7"
+    assert parse_address("http://192.0.2.7/acp", RemoteOptions(tls=False)).host == "192.0.2.7"
 
 
 def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
@@ -70,4 +70,4 @@ def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
         if content is not None:
             place.write_text(content)
         with pytest.raises(StartFailed, match=r"ca\.pem cannot be used"):
-            trust(place, "https://host.example")
+            tls_context(place, "https://host.example")

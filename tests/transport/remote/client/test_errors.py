@@ -17,14 +17,14 @@ import pytest
 
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.errors import Unreachable
-from dragoman.transport.remote.address import Remote, parse
-from dragoman.transport.remote.client.post import Postman, http_client
+from dragoman.transport.remote.address import RemoteOptions, parse_address
+from dragoman.transport.remote.client.post import Poster, build_http_client
 from dragoman.transport.remote.client.ws_handshake import Handshake
-from dragoman.transport.remote.errors import failed
-from dragoman.transport.remote.retry import Outage, Patience
-from dragoman.transport.remote.server.auth import Knock, Visitor, bearer, unauthorized
+from dragoman.transport.remote.errors import network_error
+from dragoman.transport.remote.retry import Backoff, Outage
+from dragoman.transport.remote.server.auth import AuthRequest, Principal, bearer_token, unauthorized_error
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.scripted_server import scripted
 
@@ -143,7 +143,7 @@ def test_a_reset_while_tls_waits_for_bytes_is_no_fault_of_tls() -> None:
         except ssl.SSLWantReadError:
             raise ConnectionResetError(104, "Connection reset by peer")  # noqa: B904  (as the TLS of anyio does)
     except ConnectionResetError as reset:
-        error = failed("there", reset)
+        error = network_error("there", reset)
     assert error.is_passing
     assert str(error) == "there: Connection reset by peer"
 
@@ -159,11 +159,11 @@ async def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None
             return httpx.Response(202)
 
     client = Client()
-    remote = Remote(patience=Patience(first=0.001))
+    remote = RemoteOptions(backoff=Backoff(initial_delay=0.001))
     told: list[str] = []
-    postman = Postman(client, parse("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
-    postman.counts = True
-    assert (await postman.deliver(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
+    postman = Poster(client, parse_address("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
+    postman.server_deduplicates = True
+    assert (await postman.post_with_retry(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
     assert client.tries == 2
     assert "connected again" in told[-1]
 
@@ -174,7 +174,7 @@ def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
         b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     )
     for place in range(1, len(said)):
-        handshake = Handshake(parse("ws://localhost/acp"), [])
+        handshake = Handshake(parse_address("ws://localhost/acp"), [])
         assert handshake.feed(said[:place]) is None
         with pytest.raises(Unreachable, match="show the token"):
             handshake.feed(said[place:])
@@ -193,7 +193,7 @@ async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
-    client = http_client(parse(url), Remote())
+    client = build_http_client(parse_address(url), RemoteOptions())
     gc.disable()  # it would find a forgotten socket, some day
     try:
         with pytest.raises(TimeoutError):
@@ -240,21 +240,21 @@ async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: t
     async def say(turn: Turn) -> None:
         await turn.say(f"You said: {turn.text}")
 
-    async def admit(knock: Knock) -> Visitor:
-        if bearer(knock) != SECRET:
-            raise unauthorized("bring the token")
-        return Visitor(user="ann")
+    async def admit(knock: AuthRequest) -> Principal:
+        if bearer_token(knock) != SECRET:
+            raise unauthorized_error("bring the token")
+        return Principal(user="ann")
 
-    async def accept(transport: object, visitor: Visitor) -> None:
+    async def accept(transport: object, visitor: Principal) -> None:
         await agent.serve(transport)  # type: ignore[arg-type]
 
-    async with serving(Endpoint(accept, admit=admit), tls=(str(keys[0]), str(keys[1]))) as served:
+    async with open_listener(Endpoint(accept, authenticate=admit), tls=(str(keys[0]), str(keys[1]))) as served:
         url = served.url.replace("https", over, 1)
         assert "certificate is not trusted" in str(await failure(url))
         assert "give a token" in str(await failure(url, tls=keys[0], token="wrong"))
         for tls in (keys[0], False):
             async with connect(url, token=SECRET, tls=tls) as remote:
-                session = await remote.open("/")
+                session = await remote.open_session("/")
                 assert await session.ask("hello") == "You said: hello"
 
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded
-from dragoman.transport.remote.sse import Event, Parser, events
+from dragoman.transport.remote.sse import EventParser, ServerSentEvent, encode_events
 
 
-def fed(stream: bytes, cuts: list[int]) -> list[Event]:
-    parser, got, at, turn = Parser(), [], 0, 0
+def fed(stream: bytes, cuts: list[int]) -> list[ServerSentEvent]:
+    parser, got, at, turn = EventParser(), [], 0, 0
     while at < len(stream):
         size = cuts[turn % len(cuts)]
         got += parser.feed(stream[at : at + size])
@@ -28,42 +28,45 @@ lines = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_siz
 def test_what_the_writer_writes_the_reader_reads_with_any_line_end(
     frames: list[bytes], cuts: list[int], end: bytes
 ) -> None:
-    stream = events(frames, 5).replace(b"\n", end)
+    stream = encode_events(frames, 5).replace(b"\n", end)
     # A carriage return at the very end may be half of a line end: the next bytes tell.
     got = fed(stream + b": keepalive" + end, cuts)
     assert [event.data for event in got] == frames
     assert [event.id for event in got] == [b"%d" % number for number in range(5, 5 + len(frames))]
-    taken = Parser().take(stream + b": keepalive" + end)
+    taken = EventParser().feed_batch(stream + b": keepalive" + end)
     assert taken.frames == frames
-    assert taken.last == (got[-1].id if got else b"")
+    assert taken.last_id == (got[-1].id if got else b"")
 
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        (b'data: {"a":1}\n\n', [Event(b'{"a":1}')]),
-        (b'data:{"a":1}\n\n', [Event(b'{"a":1}')]),
-        (b'data: {"a":\ndata: 1}\n\n', [Event(b'{"a": 1}')]),
-        (b"event: message\nid: 7.12\ndata: x\nretry: 5\n\n", [Event(b"x", b"7.12")]),
-        (b"id: 3\ndata: x\ndragoman-after: 9 s\n\n", [Event(b"x", b"3", b"9 s")]),
-        (b": keepalive\n\ndata: x\n\n: more\n\n", [Event(b"x")]),
-        (b"\n\n\ndata: x\n\n\n\ndata: y\n\n", [Event(b"x"), Event(b"y")]),
+        (b'data: {"a":1}\n\n', [ServerSentEvent(b'{"a":1}')]),
+        (b'data:{"a":1}\n\n', [ServerSentEvent(b'{"a":1}')]),
+        (b'data: {"a":\ndata: 1}\n\n', [ServerSentEvent(b'{"a": 1}')]),
+        (b"event: message\nid: 7.12\ndata: x\nretry: 5\n\n", [ServerSentEvent(b"x", b"7.12")]),
+        (b"id: 3\ndata: x\ndragoman-after: 9 s\n\n", [ServerSentEvent(b"x", b"3", b"9 s")]),
+        (b": keepalive\n\ndata: x\n\n: more\n\n", [ServerSentEvent(b"x")]),
+        (b"\n\n\ndata: x\n\n\n\ndata: y\n\n", [ServerSentEvent(b"x"), ServerSentEvent(b"y")]),
         (b"id: 1\n\n", []),
         (b"data: unfinished\n", []),
-        (b"id: 1\ndata: x\n\nid: 2\n\nid: 3\ndata: y\ndata: z\n\n", [Event(b"x", b"1"), Event(b"y z", b"3")]),
+        (
+            b"id: 1\ndata: x\n\nid: 2\n\nid: 3\ndata: y\ndata: z\n\n",
+            [ServerSentEvent(b"x", b"1"), ServerSentEvent(b"y z", b"3")],
+        ),
     ],
 )
-def test_the_forms_of_an_event(stream: bytes, expected: list[Event]) -> None:
+def test_the_forms_of_an_event(stream: bytes, expected: list[ServerSentEvent]) -> None:
     for size in (1, 3, 1000):
         assert fed(stream, [size]) == expected
-    taken = Parser().take(stream)
+    taken = EventParser().feed_batch(stream)
     assert taken.frames == [event.data for event in expected]
-    assert taken.last == (expected[-1].id if expected else b"")
+    assert taken.last_id == (expected[-1].id if expected else b"")
     assert list(taken.after.values()) == [event.after for event in expected if event.after]
 
 
 def test_an_event_that_never_ends_is_refused() -> None:
-    parser = Parser(limit=1000)
+    parser = EventParser(limit=1000)
     parser.feed(b"data: " + b"x" * 1000)
     with pytest.raises(Overloaded, match="an event of more than"):
         parser.feed(b"x" * 100_000)

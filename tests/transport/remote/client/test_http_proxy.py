@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import Unreachable
-from dragoman.transport.remote.address import Remote, parse
+from dragoman.transport.remote.address import RemoteOptions, parse_address
 from dragoman.transport.remote.client.dial import dial_remote
-from dragoman.transport.remote.client.http_proxy import proxy_of
+from dragoman.transport.remote.client.http_proxy import proxy_url
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.client_and_server import INITIALIZE, INTRODUCED, Meeting, anybody
 
@@ -39,7 +39,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_is_reached_through_a_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
     monkeypatch.setenv("https_proxy", "http://p.example:3128")
     monkeypatch.setenv("no_proxy", "near.example")
-    assert proxy_of(parse(url)) == proxy
+    assert proxy_url(parse_address(url)) == proxy
 
 
 async def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
@@ -50,8 +50,8 @@ async def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
     status = [b"200 OK"]
 
     there = Meeting()
-    endpoint = Endpoint(there.accept, admit=anybody, hosts=["host.example"])
-    async with serving(endpoint, tls=(str(cert), str(key))) as served:
+    endpoint = Endpoint(there.accept, authenticate=anybody, hosts=["host.example"])
+    async with open_listener(endpoint, tls=(str(cert), str(key))) as served:
 
         async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             asked.append(await reader.readuntil(b"\r\n\r\n"))
@@ -71,7 +71,7 @@ async def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
         proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
         port = proxy.sockets[0].getsockname()[1]
         monkeypatch.setenv("https_proxy", f"http://ann:s3cret@127.0.0.1:{port}")
-        ours = await dial_remote("wss://host.example/acp", Remote(tls=False))
+        ours = await dial_remote("wss://host.example/acp", RemoteOptions(tls=False))
         ours.send(INITIALIZE)
         theirs = await there.accepted.get()
         theirs.send(INTRODUCED)
@@ -79,7 +79,7 @@ async def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
         await ours.close()
         status[0] = b"407 Proxy Authentication Required"
         with pytest.raises(Unreachable, match="put user and password into HTTPS_PROXY") as told:
-            await dial_remote("wss://host.example/acp", Remote(tls=False))
+            await dial_remote("wss://host.example/acp", RemoteOptions(tls=False))
         assert "s3cret" not in str(told.value)
         proxy.close()
     assert asked[0].startswith(b"CONNECT host.example:443 HTTP/1.1\r\n")

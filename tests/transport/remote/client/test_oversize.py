@@ -13,14 +13,14 @@ from websockets.asyncio.server import ServerConnection, serve
 from dragoman.transport.base import Transport
 from dragoman.transport.remote import headers
 from dragoman.transport.remote.client.dial import dial_remote
-from dragoman.transport.remote.resume import Spool
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.resume import ResumeBuffer
+from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.client_and_server import EAGER, INITIALIZE, ending, meeting, take
 from tests.transport.remote.relay import relaying
 
 # Far less than anybody would say; the tests are quicker so.
 LARGEST = 100_000
-SMALL = Limits(frame=LARGEST, body=LARGEST)
+SMALL = ServerLimits(frame=LARGEST, body=LARGEST)
 
 WITHIN = 20.0
 
@@ -45,7 +45,7 @@ async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
     over: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_told:  # a server that does not say how much it takes: it hangs up, or answers 413
-        monkeypatch.setattr(headers, "LARGEST", "Nobody-Says-This")
+        monkeypatch.setattr(headers, "MAX_MESSAGE", "Nobody-Says-This")
     heard: list[str] = []
 
     async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
@@ -125,12 +125,12 @@ async def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_un
 
 
 def test_another_frame_takes_the_number_of_one_that_is_not_sent() -> None:
-    spool = Spool(None)
+    spool = ResumeBuffer(None)
     for each in (b"first", b"second", b"third"):
         spool.add(each)
     spool.take()
     spool.rewind(1)
-    assert spool.first() == b"second"
-    spool.swap(b"2")
-    assert (spool.size, spool.take(), spool.taken) == (6, [b"2", b"third"], 3)
-    assert spool.first() == b""
+    assert spool.first_waiting() == b"second"
+    spool.replace_first(b"2")
+    assert (spool.unacknowledged_size, spool.take(), spool.last_taken) == (6, [b"2", b"third"], 3)
+    assert spool.first_waiting() == b""

@@ -16,8 +16,8 @@ from dragoman.transport.base import Transport
 from dragoman.transport.remote import retry
 from dragoman.transport.remote.client import event_stream, ws_socket
 from dragoman.transport.remote.client.dial import dial_remote
-from dragoman.transport.remote.retry import Patience
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.retry import Backoff
+from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.client_and_server import EAGER, ending, meeting, take
 from tests.transport.remote.relay import relaying
 
@@ -96,7 +96,7 @@ async def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_ov
 
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "TOGETHER", 0.0)  # one stream is cut here, and may be cut again at once
+    monkeypatch.setattr(retry, "MERGE_WINDOW", 0.0)  # one stream is cut here, and may be cut again at once
     said: list[str] = []
 
     async with meeting() as there, relaying(there.port) as relay:
@@ -124,7 +124,9 @@ async def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypa
 def test_a_server_that_stays_away_is_given_up_after_the_patience(over: str) -> None:
     async def main() -> str:
         async with meeting() as there, relaying(there.port) as relay:
-            remote = msgspec.structs.replace(EAGER, patience=Patience(first=0.01, longest=0.05, whole=0.3))
+            remote = msgspec.structs.replace(
+                EAGER, patience=Backoff(initial_delay=0.01, max_delay=0.05, give_up_after=0.3)
+            )
             ours, _ = await there.meet(over, relay.port, remote=remote)
             relay.is_down = True
             relay.drop()
@@ -193,11 +195,11 @@ async def test_every_session_has_its_own_order_over_http(seed: int) -> None:
 
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_a_connection_that_stands_still_is_left_for_another(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ws_socket, "PING_EVERY", 0.1)
-    monkeypatch.setattr(ws_socket, "PONG_WITHIN", 0.1)
-    monkeypatch.setattr(event_stream, "SILENCE", 0.3)
+    monkeypatch.setattr(ws_socket, "PING_INTERVAL", 0.1)
+    monkeypatch.setattr(ws_socket, "PONG_TIMEOUT", 0.1)
+    monkeypatch.setattr(event_stream, "SILENCE_TIMEOUT", 0.3)
 
-    async with meeting(Limits(keepalive=0.1)) as there, relaying(there.port) as relay:
+    async with meeting(ServerLimits(keepalive=0.1)) as there, relaying(there.port) as relay:
         ours, theirs = await there.meet(over, relay.port)
         theirs.send(b'{"jsonrpc":"2.0","method":"_before"}')
         await take(ours, 1)

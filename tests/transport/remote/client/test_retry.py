@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from dragoman.errors import TransportClosed, Unreachable
-from dragoman.transport.remote.errors import refused, retry_after
-from dragoman.transport.remote.retry import Outage, Patience, Retrying
+from dragoman.transport.remote.errors import parse_retry_after, status_error
+from dragoman.transport.remote.retry import Backoff, Outage, RetryLoop
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
         self.slept.append(seconds)
 
 
-def tried(failures: list[Exception], patience: Patience = Patience()) -> tuple[list[str], list[float], object]:  # noqa: B008
+def tried(failures: list[Exception], patience: Backoff = Backoff()) -> tuple[list[str], list[float], object]:  # noqa: B008
     said: list[str] = []
     clock = Clock()
     left = list(failures)
@@ -36,8 +36,8 @@ def tried(failures: list[Exception], patience: Patience = Patience()) -> tuple[l
             raise left.pop(0)
         return "there"
 
-    retrying = Retrying(
-        "agent x", patience, Outage(said.append), "cut", chance=lambda: 1.0, clock=clock, sleep=clock.sleep
+    retrying = RetryLoop(
+        "agent x", patience, Outage(said.append), "cut", jitter=lambda: 1.0, clock=clock, sleep=clock.sleep
     )
     try:
         outcome: object = asyncio.run(retrying.run(attempt))
@@ -72,25 +72,25 @@ def test_a_cut_that_the_first_try_mends_is_told_in_one_line_by_one_of_those_that
         pass
 
     for _ in range(3):
-        asyncio.run(Retrying("agent x", Patience(), outage, "cut", was_cut=True, clock=lambda: 0.0).run(attempt))
+        asyncio.run(RetryLoop("agent x", Backoff(), outage, "cut", was_cut=True, clock=lambda: 0.0).run(attempt))
     assert said == ["agent x: the connection was cut and is mended (0.0 s)"]
 
 
 def test_it_ends_when_the_patience_is_out() -> None:
-    _, slept, outcome = tried([passing()] * 99, Patience(whole=5.0))
+    _, slept, outcome = tried([passing()] * 99, Backoff(give_up_after=5.0))
     assert isinstance(outcome, Unreachable)
     assert sum(slept) == pytest.approx(5.0)
 
 
 def test_what_no_pause_mends_ends_it_at_once() -> None:
-    for error in (refused("x", 401), refused("x", 404), TransportClosed("gone")):
+    for error in (status_error("x", 401), status_error("x", 404), TransportClosed("gone")):
         _, slept, outcome = tried([error])
         assert outcome is error
         assert slept == []
 
 
 def test_a_server_that_says_how_long_to_wait_is_obeyed() -> None:
-    _, slept, _ = tried([refused("x", 429, {"retry-after": "7"}), passing()])
+    _, slept, _ = tried([status_error("x", 429, {"retry-after": "7"}), passing()])
     assert slept == [7.0, 0.4]
 
 
@@ -108,4 +108,4 @@ def test_a_server_that_says_how_long_to_wait_is_obeyed() -> None:
     ],
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
-    assert retry_after(value) == seconds
+    assert parse_retry_after(value) == seconds

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from dragoman.transport.remote.client.ws_frames import CLOSE, PING, Broken, Cutter
+from dragoman.transport.remote.client.ws_frames import CLOSE, PING, FrameParser, WebSocketProtocolError
 from dragoman.wire.frames import Oversize
 
 
@@ -20,12 +20,12 @@ def wire(opcode: Opcode, data: bytes, fin: bool = True) -> bytes:
 
 def fed(stream: bytes, cuts: list[int], limit: int = 1 << 20) -> tuple[list[Any], list[tuple[int, bytes]]]:
     frames: list[Any] = []
-    cutter, at, turn = Cutter(limit), 0, 0
+    cutter, at, turn = FrameParser(limit), 0, 0
     while at < len(stream):
         size = cuts[turn % len(cuts)]
         frames += cutter.feed(stream[at : at + size])
         at, turn = at + size, turn + 1
-    return frames, cutter.controls
+    return frames, cutter.control_frames
 
 
 texts = st.binary(max_size=200).map(lambda data: data.replace(b"\n", b" ").replace(b"\r", b" "))
@@ -98,6 +98,6 @@ def test_a_close_is_put_aside_with_its_code() -> None:
     ids=["masked", "extension", "continued", "interrupted", "long control", "opcode"],
 )
 def test_what_is_no_websocket_is_told(stream: bytes) -> None:
-    with pytest.raises(Broken) as told:
+    with pytest.raises(WebSocketProtocolError) as told:
         fed(stream, [1000])
     assert told.value.code == 1002

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.transport.remote.server import confinement
-from dragoman.transport.remote.server.auth import Knock, Refused
-from dragoman.transport.remote.server.origin import local_only
+from dragoman.transport.remote.server.auth import AuthRequest, Refused
+from dragoman.transport.remote.server.origin import authenticate_local
 from dragoman.transport.sandbox import bubblewrap, landlock
-from dragoman.transport.sandbox.plan import Box
+from dragoman.transport.sandbox.plan import ActiveSandbox
 from dragoman.transport.sandbox.spec import Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who owns a socket")
@@ -37,10 +37,10 @@ sys.stdin.read()
 
 @pytest.fixture(params=["landlock", "bubblewrap"])
 def mechanism(request: pytest.FixtureRequest) -> str:
-    if request.param == "landlock" and landlock.version() < landlock.FILES_SINCE:
-        pytest.skip(f"Landlock of this kernel has version {landlock.version()}")
-    if request.param == "bubblewrap" and bubblewrap.find()[0] is None:
-        pytest.skip(bubblewrap.find()[1])
+    if request.param == "landlock" and landlock.abi_version() < landlock.FILES_MIN_ABI:
+        pytest.skip(f"Landlock of this kernel has version {landlock.abi_version()}")
+    if request.param == "bubblewrap" and bubblewrap.find_bubblewrap()[0] is None:
+        pytest.skip(bubblewrap.find_bubblewrap()[1])
     return str(request.param)
 
 
@@ -52,7 +52,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 @contextmanager
-def connected(listening: socket.socket, box: Box | None = None, how: str = "plain") -> Iterator[Knock]:
+def connected(listening: socket.socket, box: ActiveSandbox | None = None, how: str = "plain") -> Iterator[AuthRequest]:
     """What another process knocks with, in a sandbox if there is one."""
     words = [sys.executable, "-I", "-S", "-c", CLIENT, str(listening.getsockname()[1]), how]
     environ: dict[str, str] = {}
@@ -66,15 +66,15 @@ def connected(listening: socket.socket, box: Box | None = None, how: str = "plai
     try:
         accepted, (address, port) = listening.accept()
         with accepted:
-            yield Knock(address=address, port=port, here=listening.getsockname())
+            yield AuthRequest(address=address, port=port, server_address=listening.getsockname())
     finally:
         process.communicate(timeout=BOUND)
 
 
 @contextmanager
-def boxed(mechanism: str, folder: Path) -> Iterator[Box]:
+def boxed(mechanism: str, folder: Path) -> Iterator[ActiveSandbox]:
     """A sandbox that reaches every port."""
-    box = Box(Sandbox(mechanism=mechanism, net="all"), [str(folder)])
+    box = ActiveSandbox(Sandbox(mechanism=mechanism, net="all"), [str(folder)])
     try:
         yield box
     finally:
@@ -88,7 +88,7 @@ def test_a_process_in_a_sandbox_is_not_the_owner(
     with boxed(mechanism, tmp_path) as box, connected(listening, box, how) as knock:
         for _ in range(2):
             with pytest.raises(Refused, match="a sandboxed program of yours may be asking") as refused:
-                asyncio.run(local_only(knock))
+                asyncio.run(authenticate_local(knock))
             assert refused.value.status == 403
 
 
@@ -96,7 +96,7 @@ def test_the_owner_is_let_in_while_a_sandbox_is_in_use(
     listening: socket.socket, tmp_path: Path, mechanism: str
 ) -> None:
     with boxed(mechanism, tmp_path) as box, connected(listening, box), connected(listening) as knock:
-        assert asyncio.run(local_only(knock)).local
+        assert asyncio.run(authenticate_local(knock)).is_local
 
 
 def test_a_socket_that_no_process_is_seen_to_hold_is_refused_only_while_a_sandbox_may_hold_it(

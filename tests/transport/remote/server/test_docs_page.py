@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 from dragoman.transport.remote.errors import STATUS_KINDS
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 
 PAGE = (Path(__file__).parents[4] / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
 def test_every_limit_is_on_the_page() -> None:
     named = set(re.findall(r"`(\w+)`", PAGE.partition("## Limits")[2].partition("## After")[0]))
-    assert set(Limits.__struct_fields__) <= named
+    assert set(ServerLimits.__struct_fields__) <= named
 
 
 def test_every_status_is_on_the_page() -> None:

@@ -15,12 +15,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from dragoman.transport.base import Transport
-from dragoman.transport.remote.server.auth import Visitor
+from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.module_server import INITIALIZE, NEW, WITHIN, Standing, prompt, rest, standing
 
-LIMITS = Limits(
+LIMITS = ServerLimits(
     body=100_000, frame=100_000, headers=16_384, header_patience=0.4, body_patience=0.4, rate=200.0, burst=4000
 )
 
@@ -167,7 +167,7 @@ def test_garbage_in_small_amounts_is_answered_and_forgiven(server: Standing) -> 
 
 
 def test_requests_beyond_the_rate_are_refused_by_kind_and_time() -> None:
-    with standing(limits=Limits(rate=0.1, burst=5)) as slow, dialled(slow) as socket_:
+    with standing(limits=ServerLimits(rate=0.1, burst=5)) as slow, dialled(slow) as socket_:
         for id in range(8):
             socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
         said = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(8)]
@@ -178,7 +178,7 @@ def test_requests_beyond_the_rate_are_refused_by_kind_and_time() -> None:
 
 
 def test_what_was_refused_for_its_rate_counts_as_received() -> None:
-    with standing(limits=Limits(rate=0.1, burst=5)) as slow, dialled(slow, {"Dragoman-Resume": "1"}) as socket_:
+    with standing(limits=ServerLimits(rate=0.1, burst=5)) as slow, dialled(slow, {"Dragoman-Resume": "1"}) as socket_:
         for id in range(8):
             socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
         said = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(9)]
@@ -236,7 +236,7 @@ class Talker:
         self.ended = ""
         self.hears = False  # whether it answers initialize first
 
-    async def accept(self, transport: Transport, visitor: Visitor) -> None:
+    async def accept(self, transport: Transport, visitor: Principal) -> None:
         """Send until the transport refuses; never wait, as a host with many clients must not."""
         text = b'{"jsonrpc":"2.0","method":"x","params":{"text":"%b"}}' % (b"x" * 10_000)
         if self.hears:
@@ -256,7 +256,7 @@ class Talker:
 @pytest.mark.parametrize("query", ["", "?resume=1"])
 def test_a_client_that_does_not_read_is_dropped_with_a_reason(query: str) -> None:
     talker = Talker()
-    there = Standing(Endpoint(talker.accept, limits=Limits(buffered=1_000_000)))
+    there = Standing(Endpoint(talker.accept, limits=ServerLimits(buffered=1_000_000)))
     try:
         with dialled_raw(there, f"/acp{query}"):
             there.ask(_until(lambda: talker.ended != ""))
@@ -270,7 +270,7 @@ def test_a_client_that_does_not_read_is_dropped_with_a_reason(query: str) -> Non
 def test_a_client_that_does_not_read_its_stream_is_dropped_and_its_request_ends() -> None:
     talker = Talker()
     talker.hears = True
-    there = Standing(Endpoint(talker.accept, limits=Limits(buffered=1_000_000)))
+    there = Standing(Endpoint(talker.accept, limits=ServerLimits(buffered=1_000_000)))
     try:
         with there.connect() as client, there.dial() as end:
             mine = there.initialized(client)

@@ -12,16 +12,16 @@ import httpx
 import pytest
 from hpack import Decoder, Encoder
 
-from dragoman.transport.remote.server.http2_flood import PREFACE, WORTH, Meter
+from dragoman.transport.remote.server.http2_flood import PREFACE, SMALL_FRAME, FloodMeter
 from dragoman.transport.remote.server.hypercorn_http2 import Http2
-from dragoman.transport.remote.server.limits import Bucket, Limits
-from dragoman.transport.remote.server.listener import Served
+from dragoman.transport.remote.server.limits import ServerLimits, TokenBucket
+from dragoman.transport.remote.server.listener import Listener
 from tests.host.hostile import http2_frames as h2
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.module_server import INITIALIZE, WITHIN, Standing, rest, standing
 
 # Short, so that nobody has to wait long for what does not come.
-LIMITS = Limits(header_patience=0.4)
+LIMITS = ServerLimits(header_patience=0.4)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_handshake_that_does_not_come_is_given_up(secure: Standing, keys: tupl
 
 
 def test_sockets_count_before_they_have_agreed_on_tls(keys: tuple[str, str]) -> None:
-    with standing(limits=Limits(sockets=3), tls=keys) as there:
+    with standing(limits=ServerLimits(sockets=3), tls=keys) as there:
         silent = [there.dial() for _ in range(3)]
         with there.dial() as one_more:
             assert rest(one_more) == b"", "it is hung up on long before the patience for a handshake ends"
@@ -80,7 +80,7 @@ class Peer:
 
 async def test_no_other_machine_can_take_all_sockets() -> None:
 
-    served = Served(None, Limits(sockets=6, sockets_each=3), secure=False)  # type: ignore[arg-type]
+    served = Listener(None, ServerLimits(sockets=6, sockets_each=3), is_secure=False)  # type: ignore[arg-type]
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
         assert not served.is_full(address)
         served.sockets[Peer(address)] = 0.0  # type: ignore[index]
@@ -98,9 +98,9 @@ async def test_no_other_machine_can_take_all_sockets() -> None:
 async def test_a_socket_that_has_not_begun_is_not_stalled() -> None:
     """The sweep meets such ones, and must go on to the others."""
 
-    limits = Limits()
-    served = Served(None, limits, secure=False)  # type: ignore[arg-type]
-    Http2(None, served.http2, served.context, limits, (None, None)).end_if_stalled()  # type: ignore[arg-type]
+    limits = ServerLimits()
+    served = Listener(None, limits, is_secure=False)  # type: ignore[arg-type]
+    Http2(None, served.http2_config, served.worker_context, limits, (None, None)).abort_if_stalled()  # type: ignore[arg-type]
 
 
 async def _empty(there: Standing) -> None:
@@ -116,7 +116,7 @@ def test_a_window_that_never_opens_ends_its_socket() -> None:
             assert len(await line.answers(2)) == 2
             return await line.outcome()
 
-    with standing(limits=Limits(stall=0.4)) as there:
+    with standing(limits=ServerLimits(stall=0.4)) as there:
         assert asyncio.run(main()) == ""
         there.ask(_empty(there))
 
@@ -124,7 +124,7 @@ def test_a_window_that_never_opens_ends_its_socket() -> None:
 def test_a_body_that_is_too_large_is_answered_and_its_socket_goes_on(keys: tuple[str, str]) -> None:
     trusted = ssl.create_default_context(cafile=keys[0])
     with (
-        standing(limits=Limits(body=100_000), tls=keys) as there,
+        standing(limits=ServerLimits(body=100_000), tls=keys) as there,
         httpx.Client(http2=True, verify=trusted, timeout=WITHIN) as client,
     ):
         for _ in range(3):
@@ -144,7 +144,7 @@ async def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -
             assert len(await line.answers((start + 199) // 2)) == (start + 199) // 2
         payload = next(payload for kind, _, payload in line.frames if kind == h2.SETTINGS and payload)
         said = {payload[at + 1]: int.from_bytes(payload[at + 2 : at + 6], "big") for at in range(0, len(payload), 6)}
-        assert said[3] > Limits().streams
+        assert said[3] > ServerLimits().streams
     plain.ask(_empty(plain))
 
 
@@ -188,21 +188,21 @@ def test_headers_that_are_too_large_are_told_so_over_http2_and_others_of_the_soc
 # --- the meter ------------------------------------------------------------------------------------------------
 
 SMALL = h2.frame(h2.PING, b"12345678")
-LARGE = h2.frame(h2.DATA, b"x" * WORTH, stream=1)
+LARGE = h2.frame(h2.DATA, b"x" * SMALL_FRAME, stream=1)
 RESET = h2.frame(h2.RST, b"\0\0\0\x08", stream=1)
 
 
-def bears(limits: Limits, data: bytes, cuts: list[int]) -> bool:
+def bears(limits: ServerLimits, data: bytes, cuts: list[int]) -> bool:
     """Whether all of it is borne when it comes in these pieces, at one moment."""
-    meter = Meter(limits)
+    meter = FloodMeter(limits)
     places = [0, *sorted(cuts), len(data)]
-    return all(meter.bears(data[start:end], 1.0) for start, end in pairwise(places))
+    return all(meter.accept(data[start:end], 1.0) for start, end in pairwise(places))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_frames_are_counted_however_they_are_cut(seed: int) -> None:
     dice = random.Random(seed)
-    limits = Limits(frames=10.0, resets=2.0)
+    limits = ServerLimits(frames=10.0, resets=2.0)
     frames = [SMALL] * 12 + [RESET] * 8 + [LARGE] * 5
     dice.shuffle(frames)
 
@@ -216,7 +216,7 @@ def test_frames_are_counted_however_they_are_cut(seed: int) -> None:
 
 
 def test_a_bucket_fills_again() -> None:
-    bucket = Bucket(10.0, 20.0)
+    bucket = TokenBucket(10.0, 20.0)
     assert bucket.take(20, 100.0)
     assert not bucket.take(1, 100.0)
     assert bucket.take(9, 101.0)

@@ -15,14 +15,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ProtocolError, StartFailed, WriteStalled
-from dragoman.transport.remote.resume import ACK_FRAMES, Gone, Receipt, Spool, read_ack, say_ack
-from dragoman.transport.remote.server.auth import Knock, Refused
-from dragoman.transport.remote.server.http_transport import StreamsTransport
-from dragoman.transport.remote.server.limits import Limits, Rate
-from dragoman.transport.remote.server.origin import check_bind, check_host, check_origin, local_only, owner_of
-from dragoman.transport.remote.server.ws_transport import SocketTransport
-from dragoman.transport.remote.sse import cursor, events
-from dragoman.transport.remote.streams import NotOne, Routing, gist
+from dragoman.transport.remote.resume import (
+    ACK_FRAMES,
+    Acknowledgement,
+    FramesGone,
+    ResumeBuffer,
+    encode_ack,
+    parse_ack,
+)
+from dragoman.transport.remote.server.auth import AuthRequest, Refused
+from dragoman.transport.remote.server.http_transport import HttpServerTransport
+from dragoman.transport.remote.server.limits import RateLimiter, ServerLimits
+from dragoman.transport.remote.server.origin import (
+    authenticate_local,
+    check_bind,
+    check_host,
+    check_origin,
+    socket_owner,
+)
+from dragoman.transport.remote.server.ws_transport import WebSocketServerTransport
+from dragoman.transport.remote.sse import encode_events, parse_cursor
+from dragoman.transport.remote.streams import NotOneMessage, StreamRouter, peek_frame
 
 # --- spools -----------------------------------------------------------------------------------------------------
 
@@ -40,7 +53,7 @@ STEPS = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_a_client_that_comes_back_gets_every_frame_once_and_in_order(steps: list[tuple[str, int | None]]) -> None:
-    spool = Spool(keep=None)
+    spool = ResumeBuffer(keep_bytes=None)
     received: list[bytes] = []
     sent: list[bytes] = []
     for step, number in steps:
@@ -50,52 +63,54 @@ def test_a_client_that_comes_back_gets_every_frame_once_and_in_order(steps: list
         elif step == "take":
             received += spool.take(number)
         elif step == "cut":  # the last ones were on their way when the line was cut
-            del received[max(len(received) - (number or 0), spool.taken - len(spool._kept)) :]
+            del received[max(len(received) - (number or 0), spool.last_taken - len(spool._taken_frames)) :]
             spool.rewind(len(received))
         else:
             spool.acknowledge(max(0, len(received) - (number or 0)))
         assert received == sent[: len(received)]
-        assert spool.last == len(sent)
-        assert spool.size == sum(map(len, list(spool._kept))) + sum(map(len, sent[len(received) :]))
+        assert spool.last_number == len(sent)
+        assert spool.unacknowledged_size == sum(map(len, list(spool._taken_frames))) + sum(
+            map(len, sent[len(received) :])
+        )
     received += spool.take()
     assert received == sent
 
 
 def test_frames_beyond_what_is_kept_are_gone() -> None:
-    spool = Spool(keep=10)
+    spool = ResumeBuffer(keep_bytes=10)
     for number in range(10):
         spool.add(b"%d" % number * 4)
     assert len(spool.take()) == 10
     spool.rewind(8)
     assert spool.take() == [b"8888", b"9999"]
     for number in (7, 11):
-        with pytest.raises(Gone):
+        with pytest.raises(FramesGone):
             spool.rewind(number)
 
 
 def test_receipts_are_due_after_many_frames_and_read_as_they_are_written() -> None:
-    receipt = Receipt()
-    assert [receipt.add(10) for _ in range(ACK_FRAMES)] == [False] * (ACK_FRAMES - 1) + [True]
-    assert read_ack(receipt.tell()) == ACK_FRAMES
-    assert not receipt.add(10)
-    assert read_ack(say_ack(7)) == 7
+    receipt = Acknowledgement()
+    assert [receipt.count_frame(10) for _ in range(ACK_FRAMES)] == [False] * (ACK_FRAMES - 1) + [True]
+    assert parse_ack(receipt.next_ack()) == ACK_FRAMES
+    assert not receipt.count_frame(10)
+    assert parse_ack(encode_ack(7)) == 7
     for frame in (b"{}", b'{"jsonrpc":"2.0","method":"_dragoman/ack","params":{"cursor":-1}}', b"x", None):
-        assert read_ack(frame) is None
+        assert parse_ack(frame) is None
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda limits: SocketTransport("ann", limits),
-        lambda limits: SocketTransport("ann", limits, resumable=True),
-        lambda limits: StreamsTransport("ann", limits),
+        lambda limits: WebSocketServerTransport("ann", limits),
+        lambda limits: WebSocketServerTransport("ann", limits, is_resumable=True),
+        lambda limits: HttpServerTransport("ann", limits),
     ],
 )
 async def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whole_limit(
-    make: Callable[[Limits], SocketTransport | StreamsTransport],
+    make: Callable[[ServerLimits], WebSocketServerTransport | HttpServerTransport],
 ) -> None:
 
-    transport = make(Limits(buffered=1000))
+    transport = make(ServerLimits(buffered=1000))
     transport.send(b"x" * 5000, "s")
     for _ in range(10):
         transport.send(b"y" * 100, "s")
@@ -109,31 +124,31 @@ async def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whol
 def test_events_have_their_number_and_that_of_the_log() -> None:
     logged = b'{"params":{"_meta":{"dragoman":{"seq":41}}}}'
     quoted = msgspec.json.encode({"text": '"dragoman":{"seq":5}'})
-    assert events([b"{}", logged, quoted, b"{\n}"], 7) == (
+    assert encode_events([b"{}", logged, quoted, b"{\n}"], 7) == (
         b"id: 7\ndata: {}\n\n"
         b"id: 8.41\ndata: " + logged + b"\n\n"
         b"id: 9\ndata: " + quoted + b"\n\n"
         b"id: 10\ndata: {\ndata: }\n\n"
     )
-    assert events([b"{\r}"], 1) == b"id: 1\ndata: {\ndata: }\n\n"
-    assert events([b"{}", b"[]"], 1, {2: b"5 s"}).startswith(b"id: 1\ndata: {}\n\ndragoman-after: 5 s\nid: 2\n")
-    assert [cursor(id) for id in ("8.41", "7", "", "x", "-1")] == [8, 7, None, None, None]
+    assert encode_events([b"{\r}"], 1) == b"id: 1\ndata: {\ndata: }\n\n"
+    assert encode_events([b"{}", b"[]"], 1, {2: b"5 s"}).startswith(b"id: 1\ndata: {}\n\ndragoman-after: 5 s\nid: 2\n")
+    assert [parse_cursor(id) for id in ("8.41", "7", "", "x", "-1")] == [8, 7, None, None, None]
 
 
 # --- limits in time ---------------------------------------------------------------------------------------------
 
 
 def test_each_user_has_a_bucket_of_their_own_that_fills_again() -> None:
-    rate = Rate(10.0, 20)
+    rate = RateLimiter(10.0, 20)
     assert [rate.take("ann", 0.0) for _ in range(20)] == [0.0] * 20
     assert rate.take("ann", 0.0) == pytest.approx(0.1)
     assert rate.take("bob", 0.0, 20) == 0.0
     assert rate.take("ann", 0.5, 5) == 0.0
     assert rate.take("ann", 0.5) > 0
-    rate.forget(1.0)
-    assert len(rate._left) == 2
-    rate.forget(10.0)
-    assert rate._left == {}
+    rate.drop_full_buckets(1.0)
+    assert len(rate._buckets) == 2
+    rate.drop_full_buckets(10.0)
+    assert rate._buckets == {}
 
 
 # --- routing ----------------------------------------------------------------------------------------------------
@@ -144,34 +159,34 @@ def said(**members: object) -> bytes:
 
 
 def test_answers_and_updates_go_to_the_stream_of_their_session() -> None:
-    routing = Routing()
-    routing.came(gist(said(id=1, method="session/new", params={"cwd": "/"})))
-    routing.came(gist(said(id=2, method="session/prompt", params={"sessionId": "s"})))
-    routing.came(gist(said(id="3", method="session/load", params={"sessionId": "t"})))
-    routing.came(gist(said(id=4, method="session/prompt", params={"session_id": "u"})))
-    assert routing.goes(said(id=1, result={"sessionId": "s"})) is None
-    assert routing.known == {"s", "t"}
+    routing = StreamRouter()
+    routing.note_client_frame(peek_frame(said(id=1, method="session/new", params={"cwd": "/"})))
+    routing.note_client_frame(peek_frame(said(id=2, method="session/prompt", params={"sessionId": "s"})))
+    routing.note_client_frame(peek_frame(said(id="3", method="session/load", params={"sessionId": "t"})))
+    routing.note_client_frame(peek_frame(said(id=4, method="session/prompt", params={"session_id": "u"})))
+    assert routing.session_of(said(id=1, result={"sessionId": "s"})) is None
+    assert routing.known_sessions == {"s", "t"}
     update = said(method="session/update", params={"sessionId": "s", "update": {}})
-    assert [routing.goes(update), routing.goes(update)] == ["s", "s"]
-    assert routing.goes(said(method="session/update", params={"sessionId": "s2", "update": {}})) == "s2"
-    assert routing.goes(said(method="session/update", params={"sessionId": 'q"', "update": {}})) == 'q"'
-    assert routing.goes(said(id=9, method="session/request_permission", params={"sessionId": "s"})) == "s"
-    assert routing.goes(said(method="$/cancel_request", params={"requestId": 9})) == "s"
-    assert routing.goes(said(id=2, result={})) == "s"
-    assert routing.goes(said(id=2, result={})) is None, "an answer is given once"
-    assert routing.goes(said(id="3", result={})) is None
-    assert routing.goes(said(id=4, error={})) == "u"
-    assert routing.goes(said(method="auth/status_update", params={})) is None
+    assert [routing.session_of(update), routing.session_of(update)] == ["s", "s"]
+    assert routing.session_of(said(method="session/update", params={"sessionId": "s2", "update": {}})) == "s2"
+    assert routing.session_of(said(method="session/update", params={"sessionId": 'q"', "update": {}})) == 'q"'
+    assert routing.session_of(said(id=9, method="session/request_permission", params={"sessionId": "s"})) == "s"
+    assert routing.session_of(said(method="$/cancel_request", params={"requestId": 9})) == "s"
+    assert routing.session_of(said(id=2, result={})) == "s"
+    assert routing.session_of(said(id=2, result={})) is None, "an answer is given once"
+    assert routing.session_of(said(id="3", result={})) is None
+    assert routing.session_of(said(id=4, error={})) == "u"
+    assert routing.session_of(said(method="auth/status_update", params={})) is None
 
 
 def test_a_text_that_is_not_one_message_is_told_apart() -> None:
     for text in (b"[]", b"5", b"null"):
-        with pytest.raises(NotOne):
-            gist(text)
+        with pytest.raises(NotOneMessage):
+            peek_frame(text)
     with pytest.raises(ProtocolError, match="not JSON"):
-        gist(b"{")
-    assert gist(b'{"method":"x","params":[1],"id":{}}').method == "x"
-    assert gist(rb'{"method":"x","params":{"sessionId":"s","text":"\ud83d"}}').session == "s"
+        peek_frame(b"{")
+    assert peek_frame(b'{"method":"x","params":[1],"id":{}}').method == "x"
+    assert peek_frame(rb'{"method":"x","params":{"sessionId":"s","text":"\ud83d"}}').session == "s"
 
 
 # --- who may come in --------------------------------------------------------------------------------------------
@@ -194,7 +209,7 @@ def test_a_text_that_is_not_one_message_is_told_apart() -> None:
     ],
 )
 def test_only_our_own_names_are_answered_to(host: str, here: str, hosts: tuple[str, ...], is_let_in: bool) -> None:
-    knock = Knock(headers={"host": host}, here=(here, 8000))
+    knock = AuthRequest(headers={"host": host}, server_address=(here, 8000))
     if is_let_in:
         check_host(knock, hosts)
     else:
@@ -221,7 +236,7 @@ def test_only_pages_of_our_own_and_of_allowed_places_are_served(
     origin: str | None, secure: bool, is_let_in: bool
 ) -> None:
     headers = {"host": "localhost:8000"} | ({"origin": origin} if origin is not None else {})
-    knock = Knock(headers=headers, secure=secure)
+    knock = AuthRequest(headers=headers, is_secure=secure)
     if is_let_in:
         check_origin(knock, ("https://editor.example",))
     else:
@@ -243,23 +258,28 @@ def test_the_owner_of_a_socket_is_found_and_nobody_owns_one_that_was_left(family
         with socket.create_connection(here) as end:
             there = end.getsockname()[:2]
             accepted, _ = listening.accept()
-            assert owner_of(there, here) == os.getuid()
-            knock = Knock(address=there[0], port=there[1], here=here)
-            visitor = asyncio.run(local_only(knock))
-            assert (visitor.local, bool(visitor.user)) == (True, True)
+            assert socket_owner(there, here) == os.getuid()
+            knock = AuthRequest(address=there[0], port=there[1], server_address=here)
+            visitor = asyncio.run(authenticate_local(knock))
+            assert (visitor.is_local, bool(visitor.user)) == (True, True)
         with accepted:  # the other end is closed: who sent something and left is nobody
-            assert owner_of(there, here) == -1
-            assert asyncio.run(local_only(knock)).local, "the same socket was found out before"
+            assert socket_owner(there, here) == -1
+            assert asyncio.run(authenticate_local(knock)).is_local, "the same socket was found out before"
             with pytest.raises(Refused, match="another user"):
-                asyncio.run(local_only(Knock(address=there[0], port=there[1], here=here)))
+                asyncio.run(authenticate_local(AuthRequest(address=there[0], port=there[1], server_address=here)))
 
 
 @pytest.mark.parametrize(
-    "knock", [Knock(address="192.0.2.7"), Knock(address=""), Knock(address="127.0.0.1", headers={"via": "proxy"})]
+    "knock",
+    [
+        AuthRequest(address="192.0.2.7"),
+        AuthRequest(address=""),
+        AuthRequest(address="127.0.0.1", headers={"via": "proxy"}),
+    ],
 )
-def test_nobody_from_elsewhere_is_the_owner(knock: Knock) -> None:
+def test_nobody_from_elsewhere_is_the_owner(knock: AuthRequest) -> None:
     with pytest.raises(Refused) as refused:
-        asyncio.run(local_only(knock))
+        asyncio.run(authenticate_local(knock))
     assert refused.value.status == 403
 
 
@@ -285,10 +305,10 @@ def test_nobody_from_elsewhere_is_the_owner(knock: Knock) -> None:
 @pytest.mark.item("004-57")
 def test_where_to_listen(bind: str, tls: bool, leave: bool, found: tuple[str, int] | str) -> None:
     if isinstance(found, tuple):
-        assert check_bind(bind, has_tls=tls, has_leave=leave) == found
+        assert check_bind(bind, has_tls=tls, has_auth=leave) == found
     else:
         with pytest.raises(StartFailed, match=found):
-            check_bind(bind, has_tls=tls, has_leave=leave)
+            check_bind(bind, has_tls=tls, has_auth=leave)
 
 
 def test_without_the_extra_serving_says_what_to_install() -> None:

@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 from dragoman.errors import ConnectionFailed, StartFailed, WriteStalled
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.server.endpoint import Endpoint
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.listener import serving
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.client_and_server import meeting
 from tests.transport.remote.module_server import INITIALIZE, NEW, WITHIN, Standing, accept, agent, prompt, standing
@@ -125,9 +125,9 @@ async def test_an_address_for_others_needs_a_lock(tls: tuple[str, str]) -> None:
 
 async def test_a_port_that_is_taken_is_said_so() -> None:
 
-    async with serving(Endpoint(accept)) as first:
+    async with open_listener(Endpoint(accept)) as first:
         with pytest.raises(StartFailed, match="choose another"):
-            async with serving(Endpoint(accept), f"127.0.0.1:{first.port}"):
+            async with open_listener(Endpoint(accept), f"127.0.0.1:{first.port}"):
                 pytest.fail("two servers at one port")
 
 
@@ -212,7 +212,7 @@ async def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
         except ConnectionFailed as error:
             ended.set_result(error)
 
-    async with serving(Endpoint(talk, limits=Limits(stall=0.2))) as served, dialled(served.port):
+    async with open_listener(Endpoint(talk, limits=ServerLimits(stall=0.2))) as served, dialled(served.port):
         assert isinstance(await ended, WriteStalled)
 
 

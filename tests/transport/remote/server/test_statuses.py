@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.auth import Knock, Visitor, bearer, unauthorized
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.auth import AuthRequest, Principal, bearer_token, unauthorized_error
+from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.module_server import INITIALIZE, NEW, Standing, prompt, standing
 
 JSON = {"content-type": "application/json"}
@@ -22,7 +22,7 @@ EVENTS = {"accept": "text/event-stream"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Standing]:
-    with standing(limits=Limits(body=100_000), origins=("https://editor.example",)) as there:
+    with standing(limits=ServerLimits(body=100_000), origins=("https://editor.example",)) as there:
         yield there
 
 
@@ -204,12 +204,12 @@ def test_an_upgrade_is_checked_like_every_request(server: Standing, headers: dic
         assert b'{"error":{"kind":' in answer
 
 
-async def by_token(knock: Knock) -> Visitor:
+async def by_token(knock: AuthRequest) -> Principal:
     """A door with two keys."""
-    user = {"k1": "ann", "k2": "bob"}.get(bearer(knock))
+    user = {"k1": "ann", "k2": "bob"}.get(bearer_token(knock))
     if user is None:
-        raise unauthorized("show your token")
-    return Visitor(user=user)
+        raise unauthorized_error("show your token")
+    return Principal(user=user)
 
 
 def test_tokens_come_in_three_ways_and_are_never_echoed() -> None:
@@ -238,7 +238,7 @@ def test_the_connection_of_another_user_is_not_there() -> None:
 
 
 def test_too_many_requests_and_connections_are_told_when_to_come_back() -> None:
-    with standing(limits=Limits(connections=2, rate=0.5, burst=4)) as server, server.connect() as client:
+    with standing(limits=ServerLimits(connections=2, rate=0.5, burst=4)) as server, server.connect() as client:
         assert [client.post("", json=INITIALIZE).status_code for _ in range(3)] == [200, 200, 429]
         crowded, hasty = client.post("", json=INITIALIZE), client.post("", json=INITIALIZE)
         assert fault(crowded) == fault(hasty) == (429, Kind.RATE_LIMITED)

@@ -13,74 +13,74 @@ from typing import Any
 
 import msgspec
 
-from dragoman.policy.decision import Decision, Source
+from dragoman.policy.decision import Decision, DecisionSource
 from dragoman.policy.grants import Grant
 from dragoman.policy.question import Question
-from dragoman.policy.redaction import Redaction
-from dragoman.roles.client.permission.prompt import Asked, Choice, elsewhere, thing
-from dragoman.store.audit import Audit, Damaged, Entry, What
+from dragoman.policy.redaction import Redactor
+from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt, describe_question, has_other_cwd
+from dragoman.store.audit import AuditDamaged, AuditEntry, AuditEvent, AuditLog
 
 # What the answer to a use tells about it.
-_TOLD = ("exit_code", "signal", "terminal_id")
+_RESULT_FIELDS = ("exit_code", "signal", "terminal_id")
 
 
-class _Batch:
+class _AuditBatch:
     """Entries that are written together."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[AuditEntry] = []
         self.durable = False
-        self.is_taken = False
+        self.is_started = False
         self.fault: OSError | None = None
 
 
-class Journal:
+class AuditWriter:
     """The audit log as tasks write it; without a log, nothing is kept."""
 
-    def __init__(self, audit: Audit | None, redaction: Redaction) -> None:
+    def __init__(self, audit: AuditLog | None, redaction: Redactor) -> None:
         self._audit = audit
         self._redaction = redaction
-        self._open = _Batch()
-        self._turn = asyncio.Lock()
+        self._batch = _AuditBatch()
+        self._write_lock = asyncio.Lock()
         self._writing: set[asyncio.Future[Any]] = set()
 
-    async def write(self, *entries: Entry, durable: bool = True) -> None:
+    async def write(self, *entries: AuditEntry, durable: bool = True) -> None:
         """Keep entries, in order; those of several tasks share one write. OSError when they cannot be kept."""
         if self._audit is None or not entries:
             return
-        batch = self._open
-        batch.entries += map(self._clean, entries)
+        batch = self._batch
+        batch.entries += map(self._redact, entries)
         batch.durable = batch.durable or durable
-        async with self._turn:
-            if not batch.is_taken:  # else whoever had the turn before wrote these too
-                batch.is_taken = True
-                self._open = _Batch()
-                await self._keep(self._audit, batch)
+        async with self._write_lock:
+            if not batch.is_started:  # else whoever had the turn before wrote these too
+                batch.is_started = True
+                self._batch = _AuditBatch()
+                await self._append(self._audit, batch)
         if batch.fault is not None:
             raise batch.fault
 
     async def flush(self) -> None:
         """Wait for all that is being written, and keep what tasks left behind that were ended before their turn."""
-        if self._audit is not None and self._open.entries:
-            async with self._turn:
-                batch, self._open = self._open, _Batch()
-                batch.is_taken = True
-                await self._keep(self._audit, batch)
+        if self._audit is not None and self._batch.entries:
+            async with self._write_lock:
+                batch, self._batch = self._batch, _AuditBatch()
+                batch.is_started = True
+                await self._append(self._audit, batch)
         if self._writing:
             await asyncio.wait(self._writing)
 
-    async def _keep(self, audit: Audit, batch: _Batch) -> None:
+    async def _append(self, audit: AuditLog, batch: _AuditBatch) -> None:
         # Shielded: a task that is cancelled meanwhile has still decided.
         writing = asyncio.ensure_future(asyncio.to_thread(audit.append, batch.entries, durable=batch.durable))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
         try:
             await asyncio.shield(writing)
-        except (OSError, Damaged) as error:
+        except (OSError, AuditDamaged) as error:
             batch.fault = OSError(str(error))
 
-    def _clean(self, entry: Entry) -> Entry:
-        return msgspec.convert(self._redaction.json(msgspec.to_builtins(entry)), Entry)
+    def _redact(self, entry: AuditEntry) -> AuditEntry:
+        return msgspec.convert(self._redaction.redact_json(msgspec.to_builtins(entry)), AuditEntry)
 
 
 def now() -> str:
@@ -88,42 +88,44 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def entries(what: str, asked: Asked, decision: Decision, choice: Choice | None) -> list[Entry]:
+def decision_entries(
+    what: str, prompt: PermissionPrompt, decision: Decision, choice: PermissionChoice | None
+) -> list[AuditEntry]:
     """One entry for each thing that was asked for."""
     detail: dict[str, Any] = {"source": decision.source}
     if choice is not None:
         detail["scope"] = choice.scope
-    if asked.interactive:
+    if prompt.interactive:
         detail["interactive"] = True
-    if asked.reason:
-        detail["said"] = asked.reason
+    if prompt.reason:
+        detail["said"] = prompt.reason
     return [
-        Entry(
+        AuditEntry(
             who=each.agent,
             what=what,
             time=now(),
             operation=each.operation,
-            resource=thing(each),
-            decision=decision.verdict.word if decision.source != Source.CANCELLED else "cancelled",
+            resource=describe_question(each),
+            decision=decision.verdict.label if decision.source != DecisionSource.CANCELLED else "cancelled",
             reason=decision.reason,
             session=each.session,
             workspace=each.workspace,
             mode=each.mode,
-            detail=detail | _circumstances(each),
+            detail=detail | _command_details(each),
         )
-        for each in asked.questions
+        for each in prompt.questions
     ]
 
 
-def _circumstances(question: Question) -> dict[str, Any]:
+def _command_details(question: Question) -> dict[str, Any]:
     """What makes a command another one: its variables, and the folder it starts in."""
     env: dict[str, Any] = {"env": list(question.env)} if question.env else {}
-    return env | ({"cwd": question.cwd} if elsewhere(question) else {})
+    return env | ({"cwd": question.cwd} if has_other_cwd(question) else {})
 
 
-def of_grant(grant: Grant, what: str = What.GRANTED) -> Entry:
+def grant_entry(grant: Grant, what: str = AuditEvent.GRANTED) -> AuditEntry:
     """The user's answer is remembered, or taken back."""
-    return Entry(
+    return AuditEntry(
         who="user",
         what=what,
         time=now(),
@@ -137,16 +139,16 @@ def of_grant(grant: Grant, what: str = What.GRANTED) -> Entry:
     )
 
 
-def of_use(who: str, method: str, params: Any, error: BaseException | None, result: Any) -> list[Entry]:
+def use_entries(agent: str, method: str, params: Any, error: BaseException | None, result: Any) -> list[AuditEntry]:
     """Something lent was used, or that failed: one entry for each file, command or terminal."""
-    told = {name: getattr(result, name, None) for name in _TOLD}
+    told = {name: getattr(result, name, None) for name in _RESULT_FIELDS}
     detail: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, str | int)}
     if error is not None:
         detail = {"error": getattr(error, "kind", type(error).__name__), "message": str(error)}
     return [
-        Entry(
-            who=who,
-            what=What.DONE,
+        AuditEntry(
+            who=agent,
+            what=AuditEvent.DONE,
             time=now(),
             operation=method,
             resource=used,
@@ -154,11 +156,11 @@ def of_use(who: str, method: str, params: Any, error: BaseException | None, resu
             session=getattr(params, "session_id", None) or "",
             detail=detail,
         )
-        for used in _used(params)
+        for used in _used_resources(params)
     ]
 
 
-def _used(params: Any) -> list[str]:
+def _used_resources(params: Any) -> list[str]:
     """What a call is about: the command line, the files, the terminal or the watch."""
     if command := getattr(params, "command", ""):
         args = getattr(params, "args", None) or ()

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.connection import Connection
 from dragoman.engine.handler import Handler
 from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import Done
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ProtocolError
-from dragoman.roles.client.workspace import Lending, Loan
+from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
 
 if TYPE_CHECKING:
     from dragoman.roles.client.permission.guard import Guard
 
 # Looking at a running command happens many times a second, and tells nothing that its end does not.
-UNNOTED = frozenset({"terminal/output"})
+NOT_AUDITED = frozenset({"terminal/output"})
 
 
-class GuardedLending(Lending):
+class GuardedWorkspaceAccess(WorkspaceAccess):
     """Files and terminals lent under a guard; the other options are those of Lending."""
 
     def __init__(self, guard: Guard, **options: Any) -> None:
@@ -33,53 +33,53 @@ class GuardedLending(Lending):
         """Those of whoever lends, and those of the policy as it is now."""
         return (*super().extra_roots(session_id), *self._guard.extra_roots(session_id))
 
-    def to(
+    def for_agent(
         self,
         connection: Callable[[], Connection],
         roots: Callable[[str], list[str]],
-        sessions: Callable[[], Sequence[str]] = lambda: (),
-    ) -> Loan:
+        session_ids: Callable[[], Sequence[str]] = lambda: (),
+    ) -> AgentWorkspace:
         """Lend to one agent, whose sessions' folders the guard then knows."""
-        self._guard.know_roots(roots)
-        return GuardedLoan(self._guard, self, connection, roots, sessions)
+        self._guard.set_roots(roots)
+        return GuardedAgentWorkspace(self._guard, self, connection, roots, session_ids)
 
 
-class GuardedLoan(Loan):
+class GuardedAgentWorkspace(AgentWorkspace):
     """What one agent has borrowed; what becomes of each call is noted."""
 
     def __init__(
         self,
         guard: Guard,
-        lending: Lending,
+        access: WorkspaceAccess,
         connection: Callable[[], Connection],
         roots: Callable[[str], list[str]],
-        sessions: Callable[[], Sequence[str]],
+        session_ids: Callable[[], Sequence[str]],
     ) -> None:
-        super().__init__(lending, connection, roots, sessions)
+        super().__init__(access, connection, roots, session_ids)
         self._guard = guard
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers of what is lent."""
         return {
-            method: handler if method in UNNOTED else self._noted(method, handler)
+            method: handler if method in NOT_AUDITED else self._with_audit(method, handler)
             for method, handler in super().handlers().items()
         }
 
-    def _noted(self, method: str, handler: Handler) -> Handler:
-        async def work(incoming: Incoming, done: Done) -> None:
+    def _with_audit(self, method: str, handler: Handler) -> Handler:
+        async def work(incoming: Incoming, done: DoneCallback) -> None:
             answers: list[tuple[Any, ProtocolError | None]] = []
             try:
                 working = handler(incoming, lambda result, error: answers.append((result, error)))
                 if working is not None:
                     await working
             except ProtocolError as refusal:
-                await self._guard.done(method, incoming.params, refusal)
+                await self._guard.audit_use(method, incoming.params, refusal)
                 raise
             for result, error in answers:
-                await self._guard.done(method, incoming.params, error, result)
+                await self._guard.audit_use(method, incoming.params, error, result)
                 done(result, error)
 
-        def noted(incoming: Incoming, done: Done) -> Awaitable[None]:
+        def noted(incoming: Incoming, done: DoneCallback) -> Awaitable[None]:
             return work(incoming, done)
 
         return noted

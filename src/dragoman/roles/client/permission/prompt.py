@@ -11,25 +11,25 @@ from typing import Any
 import msgspec
 
 from dragoman.policy.decision import DENY, Decision, Verdict
-from dragoman.policy.grants import Scope, granted
-from dragoman.policy.permission_options import meaning
-from dragoman.policy.question import ON_FILES, Operation, Question
+from dragoman.policy.grants import Scope, build_grant
+from dragoman.policy.permission_options import option_meaning
+from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
 from dragoman.schema.permission import PermissionOption
 
 # The scope of an answer that is good for this one question and covers nothing after it.
-UNREMEMBERED = ""
+NO_SCOPE = ""
 
 # What is said of a command that gets a real terminal.
-INTERACTIVE = "in a real terminal, where programs may start a pager or a prompt"
+INTERACTIVE_NOTE = "in a real terminal, where programs may start a pager or a prompt"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """What the user is asked: all that is wanted at once, why policy asks, and what the agent offers as answers."""
 
     questions: tuple[Question, ...]
     decision: Decision
     options: tuple[PermissionOption, ...] = ()  # none for the use of something lent
-    call: Any = None  # the tool call as far as it was told; None for the use of something lent
+    tool_call: Any = None  # the tool call as far as it was told; None for the use of something lent
     reason: str = ""  # the agent's own
     text: str | None = None  # what is to be written
     env: Mapping[str, str] = {}
@@ -38,67 +38,67 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lines(self) -> list[str]:
         """The question in plain words, one line for each thing; not yet made visible for a terminal."""
-        said = [line for each in self.questions for line in _said(each)]
+        said = [line for each in self.questions for line in _question_lines(each)]
         return [
             *said,
             *(f"with {name}={value}" for name, value in self.env.items()),
-            *([INTERACTIVE] if self.interactive else ()),
+            *([INTERACTIVE_NOTE] if self.interactive else ()),
             f"asked by {self.decision.reason}",
         ]
 
     @property
     def can_be_remembered(self) -> bool:
         """Whether an answer could reach further than this question: whether it says what it is about."""
-        return any(granted(each, DENY, Scope.SESSION, id="", now=0.0) for each in self.questions)
+        return any(build_grant(each, DENY, Scope.SESSION, id="", now=0.0) for each in self.questions)
 
 
-class Choice(msgspec.Struct, frozen=True):
+class PermissionChoice(msgspec.Struct, frozen=True):
     """What the user answers: a verdict and how far it reaches, or one of the agent's own options."""
 
     verdict: Verdict = DENY
     scope: str = Scope.ONCE
     option_id: str | None = None
-    life: float | None = None  # seconds after which it is forgotten
-    why: str = ""  # for the audit, where nobody was there to be asked
+    lifetime: float | None = None  # seconds after which it is forgotten
+    explanation: str = ""  # for the audit, where nobody was there to be asked
 
     @property
     def reason(self) -> str:
         """What decided, in words."""
-        return self.why or f"the user said {self.verdict.word}" + (f" ({self.scope})" if self.scope else "")
+        return self.explanation or f"the user said {self.verdict.label}" + (f" ({self.scope})" if self.scope else "")
 
 
 # None is no answer: the question was closed.
-AskUser = Callable[[Asked], Awaitable[Choice | None] | Choice | None]
+AskUser = Callable[[PermissionPrompt], Awaitable[PermissionChoice | None] | PermissionChoice | None]
 
 
-def understood(options: Sequence[PermissionOption], choice: Choice) -> Choice:
+def resolve_option(options: Sequence[PermissionOption], choice: PermissionChoice) -> PermissionChoice:
     """An option of the agent's as what it means to us; one that was never offered is a no."""
     if choice.option_id is None:
         return choice
     for option in options:
         if option.option_id == choice.option_id:
             # What nobody knows the meaning of is passed on, and covers nothing.
-            verdict, scope = meaning(option) or (DENY, UNREMEMBERED)
-            kept = scope if choice.scope else UNREMEMBERED
-            why = choice.why or ("" if scope else f"the user chose {option.name!r}")
-            return Choice(verdict, kept, option.option_id, choice.life, why)
-    return Choice(DENY)
+            verdict, scope = option_meaning(option) or (DENY, NO_SCOPE)
+            kept = scope if choice.scope else NO_SCOPE
+            why = choice.explanation or ("" if scope else f"the user chose {option.name!r}")
+            return PermissionChoice(verdict, kept, option.option_id, choice.lifetime, why)
+    return PermissionChoice(DENY)
 
 
-def _said(question: Question) -> list[str]:
-    lines = [f"{question.operation.replace('_', ' ')}: {thing(question)}"]
-    return [*lines, f"in the folder {question.cwd}"] if elsewhere(question) else lines
+def _question_lines(question: Question) -> list[str]:
+    lines = [f"{question.operation.replace('_', ' ')}: {describe_question(question)}"]
+    return [*lines, f"in the folder {question.cwd}"] if has_other_cwd(question) else lines
 
 
-def elsewhere(question: Question) -> bool:
+def has_other_cwd(question: Question) -> bool:
     """Whether a command starts in another folder than the session's own."""
     return bool(question.cwd) and question.cwd != question.workspace
 
 
-def thing(question: Question) -> str:
+def describe_question(question: Question) -> str:
     """What a question is about, in one line; in quotes where only the agent's own words tell."""
     said = f'"{question.title}"' if question.title else ""
-    if question.operation in ON_FILES or question.operation == Operation.TERMINAL_EXECUTE:
+    if question.operation in FILE_OPERATIONS or question.operation == Operation.TERMINAL_EXECUTE:
         return question.resource or said
     name = "/".join(part for part in (question.server, question.tool) if part)
     about = question.resource or said

@@ -17,56 +17,56 @@ from dragoman.policy.question import Question, is_under
 
 if TYPE_CHECKING:
     from dragoman.roles.client.remote_agent import RemoteAgent
-    from dragoman.roles.client.session import Conversation
+    from dragoman.roles.client.session import ClientSession
 
 
-class Premises:
+class SessionPaths:
     """The sessions of one agent, as far as they are known."""
 
-    def __init__(self, agent: str = "") -> None:
-        self.agent = agent
-        self.find: Callable[[str], Conversation | None] = lambda _: None
-        self.roots: Callable[[str], Sequence[str]] = lambda _: ()
-        self.resolve: Callable[[str], str] = os.path.realpath  # gives where a folder of a session really is
+    def __init__(self, agent_name: str = "") -> None:
+        self.agent_name = agent_name
+        self.find_session: Callable[[str], ClientSession | None] = lambda _: None
+        self.find_roots: Callable[[str], Sequence[str]] = lambda _: ()
+        self.resolve_folder: Callable[[str], str] = os.path.realpath  # gives where a folder of a session really is
 
-    def attend(self, agent: RemoteAgent, otherwise: str = "") -> None:
+    def set_agent(self, agent: RemoteAgent, fallback_name: str = "") -> None:
         """Know an agent by the name it gives itself, `otherwise` by another, and its sessions."""
-        self.find = agent.find
-        if not self.agent:
-            self.agent = (agent.info.name if agent.info is not None else "") or otherwise
+        self.find_session = agent.find_session
+        if not self.agent_name:
+            self.agent_name = (agent.info.name if agent.info is not None else "") or fallback_name
 
-    def place(self, question: Question, session_id: str, mode: str) -> Question:
+    def with_context(self, question: Question, session_id: str, mode: str) -> Question:
         """A question with who asks it, and where."""
-        session = self.find(session_id)
+        session = self.find_session(session_id)
         return msgspec.structs.replace(
             question,
-            agent=self.agent,
+            agent=self.agent_name,
             session=session_id,
-            roots=self.folders(session_id),
+            roots=self.resolved_roots(session_id),
             mode=mode,
             agent_mode=(session.mode or "") if session is not None else "",
         )
 
-    def folders(self, session_id: str) -> tuple[str, ...]:
+    def resolved_roots(self, session_id: str) -> tuple[str, ...]:
         """The folders of a session, resolved."""
-        return tuple(map(self.resolve, self._spelled(session_id)))
+        return tuple(map(self.resolve_folder, self._given_roots(session_id)))
 
-    def absolute(self, session_id: str) -> Callable[[str], str]:
+    def path_normalizer(self, session_id: str) -> Callable[[str], str]:
         """Paths as the agent spells them, but with the session's folders resolved."""
-        spelled = [os.path.normpath(root) for root in self._spelled(session_id)]
+        spelled = [os.path.normpath(root) for root in self._given_roots(session_id)]
 
         def absolute(path: str) -> str:
             full = os.path.normpath(os.path.join(spelled[0] if spelled else "/", path))
             for root in spelled:
                 if is_under(full, (root,)):
-                    return os.path.normpath(os.path.join(self.resolve(root), os.path.relpath(full, root)))
+                    return os.path.normpath(os.path.join(self.resolve_folder(root), os.path.relpath(full, root)))
             return full
 
         return absolute
 
-    def resolver(self, session_id: str) -> Callable[[str], str]:
+    def path_resolver(self, session_id: str) -> Callable[[str], str]:
         """What a path leads to, links followed."""
-        base = next(iter(self.folders(session_id)), "/")
+        base = next(iter(self.resolved_roots(session_id)), "/")
 
         def resolve(path: str) -> str:
             try:
@@ -76,9 +76,9 @@ class Premises:
 
         return resolve
 
-    def _spelled(self, session_id: str) -> Sequence[str]:
-        session = self.find(session_id)
+    def _given_roots(self, session_id: str) -> Sequence[str]:
+        session = self.find_session(session_id)
         try:
-            return session.roots if session is not None else self.roots(session_id)
+            return session.roots if session is not None else self.find_roots(session_id)
         except ProtocolError:  # a session that nobody knows, of a subagent say (peers.md 45)
             return ()

@@ -15,75 +15,75 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import dialect as find_dialect
-from dragoman.dialect.side_data import noted
-from dragoman.engine.codec import Speech
+from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.side_data import with_side_data
+from dragoman.engine.codec import PeerCodec
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
-from dragoman.wire.envelope import Id, WireError, say_call, say_error, say_result
+from dragoman.wire.envelope import Id, WireError, encode_call, encode_error, encode_result
 from dragoman.wire.repair import repair
 
 # What a host of ours is asked in any dialect (reference 5.17), under the name that official clients use.
-_ALSO = {"_dragoman/attach": "session/attach", "_dragoman/detach": "session/detach"}
+_METHOD_ALIASES = {"_dragoman/attach": "session/attach", "_dragoman/detach": "session/detach"}
 
 # How an update of ours begins in each dialect, up to its session's id.
-_UPDATE = re.compile(
+_UPDATE_HEAD = re.compile(
     rb'\{"jsonrpc":"2\.0","method":"session/update","params":\{"session(?:Id|_id)":("(?:[^"\\]|\\.)*")'
 )
 
-_MEMBERS = ("sessionId", "session_id")  # as transport/remote/streams.py knows it too
+_SESSION_ID_MEMBERS = ("sessionId", "session_id")  # as transport/remote/streams.py knows it too
 
 # Dialects whose clients choose the ids of sessions: over another connection they are known by the agent's only.
-_CHOOSING = frozenset({"2025.1"})
+_CLIENT_CHOOSES_IDS = frozenset({"2025.1"})
 
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class Overheard:
+class DialectFrames:
     """How the two speak; official v1 until the client has introduced itself."""
 
     def __init__(self) -> None:
-        self._speak("v1")
+        self._set_dialect("v1")
 
-    def _speak(self, name: str) -> None:
+    def _set_dialect(self, name: str) -> None:
         self.dialect = find_dialect(name)
-        self._client = Speech(self.dialect, Side.CLIENT)
-        self._agent = Speech(self.dialect, Side.AGENT)
+        self._client = PeerCodec(self.dialect, Side.CLIENT)
+        self._agent = PeerCodec(self.dialect, Side.AGENT)
 
-    def met(self, params: Any) -> None:
+    def detect_client(self, params: Any) -> None:
         """The client introduced itself with this."""
-        self._speak(detect.of_client("initialize", params) or "v1")
+        self._set_dialect(detect.dialect_of_client("initialize", params) or "v1")
 
-    def returning(self, params: Any) -> Any:
+    def with_reconnect_capability(self, params: Any) -> Any:
         """The introduction of a client that will come back: it asks what the agent calls its sessions, if it must."""
-        if self.dialect.name not in _CHOOSING:
+        if self.dialect.name not in _CLIENT_CHOOSES_IDS:
             return params
         try:
             method, lifted = self.dialect.lift_call(Side.AGENT, "initialize", params)
             offered = lifted.get("clientCapabilities") or {}
             if not isinstance(offered, dict):
                 return params  # which the agent will refuse
-            offered = noted(offered, comesBack=True)
+            offered = with_side_data(offered, comesBack=True)
             return self.dialect.lower_call(Side.AGENT, method, {**lifted, "clientCapabilities": offered})[1]
         except ProtocolError:
             return params
 
     @property
-    def is_plain(self) -> bool:
+    def is_native(self) -> bool:
         """Whether they speak as official clients do."""
-        return self._client.plain
+        return self._client.is_native
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def call(self, method: str, params: Any) -> tuple[str, dict[str, Any]]:
+    def lift_call(self, method: str, params: Any) -> tuple[str, dict[str, Any]]:
         """A call of the client's, in the vocabulary."""
         try:
             method, _, lifted = self._agent.lift_call(method, params, False)
         except ProtocolError:
             lifted = params
-        return _ALSO.get(method, method), lifted if isinstance(lifted, dict) else {}
+        return _METHOD_ALIASES.get(method, method), lifted if isinstance(lifted, dict) else {}
 
-    def result(self, method: str, result: Any) -> dict[str, Any]:
+    def lift_result(self, method: str, result: Any) -> dict[str, Any]:
         """The agent's answer to a call, in the vocabulary; empty when it is no such thing."""
         try:
             lifted = self._client.lift_result(method, result, True)
@@ -91,9 +91,9 @@ class Overheard:
             return {}
         return lifted if isinstance(lifted, dict) else {}
 
-    def question(self, frame: bytes) -> str | None:
+    def find_question(self, frame: bytes) -> str | None:
         """The session and the tool call that an update asks about, where questions are updates; None: none."""
-        said = decoded(frame)
+        said = decode_frame(frame)
         try:
             method, asked = self.dialect.lift_call(Side.CLIENT, "session/update", (said or {}).get("params"))
         except ProtocolError:
@@ -101,9 +101,9 @@ class Overheard:
         if method != "session/request_permission":
             return None
         call = asked.get("toolCall")
-        return about({**asked, "toolCallId": call.get("toolCallId") if isinstance(call, dict) else None})
+        return question_key({**asked, "toolCallId": call.get("toolCallId") if isinstance(call, dict) else None})
 
-    def fault(self, error: Any) -> ProtocolError:
+    def lift_error(self, error: Any) -> ProtocolError:
         """An error of the agent's."""
         try:
             return self._client.lift_error(msgspec.convert(error, WireError))
@@ -112,21 +112,21 @@ class Overheard:
 
     # --- speaking ---------------------------------------------------------------------------------------------
 
-    def say(self, method: str, params: dict[str, Any], id: Id) -> bytes:
+    def encode_request(self, method: str, params: dict[str, Any], id: Id) -> bytes:
         """A request in the client's place."""
         method, spelled = self._client.lower_call(method, params)
-        return say_call(id, method, spelled)
+        return encode_call(id, method, spelled)
 
-    def say_result(self, id: Id, method: str, result: dict[str, Any]) -> bytes:
+    def encode_result(self, id: Id, method: str, result: dict[str, Any]) -> bytes:
         """A result in the agent's place."""
-        return say_result(id, self._agent.lower_result(method, result))
+        return encode_result(id, self._agent.lower_result(method, result))
 
-    def say_error(self, id: Id, error: ProtocolError) -> bytes:
+    def encode_error(self, id: Id, error: ProtocolError) -> bytes:
         """An error in the agent's place."""
-        return say_error(id, self._agent.lower_error(error))
+        return encode_error(id, self._agent.lower_error(error))
 
 
-def decoded(frame: bytes) -> dict[str, Any] | None:
+def decode_frame(frame: bytes) -> dict[str, Any] | None:
     """A frame that is one JSON object with a proper id; None for every other, which is not ours to judge."""
     try:
         said = msgspec.json.decode(frame)
@@ -141,20 +141,20 @@ def decoded(frame: bytes) -> dict[str, Any] | None:
     return said if id is None or isinstance(id, int | str | float) else None
 
 
-def about(params: dict[str, Any]) -> str:
+def question_key(params: dict[str, Any]) -> str:
     """The session and the tool call that a question or its answer is about, as one key."""
     return f"{params.get('sessionId')}/{params.get('toolCallId')}"
 
 
 def session_of(params: Any) -> str | None:
     """The session that a call names, in whatever dialect."""
-    named = (params.get(name) for name in _MEMBERS) if isinstance(params, dict) else ()
+    named = (params.get(name) for name in _SESSION_ID_MEMBERS) if isinstance(params, dict) else ()
     return next((name for name in named if isinstance(name, str)), None)
 
 
-def head_of(frame: bytes) -> tuple[bytes, str] | None:
+def update_head(frame: bytes) -> tuple[bytes, str] | None:
     """How an update of a host begins, up to its session's id, and that id; None when it begins otherwise."""
-    found = _UPDATE.match(frame)
+    found = _UPDATE_HEAD.match(frame)
     if found is None:
         return None
     try:
@@ -163,22 +163,22 @@ def head_of(frame: bytes) -> tuple[bytes, str] | None:
         return None
 
 
-def renamed(frame: bytes, names: Mapping[str, str]) -> bytes:
+def rename_session(frame: bytes, new_ids: Mapping[str, str]) -> bytes:
     """A call with its session by another name; what else is in it stays as it is written, if it can be read at all."""
     try:
-        said: dict[str, Any] = _members(frame)
-        params: dict[str, Any] = _members(said["params"])
-        for member in _MEMBERS:
+        said: dict[str, Any] = _decode_members(frame)
+        params: dict[str, Any] = _decode_members(said["params"])
+        for member in _SESSION_ID_MEMBERS:
             name = msgspec.json.decode(params[member]) if member in params else None
-            if isinstance(name, str) and name in names:
-                params[member] = names[name]
+            if isinstance(name, str) and name in new_ids:
+                params[member] = new_ids[name]
                 return msgspec.json.encode({**said, "params": params})
     except (msgspec.ValidationError, KeyError):
         pass
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = decoded(frame) or {}
+        said = decode_frame(frame) or {}
         found = session_of(said.get("params"))
-        for member in _MEMBERS if found is not None and found in names else ():
+        for member in _SESSION_ID_MEMBERS if found is not None and found in new_ids else ():
             if said["params"].get(member) == found:
-                return msgspec.json.encode({**said, "params": {**said["params"], member: names[str(found)]}})
+                return msgspec.json.encode({**said, "params": {**said["params"], member: new_ids[str(found)]}})
     return frame

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import StartFailed
 from dragoman.transport.base import WRITE_STALL
-from dragoman.transport.remote.address import Remote, parse
+from dragoman.transport.remote.address import RemoteOptions, parse_address
 from dragoman.wire.frames import MAX_FRAME
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 async def dial_remote(
     url: str,
-    remote: Remote | None = None,
+    remote: RemoteOptions | None = None,
     *,
     report: Callable[[str], None] | None = None,
     stall: float = WRITE_STALL,
     max_frame: int = MAX_FRAME,
 ) -> WebSocketTransport | HttpTransport:
     """The agent behind this URL. Raises StartFailed; over HTTP the first frame finds out whether anybody is there."""
-    remote = remote or Remote()
-    address = parse(url, remote)
+    remote = remote or RemoteOptions()
+    address = parse_address(url, remote)
     try:
-        if address.is_socket:
+        if address.is_websocket:
             from dragoman.transport.remote.client.websocket import WebSocketTransport
 
             socket = WebSocketTransport(address, remote, report=report, stall=stall, max_frame=max_frame)
@@ -42,5 +42,5 @@ async def dial_remote(
         return HttpTransport(address, remote, report=report, stall=stall, max_frame=max_frame)
     except ModuleNotFoundError as error:
         raise StartFailed(
-            f"{address.shown}: {error.name} is not installed; run: pip install 'dragoman[host]'"
+            f"{address.display_url}: {error.name} is not installed; run: pip install 'dragoman[host]'"
         ) from None

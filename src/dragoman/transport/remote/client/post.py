@@ -13,56 +13,56 @@ from typing import Any
 import httpx
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.remote.address import Address, Remote, trust
-from dragoman.transport.remote.errors import failed, refused
-from dragoman.transport.remote.retry import Outage, Retrying
+from dragoman.transport.remote.address import RemoteAddress, RemoteOptions, tls_context
+from dragoman.transport.remote.errors import network_error, status_error
+from dragoman.transport.remote.retry import Outage, RetryLoop
 
 # To reach a server, and for it to take one message: far away and busy. Seconds.
-CONNECT_PATIENCE = 30.0
-POST_PATIENCE = 120.0
+CONNECT_TIMEOUT = 30.0
+POST_TIMEOUT = 120.0
 
 # An idle connection is not used again after this: node and uvicorn close theirs after five seconds, and a message that
 # meets such a close may or may not have arrived.
-IDLE = 3.0
+IDLE_TIMEOUT = 3.0
 
 # Refused without being looked at: the same message may be sent later, to any server.
-_LATER = frozenset({408, 425, 429, 503})
+_RETRY_STATUSES = frozenset({408, 425, 429, 503})
 
-_JSON = {"Content-Type": "application/json"}
+_JSON_HEADERS = {"Content-Type": "application/json"}
 
 
-def http_client(address: Address, remote: Remote) -> httpx.AsyncClient:
+def build_http_client(address: RemoteAddress, remote: RemoteOptions) -> httpx.AsyncClient:
     """HTTP/2 where TLS agrees on it, the cookies of one connection, the proxy of the environment."""
     client = httpx.AsyncClient(
         http2=True,
         headers=list(address.headers),
-        verify=trust(remote.tls, address.shown) if address.is_secure else False,
+        verify=tls_context(remote.tls, address.display_url) if address.is_secure else False,
         trust_env=not address.is_loopback,
-        timeout=httpx.Timeout(POST_PATIENCE, connect=CONNECT_PATIENCE, pool=None),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=IDLE),
+        timeout=httpx.Timeout(POST_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=IDLE_TIMEOUT),
     )
     if address.is_secure:
         for transport in (client._transport, *client._mounts.values()):
             if (pool := getattr(transport, "_pool", None)) is not None:
-                pool._network_backend = _Network(pool._network_backend)
+                pool._network_backend = _NetworkBackend(pool._network_backend)
     return client
 
 
-class _Network:
+class _NetworkBackend:
     """httpcore's way to open sockets, which forgets a socket whose TLS handshake is given up until it is swept away."""
 
-    def __init__(self, network: Any) -> None:
-        self._network = network
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
 
     async def connect_tcp(self, *where: Any, **how: Any) -> Any:
         """Open a socket."""
-        return _Socket(await self._network.connect_tcp(*where, **how))
+        return _PlainSocket(await self._backend.connect_tcp(*where, **how))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
+        return getattr(self._backend, name)
 
 
-class _Socket:
+class _PlainSocket:
     """A socket before TLS is spoken on it."""
 
     def __init__(self, socket: Any) -> None:
@@ -81,48 +81,52 @@ class _Socket:
         return getattr(self._socket, name)
 
 
-class Postman:
+class Poster:
     """Posts for one connection."""
 
-    def __init__(self, client: httpx.AsyncClient, address: Address, remote: Remote, outage: Outage) -> None:
-        self.counts = False  # whether the server delivers a message once that it gets twice
-        self.has_left = False  # whether the message that is being sent may have reached the server
+    def __init__(
+        self, client: httpx.AsyncClient, address: RemoteAddress, remote: RemoteOptions, outage: Outage
+    ) -> None:
+        self.server_deduplicates = False  # whether the server delivers a message once that it gets twice
+        self.may_have_arrived = False  # whether the message that is being sent may have reached the server
         self._client = client
         self._address = address
-        self._patience = remote.patience
+        self._backoff = remote.backoff
         self._outage = outage
 
-    async def introduce(self, data: bytes) -> httpx.Response:
+    async def post_initialize(self, data: bytes) -> httpx.Response:
         """The first message of a connection: tried once, for nothing is lost yet."""
-        return await self._once(data, {})
+        return await self._post_once(data, {})
 
-    async def deliver(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
+    async def post_with_retry(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
         """Any later message, until the server has taken or refused it. Raises ConnectionFailed."""
 
         async def attempt() -> httpx.Response:
-            answer = await self._once(data, headers)
-            error = refused(self._address.shown, answer.status_code, answer.headers, answer.content)
-            if answer.status_code in _LATER or (error.is_passing and self.counts):
+            answer = await self._post_once(data, headers)
+            error = status_error(self._address.display_url, answer.status_code, answer.headers, answer.content)
+            if answer.status_code in _RETRY_STATUSES or (error.is_passing and self.server_deduplicates):
                 raise error
             return answer
 
         why = "a message could not be sent"
-        return await Retrying(f"agent {self._address.shown}", self._patience, self._outage, why).run(attempt)
+        return await RetryLoop(f"agent {self._address.display_url}", self._backoff, self._outage, why).run(attempt)
 
-    async def _once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        before, self.has_left = self.has_left, True  # while it is under way nobody can say
+    async def _post_once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        before, self.may_have_arrived = self.may_have_arrived, True  # while it is under way nobody can say
         try:
-            answer = await self._client.post(self._address.url, content=data, headers={**_JSON, **headers})
+            answer = await self._client.post(self._address.url, content=data, headers={**_JSON_HEADERS, **headers})
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            self.has_left = before
-            raise failed(self._address.shown, error) from None
+            self.may_have_arrived = before
+            raise network_error(self._address.display_url, error) from None
         except Exception as error:  # httpx also lets through what its parts raise, such as the end of a TLS stream
-            fault = failed(self._address.shown, error)
-            if headers and not self.counts:
+            fault = network_error(self._address.display_url, error)
+            if headers and not self.server_deduplicates:
                 raise TransportClosed(
                     f"{fault}; a message was on its way, and nobody can say whether it arrived: load the session again"
                 ) from None
             raise fault from None
-        if answer.status_code in (404, 410) or answer.status_code in _LATER:
-            self.has_left = before  # a server that does not know the connection has not taken the message either
+        if answer.status_code in (404, 410) or answer.status_code in _RETRY_STATUSES:
+            self.may_have_arrived = (
+                before  # a server that does not know the connection has not taken the message either
+            )
         return answer

@@ -7,17 +7,17 @@ takes two, for nearly every message is one whole text frame. Knows nothing of so
 
 from __future__ import annotations
 
-from dragoman.wire.frames import EXCERPT, MAX_FRAME, Frame, Oversize
+from dragoman.wire.frames import EXCERPT_SIZE, MAX_FRAME, Frame, Oversize
 
 TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 _CONTINUED, _BINARY = 0, 2
-_WHOLE_TEXT = 0x80 | TEXT
+_FINAL_TEXT = 0x80 | TEXT
 
 # A control frame is no longer than this (RFC 6455 section 5.5).
-_MAX_CONTROL = 125
+_MAX_CONTROL_PAYLOAD = 125
 
 
-class Broken(Exception):
+class WebSocketProtocolError(Exception):
     """The peer does not speak WebSocket; `code` is what to close with."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -25,7 +25,7 @@ class Broken(Exception):
         self.code = code
 
 
-class Gathered:
+class FragmentedMessage:
     """A message that comes in parts; beyond the limit only its size and both ends are kept."""
 
     __slots__ = ("_head", "_limit", "_parts", "_size", "_tail", "is_text")
@@ -46,48 +46,57 @@ class Gathered:
         if self._parts or not self._head:
             part = b"".join([*self._parts, part])
             self._parts.clear()
-        if len(self._head) < EXCERPT:
-            self._head = (self._head + part[:EXCERPT])[:EXCERPT]
-        self._tail = (self._tail + part[-EXCERPT:])[-EXCERPT:]
+        if len(self._head) < EXCERPT_SIZE:
+            self._head = (self._head + part[:EXCERPT_SIZE])[:EXCERPT_SIZE]
+        self._tail = (self._tail + part[-EXCERPT_SIZE:])[-EXCERPT_SIZE:]
 
-    def whole(self) -> Frame:
+    def to_frame(self) -> Frame:
         """The message, now that its last part is there."""
         if self._size > self._limit:
             return Oversize(self._size, self._head, self._tail)
         return b"".join(self._parts)
 
 
-def on_one_line(frame: Frame) -> Frame:
+def join_lines(frame: Frame) -> Frame:
     """A message that its sender spread over lines, as frames are: line ends in JSON stand between tokens only."""
     if isinstance(frame, bytes) and (b"\n" in frame or b"\r" in frame):
         return frame.replace(b"\r", b" ").replace(b"\n", b" ")
     return frame
 
 
-class Cutter:
+class FrameParser:
     """Cuts a byte stream into messages; holds at most one unfinished frame."""
 
-    __slots__ = ("_gathered", "_is_last", "_left", "_limit", "_need", "_parts", "_size", "controls")
+    __slots__ = (
+        "_limit",
+        "_message",
+        "_needed_size",
+        "_parts",
+        "_size",
+        "_skip_is_final",
+        "_skip_left",
+        "control_frames",
+    )
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self.controls: list[tuple[int, bytes]] = []  # opcode and payload, for whoever drives this
+        self.control_frames: list[tuple[int, bytes]] = []  # opcode and payload, for whoever drives this
         self._limit = limit
         self._parts: list[bytes] = []  # of an unfinished frame, with its head
         self._size = 0
-        self._need = 0
-        self._gathered: Gathered | None = None  # a message in fragments, or one too large to hold
-        self._left = -1  # bytes still to come of a frame that is too large to hold; -1: none
-        self._is_last = True  # whether that frame ends its message
+        self._needed_size = 0
+        self._message: FragmentedMessage | None = None  # a message in fragments, or one too large to hold
+        self._skip_left = -1  # bytes still to come of a frame that is too large to hold; -1: none
+        self._skip_is_final = True  # whether that frame ends its message
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next bytes; give the messages they complete. Raises Broken."""
         frames: list[Frame] = []
-        if self._left >= 0:
-            data = self._skip(data, frames)
+        if self._skip_left >= 0:
+            data = self._skip_payload(data, frames)
         if self._parts:
             self._parts.append(data)
             self._size += len(data)
-            if self._size < self._need:
+            if self._size < self._needed_size:
                 return frames
             data = b"".join(self._parts)
             self._parts.clear()
@@ -107,76 +116,76 @@ class Cutter:
                     break
                 size = int.from_bytes(data[at + 2 : begin], "big")
             else:
-                raise Broken(1002, "its frames are masked")
+                raise WebSocketProtocolError(1002, "its frames are masked")
             stop = begin + size
-            if first == _WHOLE_TEXT and size <= self._limit and self._gathered is None:
+            if first == _FINAL_TEXT and size <= self._limit and self._message is None:
                 if stop > end:
                     need = stop - at
                     break
                 frames.append(data[begin:stop])
             elif size > self._limit:
                 self._begin_skipping(first, size)
-                rest = self._skip(data[begin:], frames)
+                rest = self._skip_payload(data[begin:], frames)
                 at = end - len(rest)
                 continue
             elif stop > end:
                 need = stop - at
                 break
             else:
-                self._odd(first, data[begin:stop], frames)
+                self._parse_other_frame(first, data[begin:stop], frames)
             at = stop
         if at < end:
             self._parts.append(data[at:] if at else data)
-            self._size, self._need = end - at, need
+            self._size, self._needed_size = end - at, need
         if b"\n" in data or b"\r" in data:
-            frames = [on_one_line(frame) for frame in frames]
+            frames = [join_lines(frame) for frame in frames]
         return frames
 
-    def _odd(self, first: int, payload: bytes, frames: list[Frame]) -> None:
+    def _parse_other_frame(self, first: int, payload: bytes, frames: list[Frame]) -> None:
         """A frame that is not one whole text."""
         if first & 0x70:
-            raise Broken(1002, "it uses an extension that nobody agreed on")
+            raise WebSocketProtocolError(1002, "it uses an extension that nobody agreed on")
         opcode, is_last = first & 0x0F, bool(first & 0x80)
         if opcode >= CLOSE:
-            if opcode > PONG or not is_last or len(payload) > _MAX_CONTROL:
-                raise Broken(1002, "it sent a control frame that is none")
-            self.controls.append((opcode, payload))
+            if opcode > PONG or not is_last or len(payload) > _MAX_CONTROL_PAYLOAD:
+                raise WebSocketProtocolError(1002, "it sent a control frame that is none")
+            self.control_frames.append((opcode, payload))
             return
-        self._begin(opcode)
-        assert self._gathered is not None
-        self._gathered.add(payload)
+        self._begin_message(opcode)
+        assert self._message is not None
+        self._message.add(payload)
         if is_last:
-            self._finish(frames)
+            self._finish_message(frames)
 
-    def _begin(self, opcode: int) -> None:
+    def _begin_message(self, opcode: int) -> None:
         if opcode == _CONTINUED:
-            if self._gathered is None:
-                raise Broken(1002, "it went on with a message that it never began")
-        elif opcode not in (TEXT, _BINARY) or self._gathered is not None:
-            raise Broken(1002, "it began a message in the middle of another, or of no known kind")
+            if self._message is None:
+                raise WebSocketProtocolError(1002, "it went on with a message that it never began")
+        elif opcode not in (TEXT, _BINARY) or self._message is not None:
+            raise WebSocketProtocolError(1002, "it began a message in the middle of another, or of no known kind")
         else:
-            self._gathered = Gathered(self._limit, opcode == TEXT)
+            self._message = FragmentedMessage(self._limit, opcode == TEXT)
 
-    def _finish(self, frames: list[Frame]) -> None:
-        assert self._gathered is not None
-        if self._gathered.is_text:  # binary messages are ignored (reference 3.2)
-            frames.append(on_one_line(self._gathered.whole()))
-        self._gathered = None
+    def _finish_message(self, frames: list[Frame]) -> None:
+        assert self._message is not None
+        if self._message.is_text:  # binary messages are ignored (reference 3.2)
+            frames.append(join_lines(self._message.to_frame()))
+        self._message = None
 
     def _begin_skipping(self, first: int, size: int) -> None:
         if first & 0x70 or first & 0x0F >= CLOSE:
-            raise Broken(1002, "it sent a control frame that is none")
-        self._begin(first & 0x0F)
-        self._left, self._is_last = size, bool(first & 0x80)
+            raise WebSocketProtocolError(1002, "it sent a control frame that is none")
+        self._begin_message(first & 0x0F)
+        self._skip_left, self._skip_is_final = size, bool(first & 0x80)
 
-    def _skip(self, data: bytes, frames: list[Frame]) -> bytes:
+    def _skip_payload(self, data: bytes, frames: list[Frame]) -> bytes:
         """Take what belongs to a frame too large to hold; give the rest."""
-        assert self._gathered is not None
-        part, rest = data[: self._left], data[self._left :]
-        self._gathered.add(part)
-        self._left -= len(part)
-        if self._left == 0:
-            self._left = -1
-            if self._is_last:
-                self._finish(frames)
+        assert self._message is not None
+        part, rest = data[: self._skip_left], data[self._skip_left :]
+        self._message.add(part)
+        self._skip_left -= len(part)
+        if self._skip_left == 0:
+            self._skip_left = -1
+            if self._skip_is_final:
+                self._finish_message(frames)
         return rest

@@ -15,18 +15,18 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 from dragoman.errors import Unreachable
-from dragoman.transport.remote.address import Address
-from dragoman.transport.remote.errors import failed, refused
+from dragoman.transport.remote.address import RemoteAddress
+from dragoman.transport.remote.errors import network_error, status_error
 
 # The head of an HTTP answer; more is no handshake.
-_MAX_HEAD = 64 * 1024
+_MAX_RESPONSE_HEAD = 64 * 1024
 
 
 class Handshake:
     """One upgrade, from the request to its answer."""
 
-    def __init__(self, address: Address, headers: Sequence[tuple[str, str]]) -> None:
-        self.name = address.shown
+    def __init__(self, address: RemoteAddress, headers: Sequence[tuple[str, str]]) -> None:
+        self.name = address.display_url
         self._protocol = ClientProtocol(parse_uri(address.url))
         request = self._protocol.connect()
         for name, value in (*address.headers, *headers):
@@ -39,20 +39,20 @@ class Handshake:
         """Take the next bytes: the headers of the 101 and the rest, None while there is none. Raises Unreachable."""
         if self._is_refused:
             self._protocol.receive_data(data)
-            self._judge()
+            self._check_answer()
             return None
         data = self._head + data
         end = data.find(b"\r\n\r\n")
         if end < 0:
             self._head = data
-            if len(data) > _MAX_HEAD or not b"HTTP/".startswith(data[:5]):
-                raise self._alien()
+            if len(data) > _MAX_RESPONSE_HEAD or not b"HTTP/".startswith(data[:5]):
+                raise self._not_http_error()
             return None
         self._head = b""
         is_switched = data[: end + 4].split(b" ", 2)[1:2] == [b"101"]
         self._is_refused = not is_switched
         self._protocol.receive_data(data[: end + 4] if is_switched else data)
-        headers = self._judge()
+        headers = self._check_answer()
         return None if headers is None else (headers, data[end + 4 :])
 
     def finish(self) -> None:
@@ -60,15 +60,15 @@ class Handshake:
         if self._head or not self._protocol.reader.eof:
             self._protocol.receive_eof()
             if not self._head:
-                self._judge()
-        raise failed(self.name, ConnectionResetError(0, "it hung up before it had answered"))
+                self._check_answer()
+        raise network_error(self.name, ConnectionResetError(0, "it hung up before it had answered"))
 
-    def _judge(self) -> dict[str, list[str]] | None:
+    def _check_answer(self) -> dict[str, list[str]] | None:
         """Look whether the answer is whole, and what it is."""
         answers = [event for event in self._protocol.events_received() if isinstance(event, Response)]
         error = self._protocol.handshake_exc
         if error is not None:
-            raise self._refusal(error, answers)
+            raise self._handshake_error(error, answers)
         if not answers or self._protocol.state is not State.OPEN:
             return None
         said: dict[str, list[str]] = {}
@@ -76,18 +76,18 @@ class Handshake:
             said.setdefault(name.lower(), []).append(value)
         return said
 
-    def _refusal(self, error: Exception, answers: list[Response]) -> Unreachable:
+    def _handshake_error(self, error: Exception, answers: list[Response]) -> Unreachable:
         if not answers:
             if isinstance(error.__cause__, EOFError):
-                return failed(self.name, ConnectionResetError(0, "it hung up before it had answered"))
-            return self._alien()
+                return network_error(self.name, ConnectionResetError(0, "it hung up before it had answered"))
+            return self._not_http_error()
         answer = answers[0]
         if answer.status_code == 101 or not isinstance(error, InvalidHandshake):
             return Unreachable(f"{self.name}: it does not upgrade to WebSocket properly ({error})")
         headers = {name.lower(): value for name, value in answer.headers.raw_items()}
         if answer.status_code == 200:
             return Unreachable(f"{self.name}: a web server answers there, but no WebSocket; check the path", status=200)
-        return refused(self.name, answer.status_code, headers, bytes(answer.body or b""))
+        return status_error(self.name, answer.status_code, headers, bytes(answer.body or b""))
 
-    def _alien(self) -> Unreachable:
+    def _not_http_error(self) -> Unreachable:
         return Unreachable(f"{self.name}: what answers there does not speak HTTP; check the address and the port")

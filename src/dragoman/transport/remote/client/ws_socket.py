@@ -15,32 +15,32 @@ from websockets.frames import Frame as SocketFrame
 from websockets.frames import Opcode
 
 from dragoman.errors import Unreachable
-from dragoman.transport.base import COALESCE, HIGH_WATER, LOW_WATER
-from dragoman.transport.remote.address import TLS, Address, trust
-from dragoman.transport.remote.client.ws_frames import CLOSE, PING, Broken, Cutter
+from dragoman.transport.base import COALESCE_SIZE, HIGH_WATER, LOW_WATER
+from dragoman.transport.remote.address import TLS, RemoteAddress, tls_context
+from dragoman.transport.remote.client.ws_frames import CLOSE, PING, FrameParser, WebSocketProtocolError
 from dragoman.transport.remote.client.ws_handshake import Handshake
-from dragoman.transport.remote.errors import failed
+from dragoman.transport.remote.errors import network_error
 from dragoman.wire.frames import Frame
 
 # A server on the other side of the world, with a slow name lookup and TLS, has answered by then. Seconds.
-OPEN_PATIENCE = 30.0
+OPEN_TIMEOUT = 30.0
 
 # A quiet socket is asked for a sign of life so often, and given up when none comes: routers forget idle connections
 # after minutes, and a laptop that slept must notice soon. Seconds.
-PING_EVERY = 20.0
-PONG_WITHIN = 20.0
+PING_INTERVAL = 20.0
+PONG_TIMEOUT = 20.0
 
-Lost = Callable[["Link", int, str], None]  # close code (1006: none came) and reason
+OnLost = Callable[["WebSocket", int, str], None]  # close code (1006: none came) and reason
 
 
-class Link(asyncio.Protocol):
+class WebSocket(asyncio.Protocol):
     """A WebSocket; `opened` has the headers of the 101 when it is open."""
 
     def __init__(
         self,
         handshake: Handshake,
-        take: Callable[[list[Frame], int], None],
-        lost: Lost,
+        on_frames: Callable[[list[Frame], int], None],
+        on_lost: OnLost,
         *,
         max_frame: int,
         stall: float,
@@ -48,26 +48,26 @@ class Link(asyncio.Protocol):
         self._handshake: Handshake | None = handshake
         self._request = handshake.request
         self._name = handshake.name
-        self._early: bytes | None = b""  # what came before anybody said `start`
-        self._take = take
-        self._lost: Lost | None = lost
-        self._cutter = Cutter(max_frame)
+        self._early_data: bytes | None = b""  # what came before anybody said `start`
+        self._on_frames = on_frames
+        self._on_lost: OnLost | None = on_lost
+        self._parser = FrameParser(max_frame)
         self._loop = asyncio.get_running_loop()
-        self.opened: asyncio.Future[dict[str, list[str]]] = self._loop.create_future()
-        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.opened_headers: asyncio.Future[dict[str, list[str]]] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
         self.is_full = False
-        self.on_room: Callable[[], None] | None = None
+        self.on_writable: Callable[[], None] | None = None
         self._stall = stall
-        self._stalled: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._fresh: list[bytes] = []
-        self._fresh_size = 0
+        self._unwritten: list[bytes] = []
+        self._unwritten_size = 0
         self._in_pass = False
-        self._heard = True
-        self._asked = False
+        self._has_received = True
+        self._ping_sent = False
         self._paused = False
         self._closing: tuple[int, str] | None = None
-        self._beat: asyncio.TimerHandle | None = None
+        self._ping_timer: asyncio.TimerHandle | None = None
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -79,30 +79,30 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give the messages that these bytes complete."""
-        self._heard = True
-        if self._early is not None:
-            self._early += data if self._handshake is None else self._shake(data)
+        self._has_received = True
+        if self._early_data is not None:
+            self._early_data += data if self._handshake is None else self._feed_handshake(data)
             return
         try:
-            frames = self._cutter.feed(data)
-        except Broken as error:
+            frames = self._parser.feed(data)
+        except WebSocketProtocolError as error:
             self._send_close(error.code, str(error))
-            self._lose(error.code, f"it does not speak WebSocket properly: {error}")
+            self._report_lost(error.code, f"it does not speak WebSocket properly: {error}")
             return
-        if frames and self._lost is not None:
-            self._take(frames, len(data))
-        if self._cutter.controls:
-            self._control()
+        if frames and self._on_lost is not None:
+            self._on_frames(frames, len(data))
+        if self._parser.control_frames:
+            self._process_control_frames()
 
-    def start(self) -> None:
+    def start_delivery(self) -> None:
         """Whoever opened this is ready: give what came meanwhile."""
-        early, self._early = self._early, None
+        early, self._early_data = self._early_data, None
         if early:
             self.data_received(early)
-        if self.gone.done():
-            self._lose(1006, "the socket was cut")
+        if self.closed.done():
+            self._report_lost(1006, "the socket was cut")
 
-    def _shake(self, data: bytes) -> bytes:
+    def _feed_handshake(self, data: bytes) -> bytes:
         """Take the answer to the upgrade; give what stands behind it."""
         assert self._handshake is not None
         try:
@@ -113,13 +113,13 @@ class Link(asyncio.Protocol):
         if answer is None:
             return b""
         self._handshake = None
-        self._beat = self._loop.call_later(PING_EVERY, self._listen_for_life)
-        if not self.opened.done():
-            self.opened.set_result(answer[0])
+        self._ping_timer = self._loop.call_later(PING_INTERVAL, self._check_alive)
+        if not self.opened_headers.done():
+            self.opened_headers.set_result(answer[0])
         return answer[1]
 
-    def _control(self) -> None:
-        controls, self._cutter.controls = self._cutter.controls, []
+    def _process_control_frames(self) -> None:
+        controls, self._parser.control_frames = self._parser.control_frames, []
         for opcode, payload in controls:
             if opcode == PING:
                 self._write(SocketFrame(Opcode.PONG, payload).serialize(mask=True))
@@ -128,7 +128,7 @@ class Link(asyncio.Protocol):
                 reason = payload[2:].decode("utf-8", "replace")
                 if self._closing is None:
                     self._send_close(code if code != 1005 else 1000, "")
-                self._lose(code, reason)
+                self._report_lost(code, reason)
 
     def pause(self) -> None:
         """Read no more: the one above has not taken what there is."""
@@ -136,11 +136,11 @@ class Link(asyncio.Protocol):
             self._paused = True
             self._transport.pause_reading()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Read on."""
         if self._paused and self._transport is not None:
             self._paused = False
-            self._heard = True
+            self._has_received = True
             self._transport.resume_reading()
 
     # --- writing ----------------------------------------------------------------------------------------------
@@ -153,23 +153,23 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._end_pass)
             self._write(frame)
             return
-        self._fresh.append(frame)
-        self._fresh_size += len(frame)
-        if self._fresh_size >= COALESCE:
+        self._unwritten.append(frame)
+        self._unwritten_size += len(frame)
+        if self._unwritten_size >= COALESCE_SIZE:
             self._flush()
 
     @property
-    def waiting(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes that the socket has not taken yet."""
-        return self._fresh_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return self._unwritten_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def _end_pass(self) -> None:
         self._in_pass = False
         self._flush()
 
     def _flush(self) -> None:
-        if self._fresh:
-            fresh, self._fresh, self._fresh_size = self._fresh, [], 0
+        if self._unwritten:
+            fresh, self._unwritten, self._unwritten_size = self._unwritten, [], 0
             self._write(b"".join(fresh))
 
     def _write(self, data: bytes) -> None:
@@ -179,57 +179,57 @@ class Link(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The socket is full; it must take something within the stall limit."""
         self.is_full = True
-        self._watch(self.waiting)
+        self._start_stall_timer(self.buffered_bytes)
 
     def resume_writing(self) -> None:
         """There is room again."""
         self.is_full = False
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
-        if self.on_room is not None:
-            self.on_room()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        if self.on_writable is not None:
+            self.on_writable()
 
-    def _watch(self, before: int) -> None:
+    def _start_stall_timer(self, before: int) -> None:
         def check() -> None:
-            now = self.waiting
+            now = self.buffered_bytes
             if now < before:
-                self._watch(now)
+                self._start_stall_timer(now)
             else:
-                self._lose(1006, f"it took no bytes for {self._stall:g} seconds while {now} were waiting")
+                self._report_lost(1006, f"it took no bytes for {self._stall:g} seconds while {now} were waiting")
 
-        self._stalled = self._loop.call_later(self._stall, check)
+        self._stall_timer = self._loop.call_later(self._stall, check)
 
     # --- ending -----------------------------------------------------------------------------------------------
 
-    def _listen_for_life(self) -> None:
-        if self._heard or self._paused:
-            self._heard = self._asked = False
-            self._beat = self._loop.call_later(PING_EVERY, self._listen_for_life)
-        elif not self._asked:
-            self._asked = True
+    def _check_alive(self) -> None:
+        if self._has_received or self._paused:
+            self._has_received = self._ping_sent = False
+            self._ping_timer = self._loop.call_later(PING_INTERVAL, self._check_alive)
+        elif not self._ping_sent:
+            self._ping_sent = True
             self._write(SocketFrame(Opcode.PING, b"").serialize(mask=True))
-            self._beat = self._loop.call_later(PONG_WITHIN, self._listen_for_life)
+            self._ping_timer = self._loop.call_later(PONG_TIMEOUT, self._check_alive)
         else:
-            self._lose(1006, f"no sign of life for {PING_EVERY + PONG_WITHIN:g} seconds")
+            self._report_lost(1006, f"no sign of life for {PING_INTERVAL + PONG_TIMEOUT:g} seconds")
 
-    async def close(self, code: int, reason: str, patience: float) -> None:
+    async def close(self, code: int, reason: str, timeout: float) -> None:
         """Say goodbye, wait a moment for the same, and let go."""
         self._flush()
-        self._lost = None
-        if self._closing is None and self.opened.done() and self._transport is not None:
+        self._on_lost = None
+        if self._closing is None and self.opened_headers.done() and self._transport is not None:
             self._send_close(code, reason)
             try:
-                async with asyncio.timeout(patience):
-                    await asyncio.shield(self.gone)
+                async with asyncio.timeout(timeout):
+                    await asyncio.shield(self.closed)
             except TimeoutError:
                 pass
         self.abort()
 
     def abort(self) -> None:
         """Let go at once."""
-        self._lost = None
-        self._still()
+        self._on_lost = None
+        self._cancel_timers()
         if self._transport is not None:
             self._transport.abort()
 
@@ -240,7 +240,7 @@ class Link(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The server is done."""
-        if self._handshake is not None and not self.opened.done():
+        if self._handshake is not None and not self.opened_headers.done():
             try:
                 self._handshake.finish()
             except Unreachable as error:
@@ -248,74 +248,74 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        if not self.gone.done():
-            self.gone.set_result(None)
-        if not self.opened.done():
-            self._fail(failed(self._name, exc or ConnectionResetError(0, "it hung up before it had answered")))
-        if self._early is None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+        if not self.opened_headers.done():
+            self._fail(network_error(self._name, exc or ConnectionResetError(0, "it hung up before it had answered")))
+        if self._early_data is None:
             why = "" if exc is None else (getattr(exc, "strerror", None) or str(exc))
-            self._lose(1006, why or "the socket was cut")
+            self._report_lost(1006, why or "the socket was cut")
 
     def _fail(self, error: Unreachable) -> None:
-        if not self.opened.done():
-            self.opened.set_exception(error)
-            self.opened.exception()  # whoever waits may have been cancelled
+        if not self.opened_headers.done():
+            self.opened_headers.set_exception(error)
+            self.opened_headers.exception()  # whoever waits may have been cancelled
         self.abort()
 
-    def _lose(self, code: int, reason: str) -> None:
-        lost, self._lost = self._lost, None
-        self._still()
-        if lost is not None and self.opened.done():
+    def _report_lost(self, code: int, reason: str) -> None:
+        lost, self._on_lost = self._on_lost, None
+        self._cancel_timers()
+        if lost is not None and self.opened_headers.done():
             lost(self, code, reason)
         if self._transport is not None:
             self._transport.close()
 
-    def _still(self) -> None:
-        for timer in (self._beat, self._stalled):
+    def _cancel_timers(self) -> None:
+        for timer in (self._ping_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
 
 
-async def open_link(
-    address: Address,
+async def open_websocket(
+    address: RemoteAddress,
     headers: Sequence[tuple[str, str]],
-    take: Callable[[list[Frame], int], None],
-    lost: Lost,
+    on_frames: Callable[[list[Frame], int], None],
+    on_lost: OnLost,
     *,
     tls: TLS,
     max_frame: int,
     stall: float,
-) -> tuple[Link, dict[str, list[str]]]:
+) -> tuple[WebSocket, dict[str, list[str]]]:
     """Dial and upgrade; gives the link and the headers of the 101. Raises Unreachable."""
     loop = asyncio.get_running_loop()
 
-    def make() -> Link:
-        return Link(Handshake(address, headers), take, lost, max_frame=max_frame, stall=stall)
+    def make() -> WebSocket:
+        return WebSocket(Handshake(address, headers), on_frames, on_lost, max_frame=max_frame, stall=stall)
 
-    link: Link | None = None
+    link: WebSocket | None = None
     try:
-        async with asyncio.timeout(OPEN_PATIENCE):
-            _, link = await _dial(loop, address, make, tls)
-            return link, await link.opened
+        async with asyncio.timeout(OPEN_TIMEOUT):
+            _, link = await _connect(loop, address, make, tls)
+            return link, await link.opened_headers
     except BaseException as error:
         if link is not None:
             link.abort()
         if isinstance(error, Unreachable) or not isinstance(error, Exception):
             raise
-        raise failed(address.shown, error) from None
+        raise network_error(address.display_url, error) from None
 
 
-async def _dial(
-    loop: asyncio.AbstractEventLoop, address: Address, make: Callable[[], Link], tls: TLS
-) -> tuple[asyncio.BaseTransport, Link]:
+async def _connect(
+    loop: asyncio.AbstractEventLoop, address: RemoteAddress, factory: Callable[[], WebSocket], tls: TLS
+) -> tuple[asyncio.BaseTransport, WebSocket]:
     """A socket to the server, through the proxy of the environment where there is one."""
-    from dragoman.transport.remote.client.http_proxy import proxy_of, tunnel
+    from dragoman.transport.remote.client.http_proxy import open_tunnel, proxy_url
 
-    context = trust(tls, address.shown) if address.is_secure else None
-    proxy = proxy_of(address)
+    context = tls_context(tls, address.display_url) if address.is_secure else None
+    proxy = proxy_url(address)
     if proxy is None:
-        return await loop.create_connection(make, address.host, address.port, ssl=context)
-    socket = await tunnel(proxy, address)
+        return await loop.create_connection(factory, address.host, address.port, ssl=context)
+    socket = await open_tunnel(proxy, address)
     return await loop.create_connection(
-        make, sock=socket, ssl=context, server_hostname=address.host if context is not None else None
+        factory, sock=socket, ssl=context, server_hostname=address.host if context is not None else None
     )

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dragoman.transport.remote.server.auth import Knock, Refused
+from dragoman.transport.remote.server.auth import AuthRequest, Refused
 from dragoman.wire.envelope import Id
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -24,11 +24,11 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[..., Awaitable[None]]
 
 # Where our own server keeps what is known of a socket, in the scope of each of its requests.
-SOCKET = "dragoman.socket"
+SOCKET_KEY = "dragoman.socket"
 
 # A page of another place may see these answers of ours, and say these things to us.
-_EXPOSED = "acp-connection-id, dragoman-cursor, dragoman-largest, retry-after"
-_ALLOWED = (
+_EXPOSED_HEADERS = "acp-connection-id, dragoman-cursor, dragoman-largest, retry-after"
+_ALLOWED_HEADERS = (
     "content-type, authorization, acp-connection-id, acp-session-id, last-event-id, dragoman-frame, dragoman-cursor"
 )
 
@@ -47,7 +47,7 @@ class Request:
         self.headers = headers
         self.query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
         self.method: str = scope.get("method", "GET")
-        self.started = False
+        self.is_started = False
         self._origin = headers.get("origin") if headers.get("origin") in origins else None
 
     @property
@@ -56,29 +56,29 @@ class Request:
         path, root = str(self.scope.get("path", "")), str(self.scope.get("root_path", "")).rstrip("/")
         return path[len(root) :] if root and path.startswith(root) else path
 
-    def knock(self) -> Knock:
+    def auth_request(self) -> AuthRequest:
         """Who asks, as far as the request says."""
         address, port = self.scope.get("client") or ("", 0)
         here, here_port = self.scope.get("server") or ("", 0)
-        return Knock(
+        return AuthRequest(
             path=self.path,
             headers=self.headers,
             query=self.query,
             address=str(address),
             port=port or 0,
-            secure=self.scope.get("scheme") in ("https", "wss"),
-            here=(str(here), here_port or 0),
-            socket=self.scope.get(SOCKET, {}),
+            is_secure=self.scope.get("scheme") in ("https", "wss"),
+            server_address=(str(here), here_port or 0),
+            socket_cache=self.scope.get(SOCKET_KEY, {}),
         )
 
-    async def body(self, limit: int, patience: float) -> bytes:
+    async def read_body(self, limit: int, timeout: float) -> bytes:
         """The whole body; Refused when it is too large or too slow."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise Refused(413, f"the body has {declared} bytes, and {limit} are the most; put large things into files")
         parts, size = [], 0
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 while True:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
@@ -90,7 +90,7 @@ class Request:
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, f"the body did not come within {patience:g} seconds; send it again") from None
+            raise Refused(408, f"the body did not come within {timeout:g} seconds; send it again") from None
 
     def response_headers(self, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
         """Headers for the wire, with leave for pages of allowed places."""
@@ -99,24 +99,24 @@ class Request:
             said |= {
                 "access-control-allow-origin": self._origin,
                 "access-control-allow-credentials": "true",
-                "access-control-expose-headers": _EXPOSED,
-                "access-control-allow-headers": _ALLOWED,
+                "access-control-expose-headers": _EXPOSED_HEADERS,
+                "access-control-allow-headers": _ALLOWED_HEADERS,
                 "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
                 "vary": "origin",
             }
         return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in said.items()]
 
-    async def answer(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+    async def respond(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         """Answer with this body, which is JSON when there is one."""
         said = {"content-length": str(len(body)), "cache-control": "no-store", **(headers or {})}
         if body:
             said["content-type"] = "application/json"
-        await self.start(status, said)
+        await self.start_response(status, said)
         await self.send({"type": "http.response.body", "body": body})
 
-    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+    async def start_response(self, status: int, headers: Mapping[str, str]) -> None:
         """Begin an answer whose body follows."""
-        self.started = True
+        self.is_started = True
         await self.send({"type": "http.response.start", "status": status, "headers": self.response_headers(headers)})
 
     async def refuse(self, refused: Refused, id: Id | UnsetType = UNSET) -> None:
@@ -126,21 +126,21 @@ class Request:
             headers["connection"] = "close"  # what is left of the body is not read
         if self.scope.get("http_version", "1.1") not in ("1.0", "1.1"):
             headers.pop("connection", None)
-        await self.answer(refused.status, refusal(refused, id), headers)
+        await self.respond(refused.status, refusal_body(refused, id), headers)
 
-    async def deny(self, refused: Refused) -> None:
+    async def deny_upgrade(self, refused: Refused) -> None:
         """Refuse a WebSocket upgrade: with the status, where the server can say one."""
         if "websocket.http.response" not in (self.scope.get("extensions") or {}):
             await self.send({"type": "websocket.close", "code": 1008, "reason": refused.message[:120]})
             return
-        body = refusal(refused, UNSET)
+        body = refusal_body(refused, UNSET)
         headers = {"content-type": "application/json", "content-length": str(len(body)), **refused.headers}
         said = self.response_headers(headers)
         await self.send({"type": "websocket.http.response.start", "status": refused.status, "headers": said})
         await self.send({"type": "websocket.http.response.body", "body": body})
 
 
-def refusal(refused: Refused, id: Id | UnsetType) -> bytes:
+def refusal_body(refused: Refused, id: Id | UnsetType) -> bytes:
     """The body of a refusal: its kind and what to do, and the message it answers where that is known."""
     error: dict[str, Any] = {"kind": refused.kind, "message": refused.message}
     if isinstance(id, UnsetType):

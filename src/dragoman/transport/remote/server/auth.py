@@ -19,23 +19,23 @@ from dragoman.transport.remote.errors import STATUS_KINDS
 ROLES = ("viewer", "editor", "admin")
 
 # A browser cannot set headers on a WebSocket: the token stands behind this prefix in the subprotocols instead.
-SUBPROTOCOL = "dragoman.bearer."
+BEARER_SUBPROTOCOL_PREFIX = "dragoman.bearer."
 
 
-class Visitor(Struct, frozen=True, kw_only=True):
+class Principal(Struct, frozen=True, kw_only=True):
     """Who is at the other end, as far as the door knows."""
 
     user: str
     role: str = "admin"  # the most this visitor may be in any session
     agent: str = ""  # NAME of /acp/NAME; "" for /acp
     session: str | None = None  # a share link opens this session alone
-    expires: float | None = None  # time.time() after which the connection is ended
+    expires_at: float | None = None  # time.time() after which the connection is ended
     address: str = ""  # for people
-    local: bool = False  # the owner of this process, on this machine
-    token: str = ""  # the id (no secret) of the token that let them in; who revokes that puts them out
+    is_local: bool = False  # the owner of this process, on this machine
+    token_id: str = ""  # the id (no secret) of the token that let them in; who revokes that puts them out
 
 
-class Knock(Struct, frozen=True, kw_only=True):
+class AuthRequest(Struct, frozen=True, kw_only=True):
     """A request before anybody let it in."""
 
     path: str = "/"  # below the place where the endpoint is mounted
@@ -43,9 +43,9 @@ class Knock(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     address: str = ""  # of the other end, without its port
     port: int = 0  # of the other end
-    secure: bool = False  # whether it came over TLS
-    here: tuple[str, int] = ("", 0)  # the address and port it came to
-    socket: dict[str, Any] = {}  # what was found out of the socket it came by, for all that come by it
+    is_secure: bool = False  # whether it came over TLS
+    server_address: tuple[str, int] = ("", 0)  # the address and port it came to
+    socket_cache: dict[str, Any] = {}  # what was found out of the socket it came by, for all that come by it
 
 
 class Refused(DragomanError):
@@ -62,25 +62,25 @@ class Refused(DragomanError):
 
 
 # Lets a knock in, or raises Refused.
-Admit: TypeAlias = Callable[[Knock], Awaitable[Visitor]]
+Authenticate: TypeAlias = Callable[[AuthRequest], Awaitable[Principal]]
 
 # Serves one connection until it ends; called once for each, as a task of the endpoint.
-Accept: TypeAlias = Callable[[Transport, Visitor], Awaitable[None]]
+ServeConnection: TypeAlias = Callable[[Transport, Principal], Awaitable[None]]
 
 
-def bearer(knock: Knock) -> str:
+def bearer_token(request: AuthRequest) -> str:
     """The token that a knock brings: in Authorization, as ?token=, or as a WebSocket subprotocol; "" for none."""
-    scheme, _, token = knock.headers.get("authorization", "").partition(" ")
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    if token := knock.query.get("token", ""):
+    if token := request.query.get("token", ""):
         return token
-    for offered in knock.headers.get("sec-websocket-protocol", "").split(","):
-        if offered.strip().startswith(SUBPROTOCOL):
-            return offered.strip().removeprefix(SUBPROTOCOL)
+    for offered in request.headers.get("sec-websocket-protocol", "").split(","):
+        if offered.strip().startswith(BEARER_SUBPROTOCOL_PREFIX):
+            return offered.strip().removeprefix(BEARER_SUBPROTOCOL_PREFIX)
     return ""
 
 
-def unauthorized(message: str) -> Refused:
+def unauthorized_error(message: str) -> Refused:
     """The refusal of somebody who brings no leave, or none that counts any more."""
     return Refused(401, message, {"www-authenticate": 'Bearer realm="dragoman"'})

@@ -11,121 +11,123 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER, Take
-from dragoman.transport.inlet import Inlet
-from dragoman.transport.remote.headers import GONE, SLOW
-from dragoman.transport.remote.resume import Spool
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER, FrameConsumer
+from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
+from dragoman.transport.remote.resume import ResumeBuffer
+from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.ws_transport import GOING_AWAY
-from dragoman.transport.remote.sse import CHUNK, KEEPALIVE, events
-from dragoman.transport.remote.streams import Gist, Routing, gist
+from dragoman.transport.remote.sse import CHUNK_SIZE, KEEPALIVE, encode_events
+from dragoman.transport.remote.streams import FramePeek, StreamRouter, peek_frame
 from dragoman.wire.frames import Frame
 
 
-class Stream:
+class FrameStream:
     """One event stream: its frames, and the GET that reads it now."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.spool = Spool(keep=limits.kept)
-        self.reader: Reader | None = None
-        self.opened = False  # whether a GET ever read it
-        self.announced = False  # whether the client was told of the session by a message that names it
+    def __init__(self, limits: ServerLimits) -> None:
+        self.buffer = ResumeBuffer(keep_bytes=limits.kept)
+        self.reader: FrameStreamReader | None = None
+        self.was_opened = False  # whether a GET ever read it
+        self.is_announced = False  # whether the client was told of the session by a message that names it
         self.after: dict[int, bytes] = {}  # what some of its frames must not overtake, by their numbers
 
 
-class Reader:
+class FrameStreamReader:
     """One GET on a stream."""
 
-    def __init__(self, transport: StreamsTransport, stream: Stream) -> None:
+    def __init__(self, transport: HttpServerTransport, stream: FrameStream) -> None:
         self.stream = stream
         self._transport = transport
-        self.sleeps = False  # whether it waits for a wake
-        self._some = asyncio.Event()
-        self._left = False
+        self.is_waiting = False  # whether it waits for a wake
+        self._wake_event = asyncio.Event()
+        self._is_stopped = False
 
     def wake(self) -> None:
         """There is something to read, or it ended."""
-        self.sleeps = False
-        self._some.set()
+        self.is_waiting = False
+        self._wake_event.set()
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Stop: the client is gone, or reads by a newer GET."""
-        self._left = True
-        self._some.set()
+        self._is_stopped = True
+        self._wake_event.set()
 
-    async def chunks(self, keepalive: float) -> AsyncGenerator[bytes, None]:
+    async def read_chunks(self, keepalive: float) -> AsyncGenerator[bytes, None]:
         """The chunks of the stream until it ends, with a sign of life in between."""
         transport, stream = self._transport, self.stream
         try:
-            while not self._left:
-                self._some.clear()
-                chunk = transport.take(stream)
+            while not self._is_stopped:
+                self._wake_event.clear()
+                chunk = transport.take_events(stream)
                 if chunk:
                     yield chunk
-                elif transport.is_broken:
+                elif transport.is_closed:
                     return
                 else:
-                    self.sleeps = True
+                    self.is_waiting = True
                     try:
                         async with asyncio.timeout(keepalive):
-                            await self._some.wait()
+                            await self._wake_event.wait()
                     except TimeoutError:
                         yield KEEPALIVE
         finally:
-            transport.leave(self)
+            transport.close_reader(self)
 
 
-class StreamsTransport:
+class HttpServerTransport:
     """One client over Streamable HTTP."""
 
-    def __init__(self, peer: str, limits: Limits) -> None:
+    def __init__(self, peer: str, limits: ServerLimits) -> None:
         self.peer = peer
-        self.routing = Routing()
-        self.delivered = 0  # the number of the client's last frame, where it numbers them
+        self.router = StreamRouter()
+        self.last_delivered = 0  # the number of the client's last frame, where it numbers them
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._inlet = Inlet()
-        self._main = Stream(limits)
-        self._streams: dict[str, Stream] = {}
-        self._waiting = 0  # bytes in all streams
+        self._incoming = FrameQueue()
+        self._connection_stream = FrameStream(limits)
+        self._session_streams: dict[str, FrameStream] = {}
+        self._waiting_bytes = 0  # bytes in all streams
         self._exempt = 0  # the size of the frame that went beyond the limit, which does not count
-        self._broken: ConnectionFailed | None = None
-        self._introduced: tuple[object, asyncio.Future[bytes]] | None = None
-        self._drainers: list[asyncio.Future[None]] = []
-        self._readers = 0
-        self._busy = 0  # requests under way
-        self._active = self._seen = self._moved = self._loop.time()
+        self._end_error: ConnectionFailed | None = None
+        self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
+        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._reader_count = 0
+        self._running_posts = 0  # requests under way
+        self._last_active = self._last_seen = self._last_progress = self._loop.time()
         self.closed = self._loop.create_future()
 
     # --- the contract -----------------------------------------------------------------------------------------
 
     async def receive(self) -> list[Frame]:
         """The next frames; raises TransportClosed or WriteStalled after the last one."""
-        return await self._inlet.receive()
+        return await self._incoming.receive()
 
-    def listen(self, take: Take) -> None:
+    def listen(self, take: FrameConsumer) -> None:
         """Offer frames to `take` as they arrive."""
-        self._inlet.listen(take)
+        self._incoming.listen(take)
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Queue one frame in the stream it belongs to."""
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)
-        if self._introduced is not None and self._answers(data):
+        if self._end_error is not None:
+            raise self._end_error.with_traceback(None)
+        if self._initialize_answer is not None and self._take_initialize_answer(data):
             return
-        stream = self._stream_of(self.routing.goes(data) if session is None else session)
-        stream.spool.add(data)
-        if self.routing.answered is not None:
-            self._note(self.routing.answered)
-        self._waiting += len(data)
+        stream = self._route_to_stream(self.router.session_of(data) if session is None else session)
+        stream.buffer.add(data)
+        if self.router.history_ended is not None:
+            self._note_history_end(self.router.history_ended)
+        self._waiting_bytes += len(data)
         reader = stream.reader
-        if reader is not None and reader.sleeps:
+        if reader is not None and reader.is_waiting:
             reader.wake()
-        before, limit = self._waiting - len(data), self._limits.buffered
+        before, limit = self._waiting_bytes - len(data), self._limits.buffered
         if before <= limit:
             self._exempt = len(data)  # one frame is taken however large: it would come again
-        elif self._waiting - self._exempt > limit:
-            error = WriteStalled(f"slow_consumer: {self._waiting} bytes wait for {self.peer}, which does not read")
+        elif self._waiting_bytes - self._exempt > limit:
+            error = WriteStalled(
+                f"slow_consumer: {self._waiting_bytes} bytes wait for {self.peer}, which does not read"
+            )
             self.end_slow(error)
 
     def end_slow(self, error: ConnectionFailed) -> None:
@@ -133,200 +135,203 @@ class StreamsTransport:
         self.fail(error)
 
     @property
-    def buffered(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes that wait for the client."""
-        return self._waiting
+        return self._waiting_bytes
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
-        return self._waiting > min(HIGH_WATER, self._limits.buffered // 2)
+        return self._waiting_bytes > min(HIGH_WATER, self._limits.buffered // 2)
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what waits."""
-        while self._broken is None and self._waiting > min(LOW_WATER, self._limits.buffered // 4):
+        while self._end_error is None and self._waiting_bytes > min(LOW_WATER, self._limits.buffered // 4):
             waiter = self._loop.create_future()
-            self._drainers.append(waiter)
+            self._drain_waiters.append(waiter)
             await waiter
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)
+        if self._end_error is not None:
+            raise self._end_error.with_traceback(None)
 
     async def close(self, reason: str = "") -> None:
         """Let the streams end after what waits in them, for a bounded time."""
         because = f": {reason}" if reason else ""
         self.fail(TransportClosed(f"the connection to {self.peer} was closed{because}"))
         try:
-            async with asyncio.timeout(CLOSE_PATIENCE):
-                while self._readers and self._waiting:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                while self._reader_count and self._waiting_bytes:
                     waiter = self._loop.create_future()
-                    self._drainers.append(waiter)
+                    self._drain_waiters.append(waiter)
                     await waiter
         except TimeoutError:
             pass
 
-    def _note(self, session: str) -> None:
+    def _note_history_end(self, session: str) -> None:
         """The answer that was just queued ends the history of this session, which goes by another stream."""
-        self.routing.answered = None
-        history = self._streams.get(session)
+        self.router.history_ended = None
+        history = self._session_streams.get(session)
         if history is not None:
-            self._main.after[self._main.spool.last] = b"%d %b" % (history.spool.last, session.encode())
+            self._connection_stream.after[self._connection_stream.buffer.last_number] = b"%d %b" % (
+                history.buffer.last_number,
+                session.encode(),
+            )
 
     # --- where a frame goes -----------------------------------------------------------------------------------
 
-    def _stream_of(self, session: str | None) -> Stream:
+    def _route_to_stream(self, session: str | None) -> FrameStream:
         """The stream for a frame of this session, None: of the connection.
 
         A client that loads a session may wait for a message that names it before it opens the stream (the official
         Python client does): until then its messages take the connection's.
         """
         if session is None:
-            return self._main
-        stream = self._streams.get(session)
-        if stream is not None and stream.opened:
+            return self._connection_stream
+        stream = self._session_streams.get(session)
+        if stream is not None and stream.was_opened:
             return stream
-        stream = self.stream(session)
+        stream = self.session_stream(session)
         if stream is None:
-            return self._main
-        if not stream.opened and not stream.announced and session in self.routing.nameless:
-            stream.announced = True
-            return self._main
+            return self._connection_stream
+        if not stream.was_opened and not stream.is_announced and session in self.router.unnamed_sessions:
+            stream.is_announced = True
+            return self._connection_stream
         return stream
 
-    def stream(self, session: str | None) -> Stream | None:
+    def session_stream(self, session: str | None) -> FrameStream | None:
         """The stream of a session; None when the client has too many."""
         if session is None:
-            return self._main
-        stream = self._streams.get(session)
-        if stream is None and len(self._streams) < self._limits.streams:
-            stream = self._streams[session] = Stream(self._limits)
+            return self._connection_stream
+        stream = self._session_streams.get(session)
+        if stream is None and len(self._session_streams) < self._limits.streams:
+            stream = self._session_streams[session] = FrameStream(self._limits)
         return stream
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    def introduce(self, frame: bytes, said: Gist) -> asyncio.Future[bytes]:
+    def deliver_initialize(self, frame: bytes, peek: FramePeek) -> asyncio.Future[bytes]:
         """The client's initialize came; gives its answer, which takes no stream."""
         future: asyncio.Future[bytes] = self._loop.create_future()
-        self._introduced = (said.id, future)
-        self._arrived(frame, said)
+        self._initialize_answer = (peek.id, future)
+        self._deliver(frame, peek)
         return future
 
-    def _answers(self, data: bytes) -> bool:
-        assert self._introduced is not None
-        id, future = self._introduced
-        said = gist(data)
+    def _take_initialize_answer(self, data: bytes) -> bool:
+        assert self._initialize_answer is not None
+        id, future = self._initialize_answer
+        said = peek_frame(data)
         if said.method or said.id != id:
             return False
-        self._introduced = None
+        self._initialize_answer = None
         if not future.done():
             future.set_result(data)
         return True
 
-    async def post(self, frame: bytes, said: Gist, number: int = 0) -> None:
+    async def deliver_post(self, frame: bytes, peek: FramePeek, number: int = 0) -> None:
         """One message of the client; waits while too many are unread. One with a number is delivered once."""
-        self._busy += 1
+        self._running_posts += 1
         try:
             async with asyncio.timeout(self._limits.stall):
-                while self._inlet.is_full:
-                    await self._room()
+                while self._incoming.is_full:
+                    await self._wait_for_space()
         finally:
-            self._busy -= 1
+            self._running_posts -= 1
         if number:
-            if number <= self.delivered:
+            if number <= self.last_delivered:
                 return
-            self.delivered = number
-        self._arrived(frame, said)
+            self.last_delivered = number
+        self._deliver(frame, peek)
 
-    async def _room(self) -> None:
+    async def _wait_for_space(self) -> None:
         room = asyncio.Event()
-        self._inlet.when_room(room.set)
+        self._incoming.call_when_drained(room.set)
         await room.wait()
 
-    def _arrived(self, frame: bytes, said: Gist) -> None:
-        self._active = self._seen = self._loop.time()
-        self.routing.came(said)
-        self._inlet.deliver([frame])
+    def _deliver(self, frame: bytes, peek: FramePeek) -> None:
+        self._last_active = self._last_seen = self._loop.time()
+        self.router.note_client_frame(peek)
+        self._incoming.deliver([frame])
 
     def acknowledge(self, cursor: int) -> None:
         """The client has the connection's frames up to this number."""
-        self._main.spool.acknowledge(cursor)
+        self._connection_stream.buffer.acknowledge(cursor)
 
-    def open(self, stream: Stream, cursor: int | None) -> Reader:
+    def open_reader(self, stream: FrameStream, cursor: int | None) -> FrameStreamReader:
         """A GET reads this stream from now on; `cursor` is where a cut one stopped (raises Gone)."""
         if cursor is not None:
-            before = stream.spool.waiting_size
-            stream.spool.rewind(cursor)
-            self._waiting += stream.spool.waiting_size - before
-        reader = Reader(self, stream)
+            before = stream.buffer.waiting_size
+            stream.buffer.rewind(cursor)
+            self._waiting_bytes += stream.buffer.waiting_size - before
+        reader = FrameStreamReader(self, stream)
         if stream.reader is not None:
-            stream.reader.leave()
+            stream.reader.stop()
         stream.reader = reader
-        stream.opened = True
-        self._readers += 1
-        self._moved = self._seen = self._loop.time()
+        stream.was_opened = True
+        self._reader_count += 1
+        self._last_progress = self._last_seen = self._loop.time()
         return reader
 
-    def leave(self, reader: Reader) -> None:
+    def close_reader(self, reader: FrameStreamReader) -> None:
         """A GET reads no more."""
         if reader.stream.reader is reader:
             reader.stream.reader = None
-        self._readers -= 1
-        self._seen = self._loop.time()
-        self._wake(0)
+        self._reader_count -= 1
+        self._last_seen = self._loop.time()
+        self._wake_drains(0)
 
     @property
-    def is_broken(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the connection has ended."""
-        return self._broken is not None
+        return self._end_error is not None
 
-    def take(self, stream: Stream) -> bytes:
+    def take_events(self, stream: FrameStream) -> bytes:
         """The events that wait in a stream, as many as one chunk may have."""
-        first, before = stream.spool.taken + 1, stream.spool.waiting_size
-        frames = stream.spool.take(CHUNK)
+        first, before = stream.buffer.last_taken + 1, stream.buffer.waiting_size
+        frames = stream.buffer.take(CHUNK_SIZE)
         if frames:
-            self._took(before - stream.spool.waiting_size)
-        return events(frames, first, stream.after)
+            self._note_taken(before - stream.buffer.waiting_size)
+        return encode_events(frames, first, stream.after)
 
-    def _took(self, size: int) -> None:
-        self._waiting -= size
-        self._active = self._moved = self._loop.time()
-        self._wake(LOW_WATER)
+    def _note_taken(self, size: int) -> None:
+        self._waiting_bytes -= size
+        self._last_active = self._last_progress = self._loop.time()
+        self._wake_drains(LOW_WATER)
 
-    def _wake(self, mark: int) -> None:
-        if self._drainers and (self._waiting <= mark or not self._readers):
-            drainers, self._drainers = self._drainers, []
+    def _wake_drains(self, mark: int) -> None:
+        if self._drain_waiters and (self._waiting_bytes <= mark or not self._reader_count):
+            drainers, self._drain_waiters = self._drain_waiters, []
             for waiter in drainers:
                 if not waiter.done():
                     waiter.set_result(None)
 
     # --- ending -----------------------------------------------------------------------------------------------
 
-    def overdue(self, now: float) -> tuple[ConnectionFailed, int] | None:
+    def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Why the connection has to end now; None when it has not."""
         limits = self._limits
-        if not self._readers and not self._busy and self._introduced is None:
-            if now - self._seen > limits.linger:
-                return TransportClosed(f"{self.peer} did not come back within {limits.linger:g} seconds"), GONE
+        if not self._reader_count and not self._running_posts and self._initialize_answer is None:
+            if now - self._last_seen > limits.linger:
+                return TransportClosed(f"{self.peer} did not come back within {limits.linger:g} seconds"), CLOSE_GONE
             return None
-        if now - self._active > limits.idle:
+        if now - self._last_active > limits.idle:
             return TransportClosed(f"{self.peer} said nothing for {limits.idle:g} seconds"), GOING_AWAY
-        if not self._waiting:
-            self._moved = now
-        if now - self._moved > limits.stall:
-            waiting = f"took no bytes for {limits.stall:g} seconds while {self._waiting} waited"
-            return WriteStalled(f"{self.peer} {waiting}"), SLOW
+        if not self._waiting_bytes:
+            self._last_progress = now
+        if now - self._last_progress > limits.stall:
+            waiting = f"took no bytes for {limits.stall:g} seconds while {self._waiting_bytes} waited"
+            return WriteStalled(f"{self.peer} {waiting}"), CLOSE_SLOW
         return None
 
     def fail(self, error: ConnectionFailed, code: int = GOING_AWAY, reason: str = "") -> None:
         """End the connection for this reason; streams that are read end after what waits in them."""
-        if self._broken is not None:
+        if self._end_error is not None:
             return
-        self._broken = error
-        self._inlet.end(error)
-        if self._introduced is not None and not self._introduced[1].done():
-            self._introduced[1].set_exception(error)
-        for stream in (self._main, *self._streams.values()):
+        self._end_error = error
+        self._incoming.end(error)
+        if self._initialize_answer is not None and not self._initialize_answer[1].done():
+            self._initialize_answer[1].set_exception(error)
+        for stream in (self._connection_stream, *self._session_streams.values()):
             if stream.reader is not None:
                 stream.reader.wake()
-        drainers, self._drainers = self._drainers, []
+        drainers, self._drain_waiters = self._drain_waiters, []
         for waiter in drainers:
             if not waiter.done():
                 waiter.set_result(None)

@@ -26,50 +26,50 @@ from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.http2_flood import Meter
-from dragoman.transport.remote.server.limits import Limits
-from dragoman.transport.remote.server.uvicorn_http1 import TOO_LARGE, said
+from dragoman.transport.remote.server.http2_flood import FloodMeter
+from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.uvicorn_http1 import HEADERS_TOO_LARGE, error_body
 
 # One read. Small, so that a block of tiny frames holds nobody else up for long.
-BLOCK = 16 * 1024
+READ_BLOCK = 16 * 1024
 
 # How long somebody who sent too much is let finish, unread, so that they read why it ends. Seconds.
-FAREWELL = 1.0
+DRAIN_TIMEOUT = 1.0
 
 # How many times the largest body are taken of one that was refused: clients send all of it before they read the answer.
-SPARE = 2
+DISCARD_FACTOR = 2
 
 # The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
-TABLE = 4096
+HEADER_TABLE_SIZE = 4096
 
 # How many times the largest head are read, so that a client that knows no better is told 431; beyond it is an attack.
-TOLD = 4
+HEADER_READ_FACTOR = 4
 
 # What a header weighs beside its letters (RFC 9113 section 6.5.2).
-WEIGHT = 32
+HEADER_OVERHEAD = 32
 
 # Requests beside the event streams of a connection, which are what stays open.
-BESIDE = 128
+EXTRA_STREAMS = 128
 
 # As good as without end: hypercorn would end a socket, with all its streams, after a thousand requests.
-ENDLESS = 1 << 60
+UNLIMITED_REQUESTS = 1 << 60
 
 
-def configured(limits: Limits, logger: logging.Logger, keep_alive: float) -> Config:
+def hypercorn_config(limits: ServerLimits, logger: logging.Logger, keep_alive: float) -> Config:
     """hypercorn's settings for these limits."""
     config = Config()
     config.include_server_header = False
     config.errorlog = config.accesslog = logger
     # One clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
     config.keep_alive_timeout = min(keep_alive, 3 * limits.header_patience)
-    config.keep_alive_max_requests = ENDLESS
+    config.keep_alive_max_requests = UNLIMITED_REQUESTS
     config.h2_max_header_list_size = limits.headers
-    config.h2_max_concurrent_streams = limits.streams + BESIDE
+    config.h2_max_concurrent_streams = limits.streams + EXTRA_STREAMS
     config.websocket_max_message_size = limits.frame
     return config
 
 
-class _Tasks(TaskGroup):
+class _RequestTasks(TaskGroup):
     """The requests of one socket. What comes for one that has ended is dropped; nobody waits until it is read."""
 
     async def spawn_app(
@@ -83,7 +83,7 @@ class _Tasks(TaskGroup):
             nonlocal is_over
             executor = partial(self._loop.run_in_executor, None)
             try:
-                await _handle(app, config, scope, queue.get, send, executor, _no_thread)
+                await _handle(app, config, scope, queue.get, send, executor, _refuse_thread_call)
             finally:
                 is_over = True
                 while not queue.empty():  # whoever waits for room finds it
@@ -100,29 +100,29 @@ class _Tasks(TaskGroup):
         return put
 
 
-def _no_thread(*_: Any) -> None:
+def _refuse_thread_call(*_: Any) -> None:
     raise RuntimeError("only WSGI apps are called from a thread, and ours is none")
 
 
-class _Streams(H2Protocol):
+class _Http2Streams(H2Protocol):
     """The streams of one socket."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.connection.decoder.max_header_list_size = TOLD * self.config.h2_max_header_list_size
+        self.connection.decoder.max_header_list_size = HEADER_READ_FACTOR * self.config.h2_max_header_list_size
         self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
-        self._largest = self.config.h2_max_header_list_size
-        self.spare = 0  # bytes of a body that are taken after the answer to it
-        self._rests: dict[int, int] = {}  # of streams that were answered, what is left of that
-        self._moved = asyncio.get_running_loop().time()
+        self._max_headers = self.config.h2_max_header_list_size
+        self.discard_limit = 0  # bytes of a body that are taken after the answer to it
+        self._discard_left: dict[int, int] = {}  # of streams that were answered, what is left of that
+        self._last_progress = asyncio.get_running_loop().time()
 
-    def is_stalled(self, now: float, patience: float) -> bool:
+    def is_stalled(self, now: float, timeout: float) -> bool:
         """Whether the client has let nothing pass for so long, while something waits."""
         if not any(each.buffer for each in self.stream_buffers.values()):
-            self._moved = now
-        return now - self._moved > patience
+            self._last_progress = now
+        return now - self._last_progress > timeout
 
-    async def calm(self) -> None:
+    async def reject_flood(self) -> None:
         """Tell the client that it is too much."""
         with suppress(ProtocolError):
             self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
@@ -138,24 +138,24 @@ class _Streams(H2Protocol):
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
             if isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
-                await self._drop(event)
+                await self._discard_data(event)
                 continue
             if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
-                self._rests.pop(event.stream_id, None)
+                self._discard_left.pop(event.stream_id, None)
             if isinstance(event, h2.events.RequestReceived):
                 # No compression of messages: few bytes would become very many.
                 event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
-                if sum(len(name) + len(value) + WEIGHT for name, value in event.headers) > self._largest:
-                    await self._refuse_head(event.stream_id)
+                if sum(len(name) + len(value) + HEADER_OVERHEAD for name, value in event.headers) > self._max_headers:
+                    await self._refuse_headers(event.stream_id)
                     continue
             if isinstance(event, h2.events.RemoteSettingsChanged):
-                self._shrink()
+                self._limit_header_table()
             await super()._handle_events([event])
         await self._flush()
 
-    async def _refuse_head(self, stream_id: int) -> None:
+    async def _refuse_headers(self, stream_id: int) -> None:
         """A request with too many or too long headers is told so; the others of its socket go on."""
-        body = said(Kind.TOO_LARGE, TOO_LARGE)
+        body = error_body(Kind.TOO_LARGE, HEADERS_TOO_LARGE)
         size = str(len(body))
         headers = [(":status", "431"), ("content-type", "application/json"), ("content-length", size)]
         with suppress(ProtocolError):
@@ -163,24 +163,24 @@ class _Streams(H2Protocol):
             self.connection.send_headers(stream_id, headers if has_room else headers[:1], end_stream=not has_room)
             if has_room:
                 self.connection.send_data(stream_id, body, end_stream=True)
-            self._rests[stream_id] = self.spare
+            self._discard_left[stream_id] = self.discard_limit
         await self._flush()
 
-    async def _drop(self, event: h2.events.DataReceived) -> None:
+    async def _discard_data(self, event: h2.events.DataReceived) -> None:
         """More of a body whose request was answered already: some of it is taken, so that the answer is read at all."""
         stream_id, size = event.stream_id, event.flow_controlled_length
         with suppress(ProtocolError):
             self.connection.acknowledge_received_data(size, stream_id)
-        if stream_id in self._rests:
-            self._rests[stream_id] -= size
-            if self._rests[stream_id] < 0:
-                del self._rests[stream_id]
+        if stream_id in self._discard_left:
+            self._discard_left[stream_id] -= size
+            if self._discard_left[stream_id] < 0:
+                del self._discard_left[stream_id]
                 await self._reset(stream_id, ErrorCodes.NO_ERROR)
 
-    def _shrink(self) -> None:
+    def _limit_header_table(self) -> None:
         """Remember no more of our own headers for the client than it must, however much it offers."""
         encoder = self.connection.encoder
-        encoder.header_table_size = min(encoder.header_table_size, TABLE)
+        encoder.header_table_size = min(encoder.header_table_size, HEADER_TABLE_SIZE)
         changes = encoder.table_size_changes
         if len(changes) > 2:  # it changes its mind without end: the smallest and the last are told (RFC 7541 4.2)
             encoder.table_size_changes = [min(changes), changes[-1]]
@@ -194,10 +194,10 @@ class _Streams(H2Protocol):
         if stream_id not in self.stream_buffers:
             stream = self.connection.streams.get(stream_id)
             if stream is not None and not stream.closed:  # answered before its body had come
-                self._rests[stream_id] = self.spare
-            self._moved = asyncio.get_running_loop().time()
+                self._discard_left[stream_id] = self.discard_limit
+            self._last_progress = asyncio.get_running_loop().time()
         elif len(self.stream_buffers[stream_id].buffer) < before:
-            self._moved = asyncio.get_running_loop().time()
+            self._last_progress = asyncio.get_running_loop().time()
 
     async def stream_send(self, event: Event) -> None:
         """What a request has to say; one that ended in the middle of its answer is broken off."""
@@ -226,22 +226,22 @@ class Http2(TCPServer):
         app: Any,
         config: Config,
         context: WorkerContext,
-        limits: Limits,
+        limits: ServerLimits,
         streams: tuple[Any, asyncio.StreamWriter],
     ) -> None:
         super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
         self.protocol = None  # until it runs
         self._is_over = False  # by us: it said too much, or nothing that can be understood
         self._limits = limits
-        self._meter = Meter(limits)
+        self._flood_meter = FloodMeter(limits)
 
     async def run(self) -> None:
         """Serve until the socket ends."""
         info = self.writer.get_extra_info
         try:
-            async with _Tasks(self.loop) as group:
+            async with _RequestTasks(self.loop) as group:
                 self._task_group = group
-                self.protocol = _Streams(
+                self.protocol = _Http2Streams(
                     self.app,
                     self.config,
                     self.context,
@@ -252,7 +252,7 @@ class Http2(TCPServer):
                     info("sockname")[:2],
                     self.protocol_send,
                 )
-                self.protocol.spare = SPARE * self._limits.body
+                self.protocol.spare = DISCARD_FACTOR * self._limits.body
                 await self.protocol.initiate()
                 await self.idle_task.restart(group, self._idle_timeout)
                 await self._read_data()
@@ -264,10 +264,10 @@ class Http2(TCPServer):
     async def _read_data(self) -> None:
         while not self._is_over and not self.reader.at_eof():
             try:
-                data = await self.reader.read(BLOCK)
+                data = await self.reader.read(READ_BLOCK)
             except OSError:
                 break
-            if self._meter.bears(data, self.loop.time()):
+            if self._flood_meter.accept(data, self.loop.time()):
                 await self.protocol.handle(RawData(data))
             else:
                 await self.protocol.calm()
@@ -275,16 +275,16 @@ class Http2(TCPServer):
         await self.protocol.handle(Closed())
         await self.idle_task.stop()  # hypercorn would keep a socket that its client has left until it is idle for long
         if self._is_over:
-            await self._part()
+            await self._drain_input()
         self.writer.close()
 
-    async def _part(self) -> None:
+    async def _drain_input(self) -> None:
         """We ended it: who is cut off with bytes on the line would not hear why, so they are taken, and dropped."""
         with suppress(TimeoutError, OSError):
             if self.writer.can_write_eof():
                 self.writer.write_eof()
-            async with asyncio.timeout(FAREWELL):
-                while await self.reader.read(BLOCK):
+            async with asyncio.timeout(DRAIN_TIMEOUT):
+                while await self.reader.read(READ_BLOCK):
                     pass
 
     async def protocol_send(self, event: Any) -> None:
@@ -294,7 +294,7 @@ class Http2(TCPServer):
         elif not (isinstance(event, Updated) and self.protocol.closed):
             await super().protocol_send(event)
 
-    def end_if_stalled(self) -> None:
+    def abort_if_stalled(self) -> None:
         """Hang up on a client that opens no window for what it has asked."""
         if self.protocol is not None and self.protocol.is_stalled(self.loop.time(), self._limits.stall):
             self.writer.transport.abort()

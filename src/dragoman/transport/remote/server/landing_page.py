@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from dragoman.transport.remote.server.asgi import Request
-from dragoman.transport.remote.server.auth import Refused, Visitor
+from dragoman.transport.remote.server.auth import Principal, Refused
 
 # A page of this kind loads nothing, runs nothing, stands in no other page, and tells its address to nobody.
 _HEADERS: Mapping[str, str] = {
@@ -42,17 +42,17 @@ def is_wanted(request: Request) -> bool:
     )
 
 
-async def give(request: Request, visitor: Visitor) -> None:
+async def send_page(request: Request, principal: Principal) -> None:
     """Say what is here, and the commands to use it."""
-    if visitor.session is None:
+    if principal.session is None:
         what, more = "This is the address of an agent.", "It is for programs that speak the Agent Client Protocol."
     else:
         what = "This link opens a session with an agent."
-        more = f"Whoever has it may {_MAY.get(visitor.role, 'be in it')}: treat it like a password."
-    if visitor.expires is not None:
-        more += f" It is good until {datetime.fromtimestamp(visitor.expires, UTC):%Y-%m-%d %H:%M} UTC."
-    link = escape(shlex.quote(_address(request)))
-    await _send(
+        more = f"Whoever has it may {_ROLE_RIGHTS.get(principal.role, 'be in it')}: treat it like a password."
+    if principal.expires_at is not None:
+        more += f" It is good until {datetime.fromtimestamp(principal.expires_at, UTC):%Y-%m-%d %H:%M} UTC."
+    link = escape(shlex.quote(_request_url(request)))
+    await _send_html(
         request,
         200,
         what,
@@ -62,16 +62,16 @@ async def give(request: Request, visitor: Visitor) -> None:
     )
 
 
-async def refuse(request: Request, refused: Refused) -> None:
+async def send_refusal(request: Request, refused: Refused) -> None:
     """Say why there is nothing to be seen."""
     what = "This link is not good, or not any more." if refused.status == 401 else "This cannot be opened."
-    await _send(request, refused.status, what, f"<p>{escape(refused.message)}</p>\n", refused.headers)
+    await _send_html(request, refused.status, what, f"<p>{escape(refused.message)}</p>\n", refused.headers)
 
 
-_MAY = {"viewer": "read along", "editor": "read along and prompt the agent", "admin": "do everything in it"}
+_ROLE_RIGHTS = {"viewer": "read along", "editor": "read along and prompt the agent", "admin": "do everything in it"}
 
 
-def _address(request: Request) -> str:
+def _request_url(request: Request) -> str:
     """The address that the visitor came by; a proxy before us may have spoken TLS for us."""
     scheme = "https" if "https" in (request.scope.get("scheme"), request.headers.get("x-forwarded-proto")) else "http"
     query = request.scope.get("query_string", b"").decode("latin-1")
@@ -79,7 +79,9 @@ def _address(request: Request) -> str:
     return f"{scheme}://{request.headers.get('host', '')}{path}{f'?{query}' if query else ''}"
 
 
-async def _send(request: Request, status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> None:
+async def _send_html(
+    request: Request, status: int, title: str, body: str, headers: Mapping[str, str] | None = None
+) -> None:
     text = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -95,5 +97,5 @@ async def _send(request: Request, status: int, title: str, body: str, headers: M
 </body>
 </html>
 """.encode()
-    await request.start(status, {**(headers or {}), **_HEADERS, "content-length": str(len(text))})
+    await request.start_response(status, {**(headers or {}), **_HEADERS, "content-length": str(len(text))})
     await request.send({"type": "http.response.body", "body": text})

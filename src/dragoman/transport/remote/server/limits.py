@@ -10,7 +10,7 @@ from msgspec import Struct
 MIB = 1024 * 1024
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ServerLimits(Struct, frozen=True, kw_only=True):
     """How much a remote client may ask for; all of them can be set."""
 
     # A prompt with a few photographs; what is larger belongs into a file.
@@ -57,43 +57,43 @@ class Limits(Struct, frozen=True, kw_only=True):
     keepalive: float = 15.0
 
 
-class Bucket:
+class TokenBucket:
     """What one socket may still send: it holds so many, and fills again by `rate` a second."""
 
-    __slots__ = ("_holds", "_left", "_rate", "_since")
+    __slots__ = ("_capacity", "_counted_at", "_rate", "_tokens")
 
-    def __init__(self, rate: float, holds: float) -> None:
+    def __init__(self, rate: float, capacity: float) -> None:
         self._rate = rate
-        self._holds = self._left = holds
-        self._since = 0.0
+        self._capacity = self._tokens = capacity
+        self._counted_at = 0.0
 
     def take(self, count: int, now: float) -> bool:
         """Take so many out; False when there are not as many."""
-        self._left = min(self._holds, self._left + (now - self._since) * self._rate) - count
-        self._since = now
-        return self._left >= 0
+        self._tokens = min(self._capacity, self._tokens + (now - self._counted_at) * self._rate) - count
+        self._counted_at = now
+        return self._tokens >= 0
 
 
-class Rate:
+class RateLimiter:
     """Counts what each user asks for, with a bucket that fills again by `rate` a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
         self._burst = float(burst)
-        self._left: dict[str, tuple[float, float]] = {}  # tokens, and when they were counted
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and when they were counted
 
     def take(self, user: str, now: float, count: int = 1) -> float:
         """Take so many tokens; 0.0 when they were there, else the seconds until they are, and none is taken."""
-        left, since = self._left.get(user, (self._burst, now))
+        left, since = self._buckets.get(user, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._rate)
         if left < count:
-            self._left[user] = (left, now)
+            self._buckets[user] = (left, now)
             return max((count - left) / self._rate, 0.001)
-        self._left[user] = (left - count, now)
+        self._buckets[user] = (left - count, now)
         return 0.0
 
-    def forget(self, now: float) -> None:
+    def drop_full_buckets(self, now: float) -> None:
         """Drop the buckets that are full again, so that names do not pile up."""
-        for user, (left, since) in list(self._left.items()):
+        for user, (left, since) in list(self._buckets.items()):
             if left + (now - since) * self._rate >= self._burst:
-                del self._left[user]
+                del self._buckets[user]

@@ -14,92 +14,94 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.errors import StartFailed
-from dragoman.transport.base import CLOSE_PATIENCE
+from dragoman.transport.base import CLOSE_TIMEOUT
 from dragoman.transport.remote.server.asgi import App
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.origin import check_bind, is_loopback
 
 try:
     import uvicorn
     from hypercorn.asyncio.worker_context import WorkerContext
 
-    from dragoman.transport.remote.server.hypercorn_http2 import Http2, configured
-    from dragoman.transport.remote.server.protocol_switch import Door, address_of
-    from dragoman.transport.remote.server.uvicorn_http1 import State, silent
-    from dragoman.transport.remote.server.uvicorn_ws import WebSocket
+    from dragoman.transport.remote.server.hypercorn_http2 import Http2, hypercorn_config
+    from dragoman.transport.remote.server.protocol_switch import ProtocolSwitch, client_address
+    from dragoman.transport.remote.server.uvicorn_http1 import BoundedServerState, silent_logger
+    from dragoman.transport.remote.server.uvicorn_ws import UvicornWebSocket
 except ImportError as error:
     raise StartFailed(f"serving needs the extra `host` ({error.name}): pip install 'dragoman[host]'") from None
 
 # How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; clients reopen at no cost.
-KEEP_ALIVE = 30.0
+KEEP_ALIVE_TIMEOUT = 30.0
 
 # How often sockets are looked at that may have to end. Seconds; every limit in time is far above.
-SWEEP = 1.0
+SWEEP_INTERVAL = 1.0
 
 # How long requests may go on once the server ends. Seconds.
-LEAVING = 3.0
+SHUTDOWN_TIMEOUT = 3.0
 
 
-class Served:
+class Listener:
     """A server that runs: where it is, and how to end it."""
 
-    def __init__(self, app: App, limits: Limits, secure: bool) -> None:
+    def __init__(self, app: App, limits: ServerLimits, is_secure: bool) -> None:
         self.app = app
         self.limits = limits
-        self.secure = secure
+        self.is_secure = is_secure
         self.address = ""
         self.port = 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.state = State(limits)
+        self.server_state = BoundedServerState(limits)
         self.http2_sockets: set[Http2] = set()
-        self.http1 = uvicorn.Config(
+        self.http1_config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
-            ws=WebSocket,
+            ws=UvicornWebSocket,
             ws_max_size=limits.frame,
             ws_per_message_deflate=False,
             ws_ping_interval=limits.keepalive,
             ws_ping_timeout=limits.keepalive * 2,
-            timeout_keep_alive=int(KEEP_ALIVE),
+            timeout_keep_alive=int(KEEP_ALIVE_TIMEOUT),
             h11_max_incomplete_event_size=limits.headers,
             proxy_headers=False,
         )
-        self.http1.load()
-        self.http2 = configured(limits, silent, KEEP_ALIVE)
-        self.context = WorkerContext(None)
+        self.http1_config.load()
+        self.http2_config = hypercorn_config(limits, silent_logger, KEEP_ALIVE_TIMEOUT)
+        self.worker_context = WorkerContext(None)
         self.tls: ssl.SSLContext | None = None
-        self._full: dict[asyncio.Transport, tuple[int, float]] = {}  # what waits in a socket, and since when so much
+        self._write_backlogs: dict[
+            asyncio.Transport, tuple[int, float]
+        ] = {}  # what waits in a socket, and since when so much
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._over = asyncio.Event()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._closed = asyncio.Event()
 
     @property
     def url(self) -> str:
         """The address of the first agent."""
         host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{'https' if self.secure else 'http'}://{host}:{self.port}/acp"
+        return f"{'https' if self.is_secure else 'http'}://{host}:{self.port}/acp"
 
     @property
     def sockets(self) -> dict[asyncio.Transport, float]:
         """The sockets that are open."""
-        return self.state.sockets
+        return self.server_state.sockets
 
-    async def open(self, address: str, port: int, context: ssl.SSLContext | None) -> None:
+    async def open(self, address: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Listen there."""
-        self.tls = context
+        self.tls = tls
         try:
             # TLS is begun by the door, not by the loop: sockets that have not agreed on it count like all others.
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Door(self), address, port, backlog=1024
+                lambda: ProtocolSwitch(self), address, port, backlog=1024
             )
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise StartFailed(f"cannot listen at {address}:{port}: {why}; choose another address or port") from None
         self.address, self.port = self._server.sockets[0].getsockname()[:2]
-        self._sweep()
+        self._abort_stalled()
 
     def is_full(self, address: str) -> bool:
         """Whether one more socket of this address would be too many."""
@@ -108,31 +110,31 @@ class Served:
             return True
         if len(sockets) < limits.sockets_each or is_loopback(address):
             return False
-        return sum(address == address_of(each) for each in sockets) >= limits.sockets_each
+        return sum(address == client_address(each) for each in sockets) >= limits.sockets_each
 
-    def _sweep(self) -> None:
+    def _abort_stalled(self) -> None:
         """Let go of sockets whose peer does not take what waits for it, or what was left when they were closed."""
         loop = asyncio.get_running_loop()
-        self._sweeper = loop.call_later(SWEEP, self._sweep)
+        self._sweep_timer = loop.call_later(SWEEP_INTERVAL, self._abort_stalled)
         now = loop.time()
         full: dict[asyncio.Transport, tuple[int, float]] = {}
         for socket, since in self.sockets.items():
             if socket.is_closing():
                 self.sockets[socket] = since or now
-                if since and now - since > CLOSE_PATIENCE:
+                if since and now - since > CLOSE_TIMEOUT:
                     socket.abort()
             elif size := socket.get_write_buffer_size():
-                before = self._full.get(socket, (0, now))
+                before = self._write_backlogs.get(socket, (0, now))
                 full[socket] = before if size == before[0] else (size, now)
                 if now - full[socket][1] > self.limits.stall:
                     socket.abort()
-        self._full = full
+        self._write_backlogs = full
         for each in self.http2_sockets:
-            each.end_if_stalled()
+            each.abort_if_stalled()
 
-    async def ended(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the server was closed."""
-        await self._over.wait()
+        await self._closed.wait()
 
     async def close(self) -> None:
         """Stop listening, end the connections of the app and let go of every socket."""
@@ -141,42 +143,42 @@ class Served:
         self._server.close()
         if (end := getattr(self.app, "close", None)) is not None:
             await end()
-        await self.context.terminated.set()
-        for protocol in list(self.state.connections):
+        await self.worker_context.terminated.set()
+        for protocol in list(self.server_state.connections):
             protocol.shutdown()
-        tasks = {*self.state.tasks, *self.tasks}
+        tasks = {*self.server_state.tasks, *self.tasks}
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=LEAVING)
+            _, late = await asyncio.wait(tasks, timeout=SHUTDOWN_TIMEOUT)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for socket in list(self.sockets):
             socket.abort()
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # the loop closes an aborted socket in its next pass
         await self._server.wait_closed()
         self._server = None
-        self._over.set()
+        self._closed.set()
 
 
 @asynccontextmanager
-async def serving(
+async def open_listener(
     app: App,
     bind: str = "127.0.0.1:0",
     *,
     tls: tuple[str, str] | None = None,
-    limits: Limits | None = None,
-    has_leave: bool = True,
-) -> AsyncIterator[Served]:
+    limits: ServerLimits | None = None,
+    has_auth: bool = True,
+) -> AsyncIterator[Listener]:
     """Serve an ASGI app at one port until the block ends; `tls` names a certificate and its key.
 
     An address that other machines can reach needs TLS, and (has_leave) an app that asks for who they are.
     """
-    address, port = check_bind(bind, has_tls=tls is not None, has_leave=has_leave)
-    context = None if tls is None else secured(*tls)
-    served = Served(app, limits or getattr(app, "limits", None) or Limits(), context is not None)
+    address, port = check_bind(bind, has_tls=tls is not None, has_auth=has_auth)
+    context = None if tls is None else server_tls_context(*tls)
+    served = Listener(app, limits or getattr(app, "limits", None) or ServerLimits(), context is not None)
     await served.open(address, port, context)
     try:
         yield served
@@ -184,7 +186,7 @@ async def serving(
         await served.close()
 
 
-def secured(certificate: str, key: str) -> ssl.SSLContext:
+def server_tls_context(certificate: str, key: str) -> ssl.SSLContext:
     """TLS 1.2 and newer, for HTTP/2 and HTTP/1.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

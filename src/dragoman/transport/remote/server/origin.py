@@ -16,21 +16,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragoman.errors import StartFailed
-from dragoman.transport.remote.server.auth import Knock, Refused, Visitor
+from dragoman.transport.remote.server.auth import AuthRequest, Principal, Refused
 from dragoman.transport.remote.server.confinement import may_be_confined
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 # A request that a proxy passed on comes from somebody else than the socket says.
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_FORWARDED_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
-def check_host(knock: Knock, hosts: Collection[str]) -> None:
+def check_host(request: AuthRequest, hosts: Collection[str]) -> None:
     """The name the client used must be one of ours, else a name of its own leads a page of its own here (421)."""
-    name = _name(knock.headers.get("host", ""))
+    name = _host_name(request.headers.get("host", ""))
     if name in hosts:
         return
-    if is_loopback(knock.here[0]) or not knock.here[0]:
+    if is_loopback(request.server_address[0]) or not request.server_address[0]:
         if name in LOOPBACK_NAMES:
             return
     elif not hosts:
@@ -41,12 +41,12 @@ def check_host(knock: Knock, hosts: Collection[str]) -> None:
     )
 
 
-def check_origin(knock: Knock, origins: Collection[str]) -> None:
+def check_origin(request: AuthRequest, origins: Collection[str]) -> None:
     """A page of another place must not drive us (403); programs that are no browsers send no Origin."""
-    origin = knock.headers.get("origin")
+    origin = request.headers.get("origin")
     if origin is None or origin in origins:
         return
-    own = f"{'https' if knock.secure else 'http'}://{knock.headers.get('host', '')}"
+    own = f"{'https' if request.is_secure else 'http'}://{request.headers.get('host', '')}"
     if origin.lower() == own.lower():
         return
     raise Refused(
@@ -55,27 +55,31 @@ def check_origin(knock: Knock, origins: Collection[str]) -> None:
     )
 
 
-async def local_only(knock: Knock) -> Visitor:
+async def authenticate_local(request: AuthRequest) -> Principal:
     """The owner of this process on this machine, and nobody else: the door without tokens."""
-    if not is_loopback(knock.address):
+    if not is_loopback(request.address):
         raise Refused(403, "only the owner of this server may use it, from the machine it runs on; set up tokens first")
-    for name in _FORWARDED:
-        if name in knock.headers:
+    for name in _FORWARDED_HEADERS:
+        if name in request.headers:
             raise Refused(403, f"a proxy passed this on ({name}), so nobody knows who asks; set up tokens first")
-    if "uid" not in knock.socket:  # a socket stays its owner's, and the kernel's table takes a while to read
-        knock.socket["uid"], knock.socket["inode"] = _owner((knock.address, knock.port), knock.here)
-    uid = knock.socket["uid"]
+    if "uid" not in request.socket_cache:  # a socket stays its owner's, and the kernel's table takes a while to read
+        request.socket_cache["uid"], request.socket_cache["inode"] = _owner(
+            (request.address, request.port), request.server_address
+        )
+    uid = request.socket_cache["uid"]
     if uid is not None and uid != os.getuid():
         raise Refused(403, "another user of this machine runs this server; start one of your own")
-    if "confined" not in knock.socket:
+    if "confined" not in request.socket_cache:
         is_known = uid is not None
-        knock.socket["confined"] = is_known and await asyncio.to_thread(may_be_confined, knock.socket["inode"], uid)
-    if knock.socket["confined"]:
+        request.socket_cache["confined"] = is_known and await asyncio.to_thread(
+            may_be_confined, request.socket_cache["inode"], uid
+        )
+    if request.socket_cache["confined"]:
         raise Refused(403, "a sandboxed program of yours may be asking, and it must not act as you; it needs a token")
-    return Visitor(user=own_name(), local=True, address=knock.address)
+    return Principal(user=current_user(), is_local=True, address=request.address)
 
 
-def own_name() -> str:
+def current_user() -> str:
     """The name of the user who runs this process."""
     try:
         return getpass.getuser()
@@ -83,9 +87,9 @@ def own_name() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else "owner"
 
 
-def owner_of(there: tuple[str, int], here: tuple[str, int]) -> int | None:
+def socket_owner(client_end: tuple[str, int], server_end: tuple[str, int]) -> int | None:
     """The user id behind a TCP socket of this machine; None where that cannot be found out, -1 where nobody is."""
-    return _owner(there, here)[0]
+    return _owner(client_end, server_end)[0]
 
 
 def _owner(there: tuple[str, int], here: tuple[str, int]) -> tuple[int | None, str]:
@@ -95,7 +99,7 @@ def _owner(there: tuple[str, int], here: tuple[str, int]) -> tuple[int | None, s
     try:
         local, remote = ipaddress.ip_address(there[0]), ipaddress.ip_address(here[0])
         tables = ("/proc/net/tcp6", "/proc/net/tcp")
-        ends = _spelled(local, there[1]), _spelled(remote, here[1])
+        ends = _proc_net_addresses(local, there[1]), _proc_net_addresses(remote, here[1])
         for table in tables:
             for line in Path(table).read_text().splitlines()[1:]:
                 fields = line.split()
@@ -107,7 +111,7 @@ def _owner(there: tuple[str, int], here: tuple[str, int]) -> tuple[int | None, s
     return -1, ""
 
 
-def _spelled(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> set[str]:
+def _proc_net_addresses(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> set[str]:
     """An end of a socket as the kernel's tables write it: words of four bytes in the machine's order."""
 
     def words(packed: bytes) -> str:
@@ -132,9 +136,9 @@ def is_loopback(address: str) -> bool:
     return (mapped or ip).is_loopback
 
 
-def check_bind(bind: str, *, has_tls: bool, has_leave: bool) -> tuple[str, int]:
+def check_bind(bind: str, *, has_tls: bool, has_auth: bool) -> tuple[str, int]:
     """The address and port to listen at; StartFailed when that would open a door without a lock."""
-    address, port = located(bind)
+    address, port = parse_bind(bind)
     if is_loopback(address):
         return address, port
     if not has_tls:
@@ -142,7 +146,7 @@ def check_bind(bind: str, *, has_tls: bool, has_leave: bool) -> tuple[str, int]:
             f"{bind}: other machines can reach this address, so it needs TLS; give a certificate and its key, "
             "or bind 127.0.0.1 and forward the port with ssh -L"
         )
-    if not has_leave:
+    if not has_auth:
         raise StartFailed(
             f"{bind}: other machines can reach this address, so everybody must show who they are; "
             "set up tokens, or give an `admit` of your own"
@@ -150,7 +154,7 @@ def check_bind(bind: str, *, has_tls: bool, has_leave: bool) -> tuple[str, int]:
     return address, port
 
 
-def located(bind: str) -> tuple[str, int]:
+def parse_bind(bind: str) -> tuple[str, int]:
     """The parts of `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000` or a bare port, which is on loopback."""
     if bind.isascii() and bind.isdigit():
         return "127.0.0.1", int(bind)
@@ -164,7 +168,7 @@ def located(bind: str) -> tuple[str, int]:
     return ("127.0.0.1" if host == "localhost" else host), port
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The name in a Host header, without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()

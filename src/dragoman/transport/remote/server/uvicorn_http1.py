@@ -17,56 +17,58 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.limits import Limits
+from dragoman.transport.remote.server.limits import ServerLimits
 
 # uvicorn would log addresses with their query, in which tokens may stand, and every garbled request of a stranger.
-silent = logging.getLogger("dragoman.silent")
-silent.setLevel(logging.CRITICAL + 1)
-silent.propagate = False
+silent_logger = logging.getLogger("dragoman.silent")
+silent_logger.setLevel(logging.CRITICAL + 1)
+silent_logger.propagate = False
 
 # How long somebody whose request was refused is let finish, unread, so that they read why. Seconds.
-FAREWELL = 1.0
+DRAIN_TIMEOUT = 1.0
 
 
 # What is said to a request with too many or too long headers.
-TOO_LARGE = "the request has too many or too long headers"
+HEADERS_TOO_LARGE = "the request has too many or too long headers"
 
 
-def said(kind: str, message: str) -> bytes:
+def error_body(kind: str, message: str) -> bytes:
     """The body of a refusal."""
     return b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
 
 
-def _said(status: str, kind: str, message: str) -> bytes:
-    body = said(kind, message)
+def _error_response(status: str, kind: str, message: str) -> bytes:
+    body = error_body(kind, message)
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
 
 
-_LATE = _said("408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time")
-GARBLED = _said("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
-_FLOOD = _said("431 Request Header Fields Too Large", Kind.TOO_LARGE, TOO_LARGE)
+_TIMEOUT_RESPONSE = _error_response(
+    "408 Request Timeout", Kind.TIMEOUT, "the headers of the request did not come in time"
+)
+BAD_REQUEST_RESPONSE = _error_response("400 Bad Request", Kind.INVALID_REQUEST, "this is no HTTP request")
+_HEADERS_TOO_LARGE_RESPONSE = _error_response("431 Request Header Fields Too Large", Kind.TOO_LARGE, HEADERS_TOO_LARGE)
 
 
-class State(ServerState):
+class BoundedServerState(ServerState):
     """What the sockets of one server share: uvicorn's, and which of them are open."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         super().__init__()
         self.limits = limits
         self.sockets: dict[asyncio.Transport, float] = {}  # and since when one is closing; 0.0: it is not
 
 
-class Strict(ReceiveBuffer):
+class StrictReceiveBuffer(ReceiveBuffer):
     """The bytes of a client, of which h11 takes heads by lines. What others may read in another way is refused.
 
     Behind a proxy, a head that the two of us take apart differently would smuggle a request past it (RFC 9112 11.2).
     h11 bounds heads only while they are incomplete; here those are bounded too that come all at once.
     """
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, max_head: int) -> None:
         super().__init__()
-        self._largest = largest
+        self._max_head = max_head
         self.was_large = False
 
     def _extract(self, count: int) -> bytearray:
@@ -79,7 +81,7 @@ class Strict(ReceiveBuffer):
         if not lines:
             return lines
         head = self._head
-        if len(head) > self._largest:
+        if len(head) > self._max_head:
             self.was_large = True
             raise h11.LocalProtocolError("the head is too large")
         if head.count(b"\n") != head.count(b"\r\n"):
@@ -95,58 +97,58 @@ class Strict(ReceiveBuffer):
 class Http1(H11Protocol):
     """HTTP/1.1 of one socket; headers that do not come in time end it, and so does the rest of a refused body."""
 
-    server_state: State
+    server_state: BoundedServerState
 
-    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
+    def __init__(self, config: Config, server_state: BoundedServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
-        self.logger = self.access_logger = silent
+        self.logger = self.access_logger = silent_logger
         self.access_log = False
-        self.conn._receive_buffer = self._strict = Strict(server_state.limits.headers)
+        self.conn._receive_buffer = self._strict = StrictReceiveBuffer(server_state.limits.headers)
         self._header_timer: asyncio.TimerHandle | None = None
-        self._rest_timer: asyncio.TimerHandle | None = None
-        self._deaf = False
+        self._body_timer: asyncio.TimerHandle | None = None
+        self._discards_input = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The socket is there, and has until the patience ends to ask for something."""
         super().connection_made(transport)
-        self._watch_headers()
+        self._start_header_timer()
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request; the clock runs while its headers are not complete."""
-        if self._deaf:
+        if self._discards_input:
             return
         super().data_received(data)
-        if self._deaf:
-            self._unwatch_headers()
+        if self._discards_input:
+            self._stop_header_timer()
             return
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            self._watch_headers()
+            self._start_header_timer()
         else:
-            self._unwatch_headers()
-        if self._rest_timer is not None and self.conn.their_state is not h11.SEND_BODY:
-            self._unwatch_rest()
+            self._stop_header_timer()
+        if self._body_timer is not None and self.conn.their_state is not h11.SEND_BODY:
+            self._stop_body_timer()
 
     def on_response_complete(self) -> None:
         """A request was answered; the next one may have begun already."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
             # Answered before the body was there: it may end in good order, so that the answer is read, but soon.
-            if self._rest_timer is None:
-                self._rest_timer = self.loop.call_later(self.server_state.limits.header_patience, self.transport.close)
+            if self._body_timer is None:
+                self._body_timer = self.loop.call_later(self.server_state.limits.header_patience, self.transport.close)
             return
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
-            self._watch_headers()
+            self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self.server_state.sockets.pop(self.transport, None)
-        self._unwatch_headers()
-        self._unwatch_rest()
+        self._stop_header_timer()
+        self._stop_body_timer()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """The headers were those of a WebSocket: its own protocol goes on."""
-        self._unwatch_headers()
+        self._stop_header_timer()
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
@@ -154,33 +156,35 @@ class Http1(H11Protocol):
         is_large = self._strict.was_large or len(self.conn.trailing_data[0]) > (
             self.config.h11_max_incomplete_event_size or 0
         )
-        self.transport.write(_FLOOD if is_large else GARBLED)
+        self.transport.write(_HEADERS_TOO_LARGE_RESPONSE if is_large else BAD_REQUEST_RESPONSE)
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()  # somebody is answering still, and must hear that it is over
             return
-        self._deaf = True  # who is cut off with bytes on the line would not read why: they are taken, and dropped
+        self._discards_input = (
+            True  # who is cut off with bytes on the line would not read why: they are taken, and dropped
+        )
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._unwatch_rest()
-        self._rest_timer = self.loop.call_later(FAREWELL, self.transport.close)
+        self._stop_body_timer()
+        self._body_timer = self.loop.call_later(DRAIN_TIMEOUT, self.transport.close)
 
-    def _watch_headers(self) -> None:
+    def _start_header_timer(self) -> None:
         if self._header_timer is None:
-            self._header_timer = self.loop.call_later(self.server_state.limits.header_patience, self._late)
+            self._header_timer = self.loop.call_later(self.server_state.limits.header_patience, self._on_header_timeout)
 
-    def _unwatch_headers(self) -> None:
+    def _stop_header_timer(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
 
-    def _unwatch_rest(self) -> None:
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
+    def _stop_body_timer(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
 
-    def _late(self) -> None:
+    def _on_header_timeout(self) -> None:
         self._header_timer = None
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] and not self.transport.is_closing():
-            self.transport.write(_LATE)
+            self.transport.write(_TIMEOUT_RESPONSE)
         if self.conn.their_state is h11.IDLE:
             self.transport.close()

@@ -15,40 +15,40 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
-from dragoman.transport.base import CLOSE_PATIENCE, HIGH_WATER, LOW_WATER
-from dragoman.transport.remote.server.http2_flood import AT_ONCE, WORTH
-from dragoman.transport.remote.server.limits import Bucket
-from dragoman.transport.remote.server.uvicorn_http1 import GARBLED, State, silent
-from dragoman.transport.remote.server.ws_requests import DIRECT
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER
+from dragoman.transport.remote.server.http2_flood import BURST_SECONDS, SMALL_FRAME
+from dragoman.transport.remote.server.limits import TokenBucket
+from dragoman.transport.remote.server.uvicorn_http1 import BAD_REQUEST_RESPONSE, BoundedServerState, silent_logger
+from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 from dragoman.transport.remote.server.ws_transport import POLICY
 from dragoman.wire.frames import Frame
 
 # So many bytes are taken at once, and so many pieces of a message joined: what is tiny is noticed while it is few.
-PIECE = 16 * 1024
-PIECES = 1024
+READ_PIECE = 16 * 1024
+MAX_PIECES = 1024
 
 
-class WebSocket(WebSocketsSansIOProtocol):
+class UvicornWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket for any ASGI app, and a Wire for ours."""
 
-    def __init__(self, config: Config, server_state: State, app_state: dict[str, Any]) -> None:
+    def __init__(self, config: Config, server_state: BoundedServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
-        self.logger = self.conn.logger = silent
+        self.logger = self.conn.logger = silent_logger
         self.conn.debug = False
         self._sockets = server_state.sockets
         limits = server_state.limits
-        self._bucket = Bucket(limits.frames, limits.frames * AT_ONCE)
-        self._arrived: Callable[[list[Frame]], None] | None = None
-        self._flow: Callable[[], None] | None = None
+        self._bucket = TokenBucket(limits.frames, limits.frames * BURST_SECONDS)
+        self._on_frames: Callable[[list[Frame]], None] | None = None
+        self._on_writable: Callable[[], None] | None = None
         self._paused = False
-        self._deaf = False
+        self._discards_input = False
 
     def handle_connect(self, event: Any) -> None:
         """The upgrade: the app sees the direct socket among its extensions."""
         super().handle_connect(event)
         scope: Any = getattr(self, "scope", None)
         if scope is not None:
-            scope["extensions"][DIRECT] = {"socket": self}
+            scope["extensions"][DIRECT_EXTENSION] = {"socket": self}
 
     def connection_made(self, transport: Any) -> None:
         """The socket is there; as much is buffered as on every other transport."""
@@ -62,28 +62,28 @@ class WebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; a large block is taken in pieces, so that a flood is noticed at its beginning."""
-        for start in range(0, len(data), PIECE):
-            if self._deaf:
+        for start in range(0, len(data), READ_PIECE):
+            if self._discards_input:
                 return
-            super().data_received(data[start : start + PIECE] if len(data) > PIECE else data)
+            super().data_received(data[start : start + READ_PIECE] if len(data) > READ_PIECE else data)
         if not self.handshake_initiated and not self.transport.is_closing():
             # The library takes it for no upgrade (it has a body, or too many headers), and says so to nobody.
-            self.transport.write(GARBLED)
+            self.transport.write(BAD_REQUEST_RESPONSE)
             self.transport.close()
 
     def handle_ping(self) -> None:
         """A ping is answered, unless the answers are not read: then nobody waits for them."""
-        if self.buffered > HIGH_WATER:
+        if self.buffered_bytes > HIGH_WATER:
             self.conn.data_to_send()
             return
         super().handle_ping()
 
     # --- a Wire -----------------------------------------------------------------------------------------------
 
-    def begin(self, arrived: Callable[[list[Frame]], None], flow: Callable[[], None]) -> None:
+    def start_direct(self, on_frames: Callable[[list[Frame]], None], on_writable: Callable[[], None]) -> None:
         """Give messages to `arrived` from now on, and call `flow` when more can be written."""
-        self._arrived = arrived
-        self._flow = flow
+        self._on_frames = on_frames
+        self._on_writable = on_writable
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
@@ -96,15 +96,15 @@ class WebSocket(WebSocketsSansIOProtocol):
             if message.get("text") is not None:
                 waiting.append(message["text"].encode("utf-8", "replace"))
         if waiting:
-            arrived(waiting)
+            on_frames(waiting)
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the socket takes more."""
         return self.writable.is_set()
 
     @property
-    def buffered(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes that the system has not taken yet."""
         return self.transport.get_write_buffer_size()
 
@@ -113,7 +113,7 @@ class WebSocket(WebSocketsSansIOProtocol):
         if self.close_sent or self.transport.is_closing():
             return
         if len(frames) == 1 and len(frames[0]) > HIGH_WATER:  # no copy of a whole file for its head
-            self.transport.write(head(len(frames[0])))
+            self.transport.write(text_frame_header(len(frames[0])))
             self.transport.write(frames[0])
             return
         parts: list[bytes] = []
@@ -121,11 +121,11 @@ class WebSocket(WebSocketsSansIOProtocol):
         for frame in frames:
             size = len(frame)
             if size < 126:
-                add(_SHORT[size])
+                add(_SHORT_HEADERS[size])
             elif size < 65536:
                 add(b"\x81\x7e" + size.to_bytes(2, "big"))
             else:
-                add(head(size))
+                add(text_frame_header(size))
             add(frame)
         self.transport.write(b"".join(parts))
 
@@ -150,17 +150,17 @@ class WebSocket(WebSocketsSansIOProtocol):
         self.conn.send_close(code, reason.encode()[:120].decode("utf-8", "ignore"))
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
-        self.close_timer = self.loop.call_later(CLOSE_PATIENCE, self.transport.abort)
+        self.close_timer = self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The system took most of what was written."""
         super().resume_writing()
-        if self._flow is not None:
-            self._flow()
+        if self._on_writable is not None:
+            self._on_writable()
 
     def handle_events(self) -> None:
         """What came: text messages go straight to the transport, all of one block together."""
-        if self._arrived is None:
+        if self._on_frames is None:
             super().handle_events()
             return
         came: list[Frame] = []
@@ -171,10 +171,10 @@ class WebSocket(WebSocketsSansIOProtocol):
             if event.opcode is Opcode.TEXT and event.fin:
                 came.append(bytes(event.data))
                 continue
-            idle += len(event.data) < WORTH
+            idle += len(event.data) < SMALL_FRAME
             if event.opcode is Opcode.CONT:
                 self.frames.append(bytes(event.data))
-                if len(self.frames) > PIECES:
+                if len(self.frames) > MAX_PIECES:
                     self.frames = [b"".join(self.frames)]
                 if event.fin:
                     whole, self.frames = b"".join(self.frames), []
@@ -189,18 +189,18 @@ class WebSocket(WebSocketsSansIOProtocol):
                 self.handle_pong(event)
             elif event.opcode is Opcode.CLOSE:
                 if came:
-                    self._arrived(came)
+                    self._on_frames(came)
                     came = []
                 self.handle_close(event)
         if idle and not self._bucket.take(idle, self.loop.time()):
-            self._deaf = True
+            self._discards_input = True
             self.close(POLICY, "rate_limited: far too many frames")
             return
         if came and not self.close_sent:
-            self._arrived(came)
+            self._on_frames(came)
 
 
-def head(size: int) -> bytes:
+def text_frame_header(size: int) -> bytes:
     """What stands before a text message of this size (RFC 6455 section 5.2); a server masks nothing."""
     if size < 126:
         return bytes((0x81, size))
@@ -209,4 +209,4 @@ def head(size: int) -> bytes:
     return b"\x81\x7f" + size.to_bytes(8, "big")
 
 
-_SHORT = [bytes((0x81, size)) for size in range(126)]
+_SHORT_HEADERS = [bytes((0x81, size)) for size in range(126)]
